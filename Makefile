@@ -1,0 +1,43 @@
+# Every target creates .venv by itself; nothing but Python 3.11 or newer and make is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: env demo test check slow browser bench docs clean
+
+env: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "regard needs Python 3.11 or newer; call make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(INSTALL) -e '.[check]'
+	touch $@
+
+demo: env
+	$(BIN)/regard explain worked
+	@echo
+	@echo "This is the worked example. Training on generated dates joins it with a later release."
+
+test: env
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+check: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+slow: env
+	$(BIN)/python -m pytest -m slow -q
+	$(BIN)/python benchmarks/mutations.py
+
+browser: env
+	@echo "There is no page yet, so there is nothing to drive a browser through."
+
+bench: env
+	$(BIN)/regard bench attention
+
+docs: env
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

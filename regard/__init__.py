@@ -1,0 +1,31 @@
+"""regard: every attention of the literature's main line, as a small interchangeable part.
+
+    data         files → examples → batches                (to come)
+    positions    indices → vectors
+    attention    query, key, value → context, map
+    layers       vectors → vectors
+    inspecting   a mechanism → what there is to see of it
+    plots        numbers → picture
+    cli          one file per verb
+
+A package imports only from those above it, and from errors, dims, choices and places.
+"""
+
+from regard.attention import Attended, AttentionMap, Chain, attend, multi_head
+from regard.dims import Dims
+from regard.errors import RegardError
+from regard.places import Places, Tree
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attended",
+    "AttentionMap",
+    "Chain",
+    "Dims",
+    "Places",
+    "RegardError",
+    "Tree",
+    "attend",
+    "multi_head",
+]

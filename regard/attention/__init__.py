@@ -1,0 +1,42 @@
+"""query, key, value → context and map: score → relate → mask → select → combine.
+
+`attend` is the chain, densely, and the law. `Chain` fixes its links and runs them by the fastest
+path. `multi_head` puts projections around a chain. The tables name every link for the edges of
+the project; inside, links are objects.
+"""
+
+from collections.abc import Callable, Mapping
+
+from regard.attention.attend import Attended, attend
+from regard.attention.chain import Chain
+from regard.attention.heads.grouped_query import GroupedQueryHeads, KeyValues
+from regard.attention.heads.multi_head import multi_head
+from regard.attention.maps import AttentionMap
+from regard.attention.masks import FULL, all_of, any_of, given, padding
+from regard.attention.tables import MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS
+
+HEADS: Mapping[str, Callable[..., GroupedQueryHeads]] = {
+    "multi_head": multi_head,
+    "grouped_query": GroupedQueryHeads,
+}
+
+__all__ = [
+    "FULL",
+    "HEADS",
+    "MEMORIES",
+    "PATTERNS",
+    "RELATIONS",
+    "SCORES",
+    "SELECTIONS",
+    "Attended",
+    "AttentionMap",
+    "Chain",
+    "GroupedQueryHeads",
+    "KeyValues",
+    "all_of",
+    "any_of",
+    "attend",
+    "given",
+    "multi_head",
+    "padding",
+]

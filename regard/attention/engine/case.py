@@ -1,0 +1,149 @@
+"""One attention about to be computed: its links, its tensors, and their lowered forms."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.attend import Attended
+from regard.attention.links import (
+    Dot,
+    KernelMask,
+    Memory,
+    Pattern,
+    Relation,
+    Score,
+    Selection,
+    SoftRows,
+    Window,
+)
+from regard.attention.maps import AttentionMap
+from regard.places import Places
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Everything a path may look at. Lowered forms are asked for once."""
+
+    query: Float[Tensor, "b h q dq"]
+    key: Float[Tensor, "b h k dk"]
+    value: Float[Tensor, "b h k dv"]
+    mask: Pattern
+    places: Places
+    score: Score
+    relation: Relation
+    select: Selection
+    memory: Memory | None
+    dropout: float
+    """Share of the weights dropped in this call: 0 outside training."""
+    columns: str = "keys"
+
+    @cached_property
+    def dot(self) -> Dot | None:
+        """The score as a dot product, or None."""
+        return self.score.as_dot(self.query, self.key)
+
+    @cached_property
+    def softmax(self) -> float | None:
+        """The selection's inverse temperature if it is a softmax, or None."""
+        return self.select.as_softmax()
+
+    @cached_property
+    def window(self) -> Window | None:
+        """The selection's window, or None."""
+        return self.select.as_window()
+
+    @cached_property
+    def kernel_mask(self) -> KernelMask | None:
+        """The mask as torch's kernels know it, or None."""
+        return self.mask.as_kernel()
+
+    @cached_property
+    def short(self) -> "Case":
+        """The same case over the slots of its memory."""
+        assert self.memory is not None
+        short = self.memory.shorten(self.key, self.value, self.mask, self.places)
+        return replace(
+            self,
+            key=short.key,
+            value=short.value,
+            mask=short.mask,
+            places=short.places,
+            memory=None,
+            columns="memory slots",
+        )
+
+    @property
+    def n_pairs(self) -> int:
+        """Numbers in the whole matrix of weights, over batch and heads."""
+        b, h, q, _ = self.query.shape
+        return b * h * q * self.key.shape[-2]
+
+    def attended(self, context: Tensor, rows: tuple[Tensor, ...]) -> Attended:
+        """What a path gives back: its context, and a map that rebuilds the weights."""
+        return Attended(context, self.map(rows), rows)
+
+    def map(self, rows: tuple[Tensor, ...]) -> AttentionMap:
+        """The lazy map for these row numbers."""
+        return AttentionMap(
+            query=self.query,
+            key=self.key,
+            rows=rows,
+            places=self.places,
+            mask=self.mask,
+            score=self.score,
+            relation=self.relation,
+            select=self.select,
+            columns=self.columns,
+        )
+
+    def soft_rows(self, lse: Float[Tensor, "b h q"]) -> SoftRows:
+        """A kernel's log-sum-exp as row numbers."""
+        return SoftRows(lse.unsqueeze(-1))
+
+
+class Cost(NamedTuple):
+    """What a path will need, beside inputs and outputs."""
+
+    multiply_adds: float
+    numbers: float
+    """Numbers held at once in the forward pass."""
+
+
+class Path(Protocol):
+    """One way of computing a chain exactly."""
+
+    name: str
+
+    def why_not(self, case: Case) -> str | None:
+        """The reason this path cannot compute the case, or None if it can."""
+
+    def why(self, case: Case) -> str:
+        """What makes this path fit, in a few words."""
+
+    def cost(self, case: Case) -> Cost:
+        """Work and memory of the forward pass."""
+
+    def run(self, case: Case) -> Attended:
+        """Compute it."""
+
+
+def every_pair(case: Case) -> Cost:
+    """What it takes to compute and keep the scores and weights of every pair."""
+    width = case.query.shape[-1] + case.value.shape[-1]
+    return Cost(multiply_adds=case.n_pairs * width, numbers=2 * case.n_pairs)
+
+
+def not_softmax_of_dot(case: Case) -> str | None:
+    """Why the fused kernels cannot take the chain's score and selection, or None."""
+    if case.memory is not None:
+        return "a memory shortens the keys first"
+    if case.dot is None:
+        return f"{type(case.score).__name__} is not a dot product of query and key"
+    if case.softmax is None:
+        return f"{type(case.select).__name__} is not a plain softmax of the scores"
+    if case.dropout > 0:
+        return "the kernels cannot drop attention weights"
+    return None

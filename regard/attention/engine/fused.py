@@ -1,0 +1,76 @@
+"""Fused path: softmax of dot products under a mask that torch's kernels know; O(q) memory."""
+
+from typing import final
+
+from torch import Tensor
+
+from regard.attention.attend import Attended
+from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
+from regard.attention.engine.kernels import softmax_attention
+from regard.attention.links import NO_RELATION
+
+
+@final
+class FusedPath:
+    """One kernel computes scores, softmax and context without ever storing a weight."""
+
+    name = "fused"
+
+    def why_not(self, case: Case) -> str | None:
+        """Not a softmax of dot products, or a mask or relation the kernels do not know."""
+        if reason := not_softmax_of_dot(case):
+            return reason
+        if case.relation is not NO_RELATION:
+            return f"{type(case.relation).__name__} changes the scores inside the kernel"
+        if case.kernel_mask is None:
+            return f"the mask {type(case.mask).__name__} is none that the kernels know"
+        if case.kernel_mask.is_causal and not (_is_square(case) or _sees_all(case)):
+            return "several queries stand behind a cache, which the kernels align wrongly"
+        return None
+
+    def why(self, case: Case) -> str:
+        """A softmax of dot products."""
+        return "a softmax of dot products under a mask that torch's kernels know"
+
+    def cost(self, case: Case) -> Cost:
+        """The products of the visible pairs, one normaliser per row."""
+        width = case.query.shape[-1] + case.value.shape[-1]
+        mask = case.kernel_mask
+        share = 0.5 if mask is not None and mask.is_causal and _is_square(case) else 1.0
+        rows = case.n_pairs // case.key.shape[-2]
+        return Cost(multiply_adds=share * case.n_pairs * width, numbers=rows)
+
+    def run(self, case: Case) -> Attended:
+        """Call the kernel."""
+        assert case.dot is not None and case.softmax is not None and case.kernel_mask is not None
+        context, lse = softmax_attention(
+            case.dot.query,
+            case.dot.key,
+            case.value,
+            _bias(case),
+            is_causal=case.kernel_mask.is_causal and _is_square(case) and not _sees_all(case),
+            scale=case.dot.scale * case.softmax,
+        )
+        return case.attended(context, case.soft_rows(lse))
+
+
+def _bias(case: Case) -> Tensor | None:
+    """Minus infinity for keys that do not exist, one row for all queries."""
+    assert case.kernel_mask is not None
+    if (valid := case.kernel_mask.valid) is None:
+        return None
+    hidden = ~valid[:, None, None, : case.key.shape[-2]]
+    bias = case.query.new_zeros(hidden.shape).masked_fill(hidden, -float("inf"))
+    return bias.expand(*case.query.shape[:-1], -1)
+
+
+def _is_square(case: Case) -> bool:
+    return case.places.past == 0 and case.query.shape[-2] == case.key.shape[-2]
+
+
+def _sees_all(case: Case) -> bool:
+    """A single query behind a cache is later than every key."""
+    return case.query.shape[-2] == 1 and case.places.past == case.key.shape[-2] - 1
+
+
+FUSED = FusedPath()

@@ -1,0 +1,103 @@
+"""The one place that calls torch's private operators: softmax attention with its log-sum-exp.
+
+`softmax_attention` gives the context and, for each row, the logarithm of its normaliser, from
+which any weight can be rebuilt. torch's public function keeps the second to itself. On the CPU
+and on CUDA the stock kernels are used; anywhere else plain tensor algebra gives the same numbers.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+_ops = torch.ops.aten
+
+EMPTY_ROW = 0.0
+"""The log-sum-exp reported for a row that sees nothing; its weights are masked anyway."""
+
+
+def softmax_attention(
+    query: Float[Tensor, "b h q d"],
+    key: Float[Tensor, "b h k d"],
+    value: Float[Tensor, "b h k dv"],
+    bias: Float[Tensor, "b h q k"] | None,
+    *,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Float[Tensor, "b h q dv"], Float[Tensor, "b h q"]]:
+    """softmax(scale · q kᵀ + bias) v and the log-sum-exp of each row; differentiable in q, k, v.
+
+    `is_causal` aligns the first query with the first key. The bias gets no gradient.
+    """
+    width = value.shape[-1]
+    query, key, value = _same_width(query, key, value)
+    if query.device.type == "cpu":
+        out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, is_causal, attn_mask=bias, scale=scale
+        )
+    elif query.device.type == "cuda":
+        out, lse, _, _ = _ops._scaled_dot_product_efficient_attention(
+            query, key, value, _aligned(bias, query, key), True, 0.0, is_causal, scale=scale
+        )
+        lse = lse[..., : query.shape[-2]].nan_to_num(posinf=EMPTY_ROW, neginf=EMPTY_ROW)
+    else:
+        out, lse = _algebra(query, key, value, bias, is_causal=is_causal, scale=scale)
+    return out[..., :width], lse.detach()
+
+
+def softmax_attention_backward(
+    grad: Float[Tensor, "b h q dv"],
+    query: Float[Tensor, "b h q d"],
+    key: Float[Tensor, "b h k d"],
+    value: Float[Tensor, "b h k dv"],
+    out: Float[Tensor, "b h q dv"],
+    lse: Float[Tensor, "b h q"],
+    bias: Float[Tensor, "b h q k"] | None,
+    *,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the function above (not causal), from its own results; nothing is stored."""
+    d, width = key.shape[-1], value.shape[-1]
+    if query.device.type == "cpu":
+        q, k, v = _same_width(query, key, value)
+        fill = (0, v.shape[-1] - width)
+        dq, dk, dv = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
+            pad(grad, fill), q, k, v, pad(out, fill), lse, 0.0, False, attn_mask=bias, scale=scale
+        )
+        return dq[..., :d], dk[..., :d], dv[..., :width]
+    scores = query @ key.mT * scale
+    scores = scores if bias is None else scores + bias
+    weights = (scores - lse.to(scores.dtype).unsqueeze(-1)).exp()
+    level = (grad * out).sum(-1, keepdim=True)
+    d_scores = weights * (grad @ value.mT - level) * scale
+    return d_scores @ key, d_scores.mT @ query, weights.mT @ grad
+
+
+def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros beside a vector change no dot product, so the kernels' one width is no limit."""
+    d, dv = key.shape[-1], value.shape[-1]
+    if d == dv:
+        return query, key, value
+    wide = max(d, dv)
+    return pad(query, (0, wide - d)), pad(key, (0, wide - d)), pad(value, (0, wide - dv))
+
+
+def _aligned(bias: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """The CUDA kernel wants its bias in rows of a multiple of 16 numbers."""
+    if bias is None:
+        return None
+    n = key.shape[-2]
+    return pad(bias, (0, -n % 16))[..., :n].expand(*query.shape[:-1], n)
+
+
+def _algebra(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *, is_causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    scores = query @ key.mT * scale
+    scores = scores if bias is None else scores + bias
+    if is_causal:
+        late = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(late, -torch.inf)
+    lse = scores.logsumexp(-1, keepdim=True)
+    lse = lse.masked_fill(lse == -torch.inf, EMPTY_ROW)
+    return (scores - lse).exp() @ value, lse.squeeze(-1)

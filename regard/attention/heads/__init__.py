@@ -1,0 +1,1 @@
+"""query, key, value of model width → many views of them, joined again."""

@@ -1,0 +1,158 @@
+"""Grouped-query attention: many heads look, and groups of them share keys and values.
+
+    head[i] = chain(Q W_Q[i], K W_K[g(i)], V W_V[g(i)]),   out = concat(head) W_O
+
+Paper: Ainslie et al. 2023, section 2.2; one group is multi-query (Shazeer 2019).
+Cost: projections O(n · m²), the chain's cost for each head; a cache shrinks by heads / groups.
+"""
+
+from typing import NamedTuple, final
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.attend import Attended
+from regard.attention.chain import Chain
+from regard.attention.engine import Explanation
+from regard.attention.links import Pattern
+from regard.attention.masks import FULL
+from regard.attention.meetings import check
+from regard.attention.tables import name_of
+from regard.dims import Dims
+from regard.errors import DimsError
+from regard.places import Places
+from regard.positions.rotary import RotaryPositions
+
+
+class KeyValues(NamedTuple):
+    """Projected keys and values: the cache of one attention, passed in and returned."""
+
+    key: Float[Tensor, "b g k d"]
+    value: Float[Tensor, "b g k d"]
+
+    @property
+    def length(self) -> int:
+        """How many positions it holds."""
+        return self.key.shape[-2]
+
+    def append(self, other: "KeyValues") -> "KeyValues":
+        """These positions, then the other ones."""
+        return KeyValues(
+            torch.cat([self.key, other.key], -2), torch.cat([self.value, other.value], -2)
+        )
+
+    def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
+        """The cache of some rows of the batch, as a beam search needs it."""
+        return KeyValues(self.key[rows], self.value[rows])
+
+
+@final
+class GroupedQueryHeads(nn.Module):
+    """Projections around any chain.
+
+    Args:
+        dims: model width, heads, and the widths of queries, keys and values that come in.
+        chain: the attention inside every head; scaled dot and softmax unless given. Its links are
+            made for `dims.head()`.
+        n_groups: heads of keys and values; it must divide the number of heads.
+        has_bias: whether the four projections add a bias (the Transformer paper's do not).
+        rotary: turns queries and keys by their positions.
+    """
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        chain: Chain | None = None,
+        n_groups: int = 1,
+        has_bias: bool = False,
+        rotary: RotaryPositions | None = None,
+    ) -> None:
+        super().__init__()
+        if n_groups < 1 or dims.n_heads % n_groups:
+            raise DimsError(
+                f"grouped_query: n_groups ({n_groups}) must divide n_heads ({dims.n_heads}); "
+                "1 is multi-query, n_heads is multi-head."
+            )
+        self.dims, self.n_groups = dims, n_groups
+        self.chain = chain or Chain()
+        self.rotary = rotary
+        if rotary is not None:
+            check(["rotary", name_of(self.chain.score)])
+        d_groups = n_groups * dims.d_head
+        self.W_Q = nn.Linear(dims.query, dims.d_model, bias=has_bias)
+        self.W_K = nn.Linear(dims.key, d_groups, bias=has_bias)
+        self.W_V = nn.Linear(dims.value, d_groups, bias=has_bias)
+        self.W_O = nn.Linear(dims.d_model, dims.d_model, bias=has_bias)
+        for projection in (self.W_Q, self.W_K, self.W_V, self.W_O):
+            nn.init.xavier_uniform_(projection.weight)
+            if projection.bias is not None:
+                nn.init.zeros_(projection.bias)
+
+    def forward(
+        self,
+        query: Float[Tensor, "b q mq"],
+        key: Float[Tensor, "b k mk"] | None = None,
+        value: Float[Tensor, "b k mv"] | None = None,
+        mask: Pattern | Tensor = FULL,
+        places: Places | None = None,
+    ) -> Attended:
+        """Attend with every head and join them; without a key the sequence attends to itself."""
+        key = query if key is None else key
+        memory = self.remember(key, key if value is None else value)
+        return self.join(self.look(query, memory, mask, places))
+
+    def remember(
+        self, key: Float[Tensor, "b k mk"], value: Float[Tensor, "b k mv"], *, past: int = 0
+    ) -> KeyValues:
+        """Project keys and values once, for as many queries as will come."""
+        keys = self._split(self.W_K(key), self.n_groups)
+        if self.rotary is not None:
+            at = torch.arange(past, past + keys.shape[-2], device=keys.device)
+            keys = self.rotary(keys, at)
+        return KeyValues(keys, self._split(self.W_V(value), self.n_groups))
+
+    def look(
+        self,
+        query: Float[Tensor, "b q mq"],
+        memory: KeyValues,
+        mask: Pattern | Tensor = FULL,
+        places: Places | None = None,
+    ) -> Attended:
+        """Let every head look at projected keys and values; the heads are not yet joined."""
+        places = places or Places.between(query.shape[1], memory.length, device=query.device)
+        queries = self._split(self.W_Q(query), self.dims.n_heads)
+        if self.rotary is not None:
+            queries = self.rotary(queries, places.query.squeeze(-1))
+        each = self.dims.n_heads // self.n_groups
+        key, value = (x.repeat_interleave(each, 1) if each > 1 else x for x in memory)
+        return self.chain(queries, key, value, mask, places)
+
+    def step(
+        self,
+        x: Float[Tensor, "b q m"],
+        past: KeyValues | None = None,
+        mask: Pattern | Tensor = FULL,
+    ) -> tuple[Attended, KeyValues]:
+        """Attend from new positions to themselves and a cache; the longer cache comes back."""
+        n_past = 0 if past is None else past.length
+        new = self.remember(x, x, past=n_past)
+        memory = new if past is None else past.append(new)
+        places = Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
+        return self.join(self.look(x, memory, mask, places)), memory
+
+    def join(self, heads: Attended) -> Attended:
+        """Put the heads side by side and mix them."""
+        joined = self.W_O(rearrange(heads.context, "b h q d -> b q (h d)"))
+        return Attended(joined, heads.map, heads.rows)
+
+    def explain(self, n_queries: int, n_keys: int | None = None) -> Explanation:
+        """Which path every head will take for these lengths."""
+        return self.chain.explain(
+            n_queries, n_keys, n_heads=self.dims.n_heads, d_query=self.dims.d_head
+        )
+
+    def _split(self, x: Float[Tensor, "b n m"], n_heads: int) -> Float[Tensor, "b h n d"]:
+        return rearrange(x, "b n (h d) -> b h n d", h=n_heads)

@@ -1,0 +1,231 @@
+"""What each link of the chain promises, and the lowered forms the engine looks for.
+
+A link *lowers itself*: asked whether it is also something a fast kernel knows (a dot product, a
+bias, a softmax, a window), it answers with that form or with None. The engine matches the answers
+and never asks for a class.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.places import Places
+
+
+class Dot(NamedTuple):
+    """A score that is `scale · query · key`, with both sides already projected."""
+
+    query: Float[Tensor, "*b q d"]
+    key: Float[Tensor, "*b k d"]
+    scale: float
+
+
+class SoftRows(NamedTuple):
+    """What a softmax keeps of each row: the logarithm of its normaliser."""
+
+    lse: Float[Tensor, "*b q 1"]
+
+
+class KernelMask(NamedTuple):
+    """A mask that torch's kernels can express: causal or not, and which keys exist."""
+
+    is_causal: bool
+    valid: Bool[Tensor, "b k"] | None
+
+
+class Grid(NamedTuple):
+    """First and last positions of blocks of queries and of keys."""
+
+    q_first: Int[Tensor, "nq 1"]
+    q_last: Int[Tensor, "nq 1"]
+    k_first: Int[Tensor, "1 nk"]
+    k_last: Int[Tensor, "1 nk"]
+    length: int
+
+    @classmethod
+    def over(
+        cls, places: Places, n_queries: int, n_keys: int, *, q_size: int, k_size: int
+    ) -> "Grid":
+        """Cut gapless rows and columns into blocks of `q_size` by `k_size`."""
+        past = places.past or 0
+        q = torch.arange(0, n_queries, q_size)[:, None]
+        k = torch.arange(0, n_keys, k_size)[None, :]
+        return cls(
+            q + past,
+            (q + q_size).clamp(max=n_queries) - 1 + past,
+            k,
+            (k + k_size).clamp(max=n_keys) - 1,
+            places.length,
+        )
+
+
+@runtime_checkable
+class Score(Protocol):
+    """How well does this query suit this key? Any real numbers."""
+
+    def __call__(
+        self,
+        query: Float[Tensor, "*b q dq"],
+        key: Float[Tensor, "*b k dk"],
+        places: Places | None = None,
+    ) -> Float[Tensor, "*b q k"]:
+        """The scores."""
+
+    def as_dot(self, query: Float[Tensor, "*b q dq"], key: Float[Tensor, "*b k dk"]) -> Dot | None:
+        """The same score as one dot product, where it is one."""
+
+
+@runtime_checkable
+class Relation(Protocol):
+    """What does the distance between two positions add, to the scores and to the context?"""
+
+    def to_scores(self, query: Float[Tensor, "b h q d"], places: Places) -> Float[Tensor, "*b q k"]:
+        """What is added to the scores."""
+
+    def to_context(
+        self, weights: Float[Tensor, "b h q k"], places: Places
+    ) -> Float[Tensor, "b h q d"] | float:
+        """What is added to the context."""
+
+    def as_bias(self, places: Places) -> Float[Tensor, "*b q k"] | None:
+        """The whole relation as a bias that depends on the places alone, where it is one."""
+
+
+@runtime_checkable
+class Pattern(Protocol):
+    """Which keys may this query see? A predicate on places; masks are patterns too."""
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b #q #k"]:
+        """True where the query may attend to the key."""
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """True where a block may hold a visible pair; False is a promise, True is not."""
+
+    def as_kernel(self) -> KernelMask | None:
+        """The pattern as torch's kernels know it, where they do."""
+
+
+@runtime_checkable
+class Window(Protocol):
+    """A selection that looks at no more than `2 · half_width + 1` keys around a centre."""
+
+    half_width: int
+
+    def centre(
+        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*b q 1"]
+    ) -> Float[Tensor, "*b q 1"]:
+        """Where each row looks; `extent` is the number of keys up to its last visible one."""
+
+    def settle(
+        self,
+        scores: Float[Tensor, "b h q w"],
+        mask: Bool[Tensor, "*b #q #w"],
+        centre: Float[Tensor, "*b q 1"],
+        places: Places,
+    ) -> tuple[Tensor, ...]:
+        """The row numbers, from scores that cover at least the window."""
+
+
+@runtime_checkable
+class Selection(Protocol):
+    """How do scores become weights? In two phases, so that any tile can be rebuilt alone."""
+
+    def summarise(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        query: Float[Tensor, "*b q d"],
+        places: Places,
+    ) -> tuple[Tensor, ...]:
+        """A few numbers per row, each of shape `*b q 1`, from the whole row."""
+
+    def weigh(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        rows: Any,
+        places: Places,
+    ) -> Float[Tensor, "*b q k"]:
+        """The weights of any rectangle, from its scores and its rows' numbers."""
+
+    def as_softmax(self) -> float | None:
+        """The inverse temperature, where the weights are the softmax of scaled scores."""
+
+    def as_window(self) -> Window | None:
+        """The window outside which every weight is zero, where there is one."""
+
+
+class Short(NamedTuple):
+    """Keys and values after a memory shortened them, and who may see which slot."""
+
+    key: Float[Tensor, "b h s d"]
+    value: Float[Tensor, "b h s dv"]
+    mask: Pattern
+    places: Places
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """Is the key and value side shortened first?"""
+
+    def shorten(
+        self,
+        key: Float[Tensor, "b h k d"],
+        value: Float[Tensor, "b h k dv"],
+        mask: Pattern,
+        places: Places,
+    ) -> Short:
+        """Fewer keys and values, the slots of the memory."""
+
+    def n_slots(self, n_keys: int) -> int:
+        """How many slots `n_keys` keys become."""
+
+
+class NoRelation:
+    """Distance adds nothing."""
+
+    def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "1 1"]:
+        """Nothing."""
+        return query.new_zeros(1, 1)
+
+    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
+        """Nothing."""
+        return 0.0
+
+    def as_bias(self, places: Places) -> None:
+        """There is no bias to add."""
+
+
+NO_RELATION = NoRelation()
+
+
+def largest_negative(scores: Float[Tensor, "*b"]) -> float:
+    """What a masked score is filled with: finite, so that an empty row has finite gradients."""
+    return torch.finfo(scores.dtype).min
+
+
+def log_normaliser(
+    scores: Float[Tensor, "*b q k"], mask: Bool[Tensor, "*bm #q #k"]
+) -> Float[Tensor, "*b q 1"]:
+    """Logarithm of the sum of exponentials over the visible keys of each row."""
+    return scores.masked_fill(~mask, largest_negative(scores)).logsumexp(-1, keepdim=True)
+
+
+def normalised(
+    scores: Float[Tensor, "*b q k"],
+    mask: Bool[Tensor, "*bm #q #k"],
+    lse: Float[Tensor, "*b q 1"],
+) -> Float[Tensor, "*b q k"]:
+    """exp(score - lse) where visible, else exactly 0."""
+    return (scores.masked_fill(~mask, largest_negative(scores)) - lse).exp() * mask
+
+
+def extent_of(mask: Bool[Tensor, "*bm #q #k"], places: Places) -> Int[Tensor, "*b q 1"]:
+    """Number of keys up to the last visible one of each row."""
+    return (
+        torch.where(mask, places.key + 1, 0)
+        .amax(-1, keepdim=True)
+        .expand(torch.broadcast_shapes((*mask.shape[:-1], 1), places.query.shape))
+    )

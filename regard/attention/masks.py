@@ -1,0 +1,164 @@
+"""Masks that belong to a batch, and how masks and patterns are joined.
+
+    padding(lengths)          keys that exist
+    given(matrix)             any boolean matrix you have
+    all_of(a, b, …)           a pair must please every one of them
+    any_of(a, b, …)           a pair must please one of them
+
+True = may attend. Masks stay symbolic until the dense path makes them numbers.
+"""
+
+from functools import reduce
+from typing import final
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.attention.links import Grid, KernelMask, Pattern
+from regard.attention.patterns.full import FullPattern
+from regard.errors import ShapeError
+from regard.places import Places
+
+FULL = FullPattern()
+
+
+@final
+class Padding:
+    """Only keys that exist are visible."""
+
+    def __init__(self, valid: Bool[Tensor, "b k"]) -> None:
+        self.valid = valid
+
+    def visible(self, places: Places) -> Bool[Tensor, "b 1 qk k"]:
+        """True for keys that exist."""
+        batch = torch.arange(len(self.valid), device=self.valid.device).view(-1, 1, 1, 1)
+        key = places.key.to(self.valid.device)
+        return self.valid[batch, key.view(*(1,) * (4 - key.dim()), *key.shape)]
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Every block may hold a real key of some sentence."""
+        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
+
+    def as_kernel(self) -> KernelMask:
+        """Kernels know which keys exist."""
+        return KernelMask(is_causal=False, valid=self.valid)
+
+
+@final
+class Given:
+    """A boolean matrix somebody already has, indexed by the positions of queries and keys."""
+
+    def __init__(self, matrix: Bool[Tensor, "*b n k"]) -> None:
+        self.matrix = matrix
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """The matrix at these places."""
+        query = places.query.clamp(max=self.matrix.shape[-2] - 1)
+        key = places.key.clamp(max=self.matrix.shape[-1] - 1)
+        if places.key.dim() == 2:
+            return self.matrix[..., query, key]
+        matrix = self.matrix.expand(*places.key.shape[:2], *self.matrix.shape[-2:])
+        return matrix.gather(-2, query.expand(*places.key.shape[:3], matrix.shape[-1])).gather(
+            -1, key
+        )
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """True where the matrix has a True inside the block."""
+        flat = self.matrix.reshape(-1, *self.matrix.shape[-2:]).any(0).cpu()
+        flat = flat.expand(int(grid.q_last.max()) + 1, int(grid.k_last.max()) + 1)
+        return any_in_blocks(flat, grid)
+
+    def as_kernel(self) -> None:
+        """A matrix in general is nothing a kernel knows."""
+
+
+@final
+class AllOf:
+    """A pair is visible when every part says so."""
+
+    def __init__(self, *parts: Pattern) -> None:
+        self.parts = parts
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """The intersection."""
+        return reduce(torch.logical_and, [part.visible(places) for part in self.parts])
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """A block that one part empties is empty."""
+        return reduce(torch.logical_and, [part.touches(grid) for part in self.parts])
+
+    def as_kernel(self) -> KernelMask | None:
+        """Kernels take a causal mask and a padding mask together."""
+        lowered = [part.as_kernel() for part in self.parts]
+        if any(mask is None for mask in lowered):
+            return None
+        masks = [mask for mask in lowered if mask is not None]
+        valid = [mask.valid for mask in masks if mask.valid is not None]
+        return KernelMask(
+            is_causal=any(mask.is_causal for mask in masks),
+            valid=reduce(torch.logical_and, valid) if valid else None,
+        )
+
+
+@final
+class AnyOf:
+    """A pair is visible when one part says so."""
+
+    def __init__(self, *parts: Pattern) -> None:
+        self.parts = parts
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """The union."""
+        return reduce(torch.logical_or, [part.visible(places) for part in self.parts])
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """A block that one part touches is touched."""
+        return reduce(torch.logical_or, [part.touches(grid) for part in self.parts])
+
+    def as_kernel(self) -> None:
+        """A union in general is nothing a kernel knows."""
+
+
+def padding(lengths: Int[Tensor, " b"] | Bool[Tensor, "b k"], n_keys: int | None = None) -> Padding:
+    """Hide the keys that only fill up the batch.
+
+    Args:
+        lengths: the number of real keys of each sentence, or True for every real key.
+        n_keys: the padded length; by default the longest sentence's.
+    """
+    if lengths.dtype == torch.bool:
+        return Padding(lengths)
+    longest = int(lengths.max()) if n_keys is None else n_keys
+    return Padding(torch.arange(longest, device=lengths.device) < lengths[:, None])
+
+
+def given(matrix: Bool[Tensor, "*b n k"]) -> Given:
+    """Use a boolean matrix as a mask; True = may attend."""
+    if matrix.dtype != torch.bool:
+        raise ShapeError(
+            f"mask: expected a boolean matrix (True = may attend), got {matrix.dtype}. "
+            "Write mask.bool(), or mask == 0 if yours marks what is blocked."
+        )
+    return Given(matrix)
+
+
+def all_of(*parts: Pattern) -> Pattern:
+    """The pairs that every part allows."""
+    rest = [part for part in parts if part is not FULL]
+    if len(rest) <= 1:
+        return rest[0] if rest else FULL
+    return AllOf(*rest)
+
+
+def any_of(*parts: Pattern) -> Pattern:
+    """The pairs that at least one part allows."""
+    return parts[0] if len(parts) == 1 else AnyOf(*parts)
+
+
+def any_in_blocks(matrix: Bool[Tensor, "n k"], grid: Grid) -> Bool[Tensor, "nq nk"]:
+    """True for each block of the grid in which the matrix has a True, by differences of sums."""
+    sums = torch.zeros(matrix.shape[0] + 1, matrix.shape[1] + 1, dtype=torch.int64)
+    sums[1:, 1:] = matrix.long().cumsum(0).cumsum(1)
+    top, bottom, left, right = grid.q_first, grid.q_last + 1, grid.k_first, grid.k_last + 1
+    return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left] > 0

@@ -1,0 +1,1 @@
+"""keys, values → fewer keys and values."""

@@ -1,0 +1,101 @@
+"""Linformer: learned mixtures of all keys, and of all values, take the place of the sequence.
+
+    context = softmax(q (E K)ᵀ / sqrt(d)) (F V),   E, F: slots × n
+
+Paper: Wang et al. 2020, equation 7.
+Cost: time O(n · slots · d), memory O(n · slots); parameters tie the longest sequence.
+"""
+
+from collections.abc import Mapping
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.links import Pattern, Short
+from regard.attention.masks import Padding
+from regard.choices import find
+from regard.dims import Dims
+from regard.errors import LengthError, MeetingError, ShapeError
+from regard.places import Places
+
+SHARING: Mapping[str, tuple[bool, bool]] = {
+    "none": (False, False),
+    "headwise": (True, False),
+    "key_value": (True, True),
+}
+"""What is shared: (one matrix for all heads, one matrix for keys and values)."""
+
+
+@final
+class LinformerMemory(nn.Module):
+    """Keys and values mixed into `slots` slots.
+
+    Args:
+        dims: `max_len` is the longest sequence; a shorter one uses the first columns.
+        slots: how many keys and values are left.
+        sharing: "none" (E and F for each head), "headwise" (E and F for all heads), or
+            "key_value" (one matrix for all heads, keys and values).
+        share_with: another layer's memory, whose matrices are used ("layerwise").
+    """
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        slots: int = 128,
+        sharing: str = "key_value",
+        share_with: "LinformerMemory | None" = None,
+    ) -> None:
+        super().__init__()
+        self.E: nn.Parameter
+        self.F: nn.Parameter
+        for_all_heads, for_values = find(sharing, SHARING)
+        if share_with is not None:
+            self.E, self.F = share_with.E, share_with.F
+            return
+        n_matrices = 1 if for_all_heads else dims.n_heads
+        self.E = nn.Parameter(torch.empty(n_matrices, slots, dims.max_len))
+        self.F = self.E if for_values else nn.Parameter(torch.empty_like(self.E))
+        nn.init.normal_(self.E, std=slots**-0.5)
+        nn.init.normal_(self.F, std=slots**-0.5)
+
+    def shorten(
+        self,
+        key: Float[Tensor, "b h k d"],
+        value: Float[Tensor, "b h k dv"],
+        mask: Pattern,
+        places: Places,
+    ) -> Short:
+        """Mix what exists; every query sees every slot."""
+        n, max_len, slots = key.shape[-2], self.E.shape[-1], self.E.shape[-2]
+        if n > max_len:
+            raise LengthError(
+                f"linformer: {n} keys, but max_len is {max_len}. Raise max_len in the dims, "
+                "or take a pattern without a length limit (sliding_window, big_bird)."
+            )
+        lowered = mask.as_kernel()
+        if lowered is None or lowered.is_causal:
+            raise MeetingError(
+                "linformer: a causal mask or a pattern cannot be honoured: every slot mixes all "
+                "positions, the future included. Use it in an encoder or over a source; for "
+                "causal attention take memory_compressed, sliding_window or big_bird(is_causal=True)."
+            )
+        exists = key.new_ones(key.shape[0], n) if lowered.valid is None else lowered.valid
+        if exists.shape[-1] != n:
+            raise ShapeError(f"linformer: the mask speaks of {exists.shape[-1]} keys, got {n}.")
+        exists = exists.to(key.dtype)[:, None, :, None]
+        some = exists.bool().flatten(1).any(-1, keepdim=True).expand(-1, slots)
+        return Short(
+            key=self.E[..., :n] @ (key * exists),
+            value=self.F[..., :n] @ (value * exists),
+            mask=Padding(some),
+            places=Places.between(
+                places.query.shape[-2], slots, past=places.past or 0, device=key.device
+            ),
+        )
+
+    def n_slots(self, n_keys: int) -> int:
+        """The same for any length."""
+        return self.E.shape[-2]

@@ -1,0 +1,105 @@
+"""Memory-compressed attention: every few keys, and values, are merged by a strided convolution.
+
+    K'[m] = sum_r C_K[r] K[stride · m + r],   V'[m] likewise;   causal: i sees complete slots
+
+Paper: Liu et al. 2018 (Generating Wikipedia, T-DMCA), section 4.2.3; kernel = stride = 3.
+Cost: time O(n² · d / stride), memory O(n² / stride) dense, O(n) by row chunks.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from regard.attention.links import Grid, Pattern, Short
+from regard.attention.masks import Padding
+from regard.dims import Dims
+from regard.errors import MeetingError, SettingError
+from regard.places import Places
+
+BEFORE = -1
+"""Where the first token's own slot stands: before every complete slot."""
+
+
+@final
+class CompleteSlots:
+    """A query sees the slots that ended; before there is one, it sees the first token alone.
+
+    A slot stands where its last token stood, so slot m (counted from 1) is at `stride · m - 1`.
+    """
+
+    def __init__(self, stride: int, holds: Bool[Tensor, "b s"]) -> None:
+        self.stride, self.holds = stride, holds
+
+    def visible(self, places: Places) -> Bool[Tensor, "b 1 q k"]:
+        """True for complete slots that hold a real token."""
+        complete = (places.key > BEFORE) & (places.key <= places.query)
+        waiting = (places.key == BEFORE) & (places.query < self.stride - 1)
+        slot = (places.key + 1).squeeze(-2) // self.stride
+        return (complete | waiting) & self.holds[:, None, None, slot]
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """The grid counts slots; they are complete `stride` times later."""
+        return grid.k_first * self.stride - 1 <= grid.q_last
+
+    def as_kernel(self) -> None:
+        """No stock kernel has a diagonal of slope 1 / stride."""
+
+
+@final
+class MemoryCompressedMemory(nn.Module):
+    """Convolutions over the projected keys and values of each head."""
+
+    def __init__(self, dims: Dims, *, stride: int = 3) -> None:
+        super().__init__()
+        if stride < 1:
+            raise SettingError(f"memory_compressed: stride must be at least 1, got {stride}.")
+        self.stride = stride
+        self.C_K = nn.Parameter(torch.empty(dims.n_heads, stride, dims.key, dims.key))
+        self.C_V = nn.Parameter(torch.empty(dims.n_heads, stride, dims.value, dims.value))
+        for kernel in (self.C_K, self.C_V):
+            bound = (stride * kernel.shape[-1]) ** -0.5
+            nn.init.uniform_(kernel, -bound, bound)
+
+    def shorten(
+        self,
+        key: Float[Tensor, "b h k d"],
+        value: Float[Tensor, "b h k dv"],
+        mask: Pattern,
+        places: Places,
+    ) -> Short:
+        """Merge; an incomplete last slot is filled up with zeros, and hidden from causal rows."""
+        lowered = mask.as_kernel()
+        if lowered is None:
+            raise MeetingError(
+                "memory_compressed: only causal and padding masks can be honoured, because a slot "
+                "holds several keys. Leave the pattern out, or take sliding_window or big_bird."
+            )
+        n = key.shape[-2]
+        exists = key.new_ones(len(key), n, dtype=torch.bool)
+        exists = exists if lowered.valid is None else exists & lowered.valid
+        real = exists[:, None, :, None]
+        slots, merged = self._merge(key * real, self.C_K), self._merge(value * real, self.C_V)
+        holds = pad(exists, (0, -n % self.stride)).unflatten(-1, (-1, self.stride)).any(-1)
+        if not lowered.is_causal:
+            at = Places.between(places.query.shape[-2], holds.shape[-1], device=key.device)
+            return Short(slots, merged, Padding(holds), at)
+        ends = torch.arange(holds.shape[-1] + 1, device=key.device) * self.stride - 1
+        return Short(
+            torch.cat([key[..., :1, :], slots], -2),
+            torch.cat([value[..., :1, :], merged], -2),
+            CompleteSlots(self.stride, torch.cat([exists[:, :1], holds], -1)),
+            Places(places.query, ends[None], len(ends), places.past),
+        )
+
+    def n_slots(self, n_keys: int) -> int:
+        """One slot for each stride, and the first token's."""
+        return -(-n_keys // self.stride) + 1
+
+    def _merge(
+        self, tokens: Float[Tensor, "b h k d"], kernel: Float[Tensor, "h r d d"]
+    ) -> Float[Tensor, "b h s d"]:
+        whole = pad(tokens, (0, 0, 0, -tokens.shape[-2] % self.stride))
+        return torch.einsum("bhsrd,hrde->bhse", whole.unflatten(-2, (-1, self.stride)), kernel)

@@ -1,0 +1,1 @@
+"""places → which keys a query may see."""

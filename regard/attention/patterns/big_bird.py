@@ -1,0 +1,90 @@
+"""BigBird: neighbours, a few global blocks and a few random blocks, so that two hops reach all.
+
+    visible = |a - b| <= 1  or  a or b is the first or last block  or  b in R(a),   blocks a, b
+
+Paper: Zaheer et al. 2020, section 2 and appendix D (internal global tokens).
+Cost: time O(n · block · (5 + n_random) · d), memory O(n · block · (5 + n_random)).
+"""
+
+from typing import final
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from regard.attention.links import Grid
+from regard.attention.masks import AnyOf
+from regard.attention.patterns.causal import CausalPattern
+from regard.attention.patterns.global_tokens import GlobalTokensPattern
+from regard.attention.patterns.random_links import RandomLinksPattern
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class NeighbourBlocks:
+    """A query sees its own block and the block on either side."""
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True for keys at most one block away."""
+        return (places.key // self.block - places.query // self.block).abs() <= 1
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Stretches that come within one block of each other."""
+        after = grid.k_first // self.block - grid.q_last // self.block
+        before = grid.q_first // self.block - grid.k_last // self.block
+        return after.maximum(before) <= 1
+
+    def as_kernel(self) -> None:
+        """No stock kernel has it; the sparse path does."""
+
+
+@final
+class BigBirdPattern:
+    """The union of three small patterns, drawn once from a seed.
+
+    Args:
+        dims: not needed.
+        block: positions in a block; the first and the last block are global.
+        n_random: random blocks for each row, besides those it sees already.
+        seed: another seed, another pattern.
+        is_causal: the past only: no last global block, random blocks from the past. What a row
+            sees then never depends on the length.
+    """
+
+    def __init__(
+        self,
+        dims: Dims | None = None,
+        *,
+        block: int = 64,
+        n_random: int = 3,
+        seed: int = 0,
+        is_causal: bool = False,
+    ) -> None:
+        if block < 1:
+            raise SettingError(f"big_bird: block must be at least 1, got {block}.")
+        self.block, self.is_causal = block, is_causal
+        near = NeighbourBlocks(block)
+        ends = GlobalTokensPattern(first=block, last=0 if is_causal else block)
+        seen = AnyOf(near, ends)
+        links = RandomLinksPattern(
+            block=block, n_random=n_random, seed=seed, is_causal=is_causal, besides=seen
+        )
+        self.union = AnyOf(near, ends, links)
+        self.causal = CausalPattern()
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True where one of the three patterns says so (and, if causal, not in the future)."""
+        seen = self.union.visible(places)
+        return seen & self.causal.visible(places) if self.is_causal else seen
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Blocks that one of the three patterns touches."""
+        touched = self.union.touches(grid)
+        return touched & self.causal.touches(grid) if self.is_causal else touched
+
+    def as_kernel(self) -> None:
+        """No stock kernel has it; the sparse path does."""

@@ -1,0 +1,40 @@
+"""Blocks: the sequence is cut into blocks, and a query sees its own block.
+
+    visible[i,j] = floor(i / size) = floor(j / size)
+
+Paper: Liu et al. 2018 (local attention of T-DMCA, blocks of 256), section 4.2.3.
+Cost: time O(n · size · d), memory O(n · size); no two blocks ever meet in this layer.
+"""
+
+from typing import final
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from regard.attention.links import Grid
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class BlocksPattern:
+    """A query sees the keys of its own block. Join it with causal for T-DMCA's local layer."""
+
+    def __init__(self, dims: Dims | None = None, *, size: int = 256) -> None:
+        if size < 1:
+            raise SettingError(f"blocks: size must be at least 1, got {size}.")
+        self.size = size
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True for keys of the query's block."""
+        return places.key // self.size == places.query // self.size
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Stretches that share a block."""
+        starts_before = grid.k_first // self.size <= grid.q_last // self.size
+        ends_after = grid.k_last // self.size >= grid.q_first // self.size
+        return starts_before & ends_after
+
+    def as_kernel(self) -> None:
+        """No stock kernel has blocks; the sparse path does."""

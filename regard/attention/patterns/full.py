@@ -1,0 +1,37 @@
+"""Full pattern: every query sees every key.
+
+    visible[i,j] = true
+
+Paper: Bahdanau, Cho & Bengio 2015 (every source word); Luong et al. 2015 call it global.
+Cost: time O(q · k · d), memory O(q) fused, O(q · k) dense.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from regard.attention.links import Grid, KernelMask
+from regard.dims import Dims
+from regard.places import Places
+
+
+@final
+class FullPattern:
+    """Every query sees every key."""
+
+    def __init__(self, dims: Dims | None = None) -> None:
+        pass
+
+    def visible(self, places: Places) -> Bool[Tensor, "1 1"]:
+        """True, everywhere."""
+        return torch.ones(1, 1, dtype=torch.bool, device=places.key.device)
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Every block."""
+        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
+
+    def as_kernel(self) -> KernelMask:
+        """Kernels need no mask for it."""
+        return KernelMask(is_causal=False, valid=None)

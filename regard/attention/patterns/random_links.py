@@ -1,0 +1,89 @@
+"""Random links: each block of queries sees a few blocks of keys drawn once from a seed.
+
+    visible[i,j] = block(j) in R(block(i)),   R(a) = n_random blocks b of least hash(seed, a, b)
+
+Paper: Zaheer et al. 2020 (BigBird), section 2: links as in an Erdős-Rényi graph.
+Cost: time O(n · n_random · block · d), memory O(n · n_random · block).
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.attention.links import Grid, Pattern
+from regard.attention.masks import any_in_blocks
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class RandomLinksPattern:
+    """A few blocks, the same in training and evaluation, on every machine and torch version.
+
+    Args:
+        dims: not needed.
+        block: positions in a block.
+        n_random: blocks drawn for each row of blocks.
+        seed: another seed, another pattern.
+        is_causal: draw from the past only; a row's blocks then never depend on the length.
+        besides: blocks that this pattern shows already are not drawn again.
+    """
+
+    def __init__(
+        self,
+        dims: Dims | None = None,
+        *,
+        block: int = 64,
+        n_random: int = 3,
+        seed: int = 0,
+        is_causal: bool = False,
+        besides: Pattern | None = None,
+    ) -> None:
+        if block < 1 or n_random < 0:
+            raise SettingError(
+                f"random_links: block must be at least 1 and n_random at least 0, "
+                f"got {block} and {n_random}."
+            )
+        self.block, self.n_random, self.seed = block, n_random, seed
+        self.is_causal, self.besides = is_causal, besides
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True where the key's block was drawn for the query's block."""
+        links = self.links(places.length).to(places.key.device)
+        last = len(links) - 1
+        row = (places.query // self.block).clamp(max=last)
+        return links[row, (places.key // self.block).clamp(max=last)]
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Blocks that hold a drawn block."""
+        links = self.links(grid.length)
+        first, last = torch.tensor(0), torch.tensor(len(links) - 1)
+        rows = [(edge // self.block).clamp(first, last) for edge in grid[:4]]
+        return any_in_blocks(links, Grid(rows[0], rows[1], rows[2], rows[3], grid.length))
+
+    def as_kernel(self) -> None:
+        """No stock kernel has random links; the sparse path does."""
+
+    def links(self, length: int) -> Bool[Tensor, "nb nb"]:
+        """True where a block of keys (column) was drawn for a block of queries (row)."""
+        n_blocks = max(1, -(-length // self.block))
+        row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
+        allowed = column < row if self.is_causal else row != column
+        if self.besides is not None:
+            starts, ends = column * self.block, ((column + 1) * self.block).clamp(max=length) - 1
+            grid = Grid(starts.T, ends.T, starts, ends, length)
+            allowed = allowed & ~self.besides.touches(grid)
+        drawn = _hash(self.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
+        best = drawn.topk(min(self.n_random, n_blocks), largest=False).indices
+        return torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed
+
+
+def _hash(seed: int, row: Int[Tensor, "nb 1"], column: Int[Tensor, "1 nb"]) -> Int[Tensor, "nb nb"]:
+    """A splitmix64 step: well mixed, and free of any generator's state."""
+    x = (row * 0x9E3779B1 + column * 0x85EBCA77 + seed * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
+    for factor in (0x5851F42D, 0x14057B7F, 0x2545F491):
+        x = ((x ^ (x >> 29)) * factor) & 0x7FFFFFFFFFFFFFF
+    return x

@@ -1,0 +1,39 @@
+"""Sliding window: a query sees its neighbours on both sides.
+
+    visible[i,j] = |j - i| <= size
+
+Paper: Beltagy, Peters & Cohan 2020 (Longformer), section 3.1; the local part of BigBird.
+Cost: time O(n · size · d), memory O(n · size); a stack of L layers reaches L · size positions.
+"""
+
+from typing import final
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from regard.attention.links import Grid
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class SlidingWindowPattern:
+    """Neighbours up to `size` positions away. Join it with causal for a window into the past."""
+
+    def __init__(self, dims: Dims | None = None, *, size: int = 256) -> None:
+        if size < 0:
+            raise SettingError(f"sliding_window: size must be at least 0, got {size}.")
+        self.size = size
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True for keys at most `size` away."""
+        return (places.key - places.query).abs() <= self.size
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Blocks whose nearest ends are at most `size` apart."""
+        apart = (grid.k_first - grid.q_last).maximum(grid.q_first - grid.k_last)
+        return apart <= self.size
+
+    def as_kernel(self) -> None:
+        """No stock kernel has a window; the sparse path does."""

@@ -1,0 +1,1 @@
+"""places → what distance adds to the scores and to the context."""

@@ -1,0 +1,76 @@
+"""Bucketed relation: one learned number for each head and bucket of distance, added to the score.
+
+    e[i,j] += t[h, bucket(j - i)]
+
+Paper: Raffel et al. 2020 (T5), section 2.1: near distances each a bucket, far ones logarithmic.
+Cost: time O(q · k), n_buckets numbers per head; T5 shares one table between all layers.
+"""
+
+import math
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class BucketedRelation(nn.Module):
+    """A table of biases.
+
+    Args:
+        dims: the number of heads.
+        n_buckets: buckets for all distances, half of them for each direction unless causal.
+        max_distance: from here on all distances share the last bucket.
+        is_causal: keys come before queries only, so that every bucket is theirs.
+    """
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        n_buckets: int = 32,
+        max_distance: int = 128,
+        is_causal: bool = False,
+    ) -> None:
+        super().__init__()
+        per_side = n_buckets if is_causal else n_buckets // 2
+        if per_side < 2 or max_distance <= per_side // 2:
+            raise SettingError(
+                f"bucketed: {n_buckets} buckets cannot reach distance {max_distance}. Take at "
+                "least 4 buckets, and a max_distance above half of those on one side."
+            )
+        self.per_side, self.max_distance, self.is_causal = per_side, max_distance, is_causal
+        self.t = nn.Parameter(torch.zeros(dims.n_heads, n_buckets))
+
+    def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*bh q k"]:
+        """The bias of every pair."""
+        return self.as_bias(places)
+
+    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
+        """Values are left alone."""
+        return 0.0
+
+    def as_bias(self, places: Places) -> Float[Tensor, "*bh q k"]:
+        """The table at every pair's bucket."""
+        bias = self.t[:, self.bucket(places.offsets)]
+        return bias if places.key.dim() == 2 else _heads_apart(bias)
+
+    def bucket(self, offsets: Int[Tensor, "*b q k"]) -> Int[Tensor, "*b q k"]:
+        """Which bucket an offset (key minus query) falls into."""
+        side = torch.zeros_like(offsets) if self.is_causal else (offsets > 0) * self.per_side
+        distance = (-offsets).clamp(min=0) if self.is_causal else offsets.abs()
+        n_exact = self.per_side // 2
+        steps = math.log(self.max_distance / n_exact)
+        growth = (distance.clamp(min=1).double() / n_exact).log() / steps
+        far = n_exact + (growth * (self.per_side - n_exact)).long()
+        return side + torch.where(distance < n_exact, distance, far.clamp(max=self.per_side - 1))
+
+
+def _heads_apart(bias: Float[Tensor, "h b h q w"]) -> Float[Tensor, "b h q w"]:
+    """Each head's own bias, where places differ from head to head."""
+    return bias.diagonal(dim1=0, dim2=2).movedim(-1, 1)

@@ -1,0 +1,47 @@
+"""Linear bias: far keys are penalised in proportion to their distance; nothing is learned.
+
+    e[i,j] -= m[h] |j - i|,   m[h] = 2^(-8 h / n_heads), h = 1 … n_heads
+
+Paper: Press, Smith & Lewis 2022 (ALiBi), section 3.
+Cost: time O(q · k), no parameters; reaches beyond the lengths it was trained on.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.dims import Dims
+from regard.places import Places
+
+
+@final
+class LinearBiasRelation(nn.Module):
+    """One slope for each head."""
+
+    m: Tensor
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.register_buffer("m", torch.tensor(slopes(dims.n_heads)), persistent=False)
+
+    def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*bh q k"]:
+        """The penalty of every pair."""
+        return self.as_bias(places)
+
+    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
+        """Values are left alone."""
+        return 0.0
+
+    def as_bias(self, places: Places) -> Float[Tensor, "*bh q k"]:
+        """Minus slope times distance."""
+        return -self.m.view(-1, 1, 1) * places.offsets.abs()
+
+
+def slopes(n_heads: int) -> list[float]:
+    """A geometric series; heads beyond a power of two take every second slope of the next."""
+    whole = 1 << (n_heads.bit_length() - 1)
+    first = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
+    between = [2 ** (-8 * h / (2 * whole)) for h in range(1, 2 * whole + 1, 2)]
+    return first + between[: n_heads - whole]

@@ -1,0 +1,1 @@
+"""query, key → scores: how well does this query suit this key?"""

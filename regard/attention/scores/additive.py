@@ -1,0 +1,61 @@
+"""Additive score: a small network compares every query with every key.
+
+    e[i,j] = v · act(W q[i] + U k[j] + c)
+
+Paper: Bahdanau, Cho & Bengio 2015, appendix A.1.2 (act = tanh, c = 0); Xu et al. 2015 (c learned).
+Cost: time and memory O(q · k · d_hidden); query and key may differ in width.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.choices import find
+from regard.dims import Dims
+from regard.places import Places
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+}
+
+
+@final
+class AdditiveScore(nn.Module):
+    """Bahdanau's alignment network; with `has_bias` the perceptron of Show, Attend and Tell."""
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        d_hidden: int | None = None,
+        activation: str = "tanh",
+        has_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        d_hidden = d_hidden or dims.query
+        self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, d_hidden))
+        self.U = nn.Parameter(torch.empty(dims.n_heads, dims.key, d_hidden))
+        self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))
+        self.c = nn.Parameter(torch.zeros(dims.n_heads, 1, d_hidden)) if has_bias else None
+        self.activation = find(activation, ACTIVATIONS)
+        for weight, fan_in in ((self.W, dims.query), (self.U, dims.key), (self.v, d_hidden)):
+            nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
+
+    def forward(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        key: Float[Tensor, "b h k dk"],
+        places: Places | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query with every key, through the network."""
+        keys = key @ self.U if self.c is None else key @ self.U + self.c
+        pairs = (query @ self.W)[..., :, None, :] + keys[..., None, :, :]
+        return torch.einsum("bhqkf,hf->bhqk", self.activation(pairs), self.v)
+
+    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
+        """A non-linearity stands between query and key."""

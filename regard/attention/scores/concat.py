@@ -1,0 +1,44 @@
+"""Concat score: one layer reads query and key side by side.
+
+    e[i,j] = v · tanh(W [q[i]; k[j]])
+
+Paper: Luong, Pham & Manning 2015, equation 8 (concat), with the full matrix W as printed.
+Cost: time and memory O(q · k · d_hidden).
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.dims import Dims
+from regard.places import Places
+
+
+@final
+class ConcatScore(nn.Module):
+    """A layer over the joined vectors, one for each head."""
+
+    def __init__(self, dims: Dims, *, d_hidden: int | None = None) -> None:
+        super().__init__()
+        d_hidden = d_hidden or dims.query
+        d_joined = dims.query + dims.key
+        self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))
+        self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))
+        nn.init.uniform_(self.W, -(d_joined**-0.5), d_joined**-0.5)
+        nn.init.uniform_(self.v, -(d_hidden**-0.5), d_hidden**-0.5)
+
+    def forward(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        key: Float[Tensor, "b h k dk"],
+        places: Places | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query beside every key; W is split so that no pair is ever joined in memory."""
+        W_query, W_key = self.W.split([query.shape[-1], key.shape[-1]], dim=-2)
+        pairs = (query @ W_query)[..., :, None, :] + (key @ W_key)[..., None, :, :]
+        return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.v)
+
+    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
+        """A tanh stands between query and key."""

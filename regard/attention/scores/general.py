@@ -1,0 +1,40 @@
+"""General score: a matrix learns which directions of the query should meet which of the key.
+
+    e[i,j] = q[i] · W k[j]
+
+Paper: Luong, Pham & Manning 2015, equation 8 (general).
+Cost: time O(q · d_query · d_key + q · k · d_key), d_query · d_key parameters; widths may differ.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.links import Dot
+from regard.dims import Dims
+from regard.places import Places
+
+
+@final
+class GeneralScore(nn.Module):
+    """A bilinear form, one matrix for each head."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.key))
+        nn.init.uniform_(self.W, -(dims.query**-0.5), dims.query**-0.5)
+
+    def forward(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        key: Float[Tensor, "b h k dk"],
+        places: Places | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query with every key, through W."""
+        return query @ self.W @ key.mT
+
+    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> Dot:
+        """The dot product of W's side of the query with the key."""
+        return Dot(query @ self.W, key, scale=1.0)

@@ -1,0 +1,47 @@
+"""Location score: the query alone says where to look; the keys' content is never read.
+
+    e[i,j] = (W q[i])[j],   W: max_len rows
+
+Paper: Luong, Pham & Manning 2015, equation 7.
+Cost: time O(q · k · d_query), d_query · max_len parameters; no sequence longer than max_len.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.dims import Dims
+from regard.errors import LengthError
+from regard.places import Places
+
+
+@final
+class LocationScore(nn.Module):
+    """One row of W for each position; a short source uses the top rows."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.max_len = dims.max_len
+        self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.max_len))
+        nn.init.uniform_(self.W, -(dims.query**-0.5), dims.query**-0.5)
+
+    def forward(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        key: Float[Tensor, "b h k dk"],
+        places: Places | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query with every position."""
+        places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
+        if places.length > self.max_len:
+            raise LengthError(
+                f"location: {places.length} keys, but max_len is {self.max_len}. Raise max_len in "
+                "the dims, or take a score that reads the keys (dot, general, additive)."
+            )
+        at = places.key.expand(*query.shape[:-1], -1)
+        return (query @ self.W).gather(-1, at)
+
+    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
+        """There is no key in it."""

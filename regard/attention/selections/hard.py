@@ -1,0 +1,81 @@
+"""Hard selection: look at one key, drawn from the weights; learn by REINFORCE.
+
+    s[i] ~ Multinoulli(softmax(e[i])),   a[i,j] = 1 if j = s[i] else 0
+
+Paper: Xu et al. 2015 (Show, Attend and Tell), section 4.1.
+Cost: time O(q · k); normaliser, draw, its log-probability and the entropy are kept per row.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.links import largest_negative, log_normaliser, normalised
+from regard.choices import find
+from regard.dims import Dims
+from regard.places import Places
+
+
+class HardRows(NamedTuple):
+    """What a REINFORCE loss needs; log-probability and entropy carry gradients, the draw none."""
+
+    lse: Float[Tensor, "*b q 1"]
+    chosen: Int[Tensor, "*b q 1"]
+    log_prob: Float[Tensor, "*b q 1"]
+    entropy: Float[Tensor, "*b q 1"]
+
+
+NOBODY = -1
+"""The chosen position of a row that sees no key, and of a row that takes the expectation."""
+
+AT_TEST: Mapping[str, bool] = {"argmax": True, "expected": False}
+
+
+@final
+class HardSelection(nn.Module):
+    """One key per row: a sample in training; at test the likeliest key or the expectation."""
+
+    def __init__(self, dims: Dims | None = None, *, at_test: str = "argmax") -> None:
+        super().__init__()
+        self.picks_at_test = find(at_test, AT_TEST)
+
+    def summarise(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        query: Float[Tensor, "*b q d"],
+        places: Places,
+    ) -> HardRows:
+        """Draw a key for each row (Gumbel's trick), with its log-probability."""
+        lse = log_normaliser(scores, mask)
+        weights = normalised(scores, mask, lse)
+        log_weights = torch.where(mask, scores - lse, 0.0)
+        entropy = -(weights * log_weights).sum(-1, keepdim=True)
+        noise = -torch.empty_like(scores).exponential_().log() if self.training else 0.0
+        open_scores = (scores.detach() + noise).masked_fill(~mask, largest_negative(scores))
+        best = open_scores.argmax(-1, keepdim=True)
+        log_prob = log_weights.gather(-1, best)
+        sees = mask.expand(scores.shape).any(-1, keepdim=True)
+        picks = sees & (self.training or self.picks_at_test)
+        chosen = torch.where(picks, places.key.expand(scores.shape).gather(-1, best), NOBODY)
+        return HardRows(lse, chosen, log_prob * picks, entropy)
+
+    def weigh(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        rows: HardRows,
+        places: Places,
+    ) -> Float[Tensor, "*b q k"]:
+        """One where the key was chosen; the expectation where none was asked for."""
+        one_hot = (places.key == rows.chosen).to(scores.dtype)
+        return torch.where(rows.chosen == NOBODY, normalised(scores, mask, rows.lse), one_hot)
+
+    def as_softmax(self) -> None:
+        """One key is drawn; the softmax only says how likely each is."""
+
+    def as_window(self) -> None:
+        """Any visible key may be drawn."""

@@ -1,0 +1,88 @@
+"""Local predictive selection: the query predicts where to look; weights fade with distance.
+
+    a[i,j] = softmax over |j - floor(p[i])| <= D of e[i,j]  ·  exp(-(j - p[i])² / 2σ²)
+    p[i] = S sigmoid(v · tanh(W q[i])),   σ = D / 2
+
+Paper: Luong, Pham & Manning 2015, equations 9 and 10 (local-p).
+Cost: time and memory O(q · (2D + 1)) on the windowed path; normaliser and centre are kept per row.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.links import extent_of, log_normaliser, normalised
+from regard.attention.selections.local_monotonic import LocalRows
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class LocalPredictiveSelection(nn.Module):
+    """A softmax in a predicted window, then a Gaussian; rows sum to less than one, as printed."""
+
+    def __init__(self, dims: Dims, *, half_width: int = 10, sigma: float | None = None) -> None:
+        super().__init__()
+        if half_width < 1:
+            raise SettingError(
+                f"local_predictive: half_width must be at least 1, got {half_width}."
+            )
+        self.half_width = half_width
+        self.sigma = sigma or half_width / 2
+        bound = dims.query**-0.5
+        self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.query))
+        self.v = nn.Parameter(torch.empty(dims.n_heads, dims.query, 1))
+        nn.init.uniform_(self.W, -bound, bound)
+        nn.init.uniform_(self.v, -bound, bound)
+
+    def centre(
+        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*be q 1"]
+    ) -> Float[Tensor, "b h q 1"]:
+        """A real position between 0 and the number of keys."""
+        return extent * ((query @ self.W).tanh() @ self.v).sigmoid()
+
+    def settle(
+        self,
+        scores: Float[Tensor, "b h q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        centre: Float[Tensor, "b h q 1"],
+        places: Places,
+    ) -> LocalRows:
+        """Centre and normaliser; the window's edges have no gradient."""
+        return LocalRows(log_normaliser(scores, mask & self._inside(centre, places)), centre)
+
+    def summarise(
+        self,
+        scores: Float[Tensor, "b h q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        query: Float[Tensor, "b h q d"],
+        places: Places,
+    ) -> LocalRows:
+        """Centre and normaliser of each row's window."""
+        centre = self.centre(query, places, extent_of(mask, places))
+        return self.settle(scores, mask, centre, places)
+
+    def weigh(
+        self,
+        scores: Float[Tensor, "b h q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        rows: LocalRows,
+        places: Places,
+    ) -> Float[Tensor, "b h q k"]:
+        """Each key's share inside the window, faded by its distance from the centre."""
+        share = normalised(scores, mask & self._inside(rows.centre, places), rows.lse)
+        fade = (-((places.key - rows.centre) ** 2) / (2 * self.sigma**2)).exp()
+        return share * fade
+
+    def _inside(self, centre: Float[Tensor, "b h q 1"], places: Places) -> Bool[Tensor, "b h q k"]:
+        return (places.key - centre.floor()).abs() <= self.half_width
+
+    def as_softmax(self) -> None:
+        """The Gaussian comes after the softmax."""
+
+    def as_window(self) -> "LocalPredictiveSelection":
+        """It is one."""
+        return self

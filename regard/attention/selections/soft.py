@@ -1,0 +1,55 @@
+"""Soft selection: every visible key gets a share, the better ones more.
+
+    a[i,j] = exp(e[i,j] / T - lse[i]),   lse[i] = log sum_j exp(e[i,j] / T)
+
+Paper: Bahdanau, Cho & Bengio 2015, equation 6; over everything it is Luong's global attention.
+Cost: time O(q · k); one number per row is kept.
+"""
+
+from typing import final
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.links import SoftRows, log_normaliser, normalised
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+@final
+class SoftSelection(nn.Module):
+    """The softmax, with a temperature: towards 0 it picks one key, towards infinity all alike."""
+
+    def __init__(self, dims: Dims | None = None, *, temperature: float = 1.0) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise SettingError(f"soft: temperature must be above 0, got {temperature}.")
+        self.temperature = temperature
+
+    def summarise(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        query: Float[Tensor, "*b q d"],
+        places: Places,
+    ) -> SoftRows:
+        """The logarithm of each row's normaliser."""
+        return SoftRows(log_normaliser(scores / self.temperature, mask))
+
+    def weigh(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        rows: SoftRows,
+        places: Places,
+    ) -> Float[Tensor, "*b q k"]:
+        """Each key's share."""
+        return normalised(scores / self.temperature, mask, rows.lse)
+
+    def as_softmax(self) -> float:
+        """It is one."""
+        return 1 / self.temperature
+
+    def as_window(self) -> None:
+        """Every visible key counts."""

@@ -1,0 +1,69 @@
+"""Sparsemax: the nearest point of the simplex to the scores; weak keys get exactly nothing.
+
+    a[i,j] = max(e[i,j] - tau[i], 0),   tau[i] such that the row sums to 1
+
+Paper: Martins & Astudillo 2016, equations 2 to 4.
+Cost: time O(q · k log k) for the sort; one threshold per row is kept.
+"""
+
+from typing import NamedTuple, final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.links import largest_negative
+from regard.dims import Dims
+from regard.places import Places
+
+
+class SparseRows(NamedTuple):
+    """The threshold below which a key gets nothing."""
+
+    threshold: Float[Tensor, "*b q 1"]
+
+
+@final
+class SparsemaxSelection(nn.Module):
+    """The Euclidean projection of each row of scores onto the simplex."""
+
+    def __init__(self, dims: Dims | None = None) -> None:
+        super().__init__()
+
+    def summarise(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        query: Float[Tensor, "*b q d"],
+        places: Places,
+    ) -> SparseRows:
+        """The threshold of each row."""
+        best = scores.masked_fill(~mask, largest_negative(scores)).amax(-1, keepdim=True).detach()
+        # a key more than 1 below the best is outside in any case, so -2 stands for "masked"
+        down = torch.where(mask, scores - best, -2.0).clamp(min=-2.0)
+        return SparseRows(best + simplex_threshold(down))
+
+    def weigh(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        rows: SparseRows,
+        places: Places,
+    ) -> Float[Tensor, "*b q k"]:
+        """What stands above the threshold."""
+        return torch.where(mask, scores - rows.threshold, 0.0).relu()
+
+    def as_softmax(self) -> None:
+        """It is a projection, not an exponential."""
+
+    def as_window(self) -> None:
+        """Any visible key may be in the support."""
+
+
+def simplex_threshold(points: Float[Tensor, "*b k"]) -> Float[Tensor, "*b 1"]:
+    """The theta for which max(points - theta, 0) sums to one."""
+    high = points.sort(-1, descending=True).values
+    count = torch.arange(1, points.shape[-1] + 1, device=points.device)
+    sums = high.cumsum(-1)
+    support = (count * high > sums - 1).sum(-1, keepdim=True)
+    return (sums.gather(-1, support - 1) - 1) / support

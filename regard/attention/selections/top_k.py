@@ -1,0 +1,66 @@
+"""Top-k selection: the softmax of each row's k best keys; the others get exactly nothing.
+
+    a[i,j] = softmax over e[i,j] >= t[i] of e[i,j],   t[i] = the k-th largest score of the row
+
+Paper: Zhao et al. 2019 (Explicit Sparse Transformer), equations 4 to 6.
+Cost: time O(q · k); normaliser and threshold are kept per row. Keys tied at t[i] all stay.
+"""
+
+from typing import NamedTuple, final
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.links import largest_negative, log_normaliser, normalised
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.places import Places
+
+
+class TopRows(NamedTuple):
+    """The normaliser of the kept keys, and the score above which a key is kept."""
+
+    lse: Float[Tensor, "*b q 1"]
+    threshold: Float[Tensor, "*b q 1"]
+
+
+@final
+class TopKSelection(nn.Module):
+    """The best `count` keys of each row share the weight."""
+
+    def __init__(self, dims: Dims | None = None, *, count: int = 8) -> None:
+        super().__init__()
+        if count < 1:
+            raise SettingError(f"top_k: count must be at least 1, got {count}.")
+        self.count = count
+
+    def summarise(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        query: Float[Tensor, "*b q d"],
+        places: Places,
+    ) -> TopRows:
+        """Threshold and normaliser of each row."""
+        seen = scores.detach().masked_fill(~mask, largest_negative(scores))
+        best = seen.topk(min(self.count + 1, scores.shape[-1])).values
+        last, next_best = best[..., : self.count][..., -1:], best[..., -1:]
+        # halfway to the next score, so that a score rebuilt in a tile falls on the same side
+        threshold = last / 2 + next_best / 2
+        return TopRows(log_normaliser(scores, mask & (scores >= threshold)), threshold)
+
+    def weigh(
+        self,
+        scores: Float[Tensor, "*b q k"],
+        mask: Bool[Tensor, "*bm #q #k"],
+        rows: TopRows,
+        places: Places,
+    ) -> Float[Tensor, "*b q k"]:
+        """Each kept key's share."""
+        return normalised(scores, mask & (scores >= rows.threshold), rows.lse)
+
+    def as_softmax(self) -> None:
+        """Which keys are kept depends on the whole row."""
+
+    def as_window(self) -> None:
+        """The best keys may stand anywhere."""

@@ -1,0 +1,77 @@
+"""Choice: a name and its settings. The one place in the project where a name becomes an object.
+
+recipe   score = { name = "additive", d_hidden = 128 }
+shell    additive:d_hidden=128
+Python   AdditiveScore(dims, d_hidden=128)          the object itself, no name
+"""
+
+import difflib
+import inspect
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from regard.dims import Dims
+from regard.errors import SettingError, UnknownChoice
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A name and its settings, as they arrive from a recipe, the command line or JSON."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> "Choice":
+        """Read the shell's spelling.
+
+        >>> Choice.parse("additive:d_hidden=128,activation=tanh")
+        Choice(name='additive', settings={'d_hidden': 128, 'activation': 'tanh'})
+        """
+        name, _, rest = text.partition(":")
+        settings = {}
+        for part in filter(None, rest.split(",")):
+            key, equals, value = part.partition("=")
+            if not equals:
+                raise SettingError(
+                    f"'{text}': '{part}' is not a setting. Write {name}:KEY=VALUE,KEY=VALUE."
+                )
+            settings[key.strip()] = _value(value.strip())
+        return cls(name.strip(), settings)
+
+    def build(self, table: Mapping[str, Callable[..., T]], dims: Dims) -> T:
+        """Make the part that `table` holds under this name."""
+        part = find(self.name, table)
+        known = inspect.signature(part).parameters
+        for key in self.settings:
+            if key not in known or key == "dims":
+                takes = ", ".join(str(known[k]) for k in known if k != "dims") or "no settings"
+                raise SettingError(f"'{self.name}' has no setting '{key}'; it takes {takes}.")
+        return part(dims, **self.settings)
+
+
+def find(name: str, table: Mapping[str, T]) -> T:
+    """The entry under `name`, or an error that names the nearest one."""
+    if name not in table:
+        raise UnknownChoice(unknown(name, table))
+    return table[name]
+
+
+def unknown(name: str, known: Iterable[str]) -> str:
+    """The sentence for a name nobody knows: the nearest one first, then all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"There is no '{name}' here.{hint} Known: {', '.join(known)}."
+
+
+def _value(text: str) -> Any:
+    """A TOML value where the text is one, else the text itself: the same types as in a recipe."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,70 @@
+"""The sizes a part is given by its surroundings, and the legend of the whole project.
+
+    b batch · h heads · q query positions · k key positions · d head width · m model width
+    f feed-forward width · n sequence positions · s memory slots · w window positions
+
+Tensors inside an attention are `b h q d`. Masks are boolean, True = may attend.
+"""
+
+from dataclasses import dataclass
+
+from regard.errors import DimsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dims:
+    """Widths and counts shared by the parts of one attention.
+
+    A part that compares vectors (a score, a selection) reads `d_query`, `d_key`, `d_value`: the
+    widths it really sees. `head()` turns the sizes of a model into those of one of its heads.
+    """
+
+    d_model: int
+    n_heads: int = 1
+    d_query: int | None = None
+    """Width of the queries; the model width unless given."""
+    d_key: int | None = None
+    """Width of the keys; the model width unless given."""
+    d_value: int | None = None
+    """Width of the values; the model width unless given."""
+    max_len: int = 512
+    """Longest sequence for parts whose parameters are tied to positions."""
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "n_heads", "d_query", "d_key", "d_value", "max_len"):
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise DimsError(f"dims: {name} must be at least 1, got {size}.")
+
+    @property
+    def query(self) -> int:
+        """Width of a query."""
+        return self.d_query or self.d_model
+
+    @property
+    def key(self) -> int:
+        """Width of a key."""
+        return self.d_key or self.d_model
+
+    @property
+    def value(self) -> int:
+        """Width of a value."""
+        return self.d_value or self.d_model
+
+    @property
+    def d_head(self) -> int:
+        """Width of one head; the heads share the model width equally."""
+        if self.d_model % self.n_heads:
+            fits = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
+            near = min(fits, key=lambda n: abs(n - self.n_heads))
+            wider = self.n_heads * -(-self.d_model // self.n_heads)
+            raise DimsError(
+                f"dims: n_heads ({self.n_heads}) must divide d_model ({self.d_model}): a head "
+                f"would be {self.d_model / self.n_heads:.2f} wide. Take {near} heads of "
+                f"{self.d_model // near}, or d_model = {wider}."
+            )
+        return self.d_model // self.n_heads
+
+    def head(self) -> "Dims":
+        """The sizes that the links inside one multi-head attention see."""
+        return Dims(d_model=self.d_head, n_heads=self.n_heads, max_len=self.max_len)

@@ -1,0 +1,45 @@
+"""Encoder layer: every position looks at all others, then thinks for itself.
+
+    y = residual(x, attention),   out = residual(y, FFN)
+
+Paper: Vaswani et al. 2017, section 3.1.
+Cost: the attention's, plus O(n · m · f).
+"""
+
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import FULL, GroupedQueryHeads
+from regard.attention.links import Pattern
+from regard.layers.feed_forward import FeedForward
+from regard.layers.residual import Residual
+from regard.places import Places
+
+
+@final
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each inside its own residual."""
+
+    def __init__(
+        self,
+        *,
+        attention: GroupedQueryHeads,
+        feed_forward: FeedForward,
+        around_attention: Residual,
+        around_feed_forward: Residual,
+    ) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = attention, feed_forward
+        self.around_attention, self.around_feed_forward = around_attention, around_feed_forward
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n m"],
+        mask: Pattern | Tensor = FULL,
+        places: Places | None = None,
+    ) -> Float[Tensor, "b n m"]:
+        """Attend, then feed forward."""
+        y = self.around_attention(x, lambda z: self.attention(z, mask=mask, places=places).context)
+        return self.around_feed_forward(y, self.feed_forward)

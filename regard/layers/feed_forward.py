@@ -1,0 +1,54 @@
+"""Feed-forward: the same two-layer network at every position.
+
+    FFN(x) = act(x W1 + b1) W2 + b2
+
+Paper: Vaswani et al. 2017, equation 2 (act = ReLU); Hendrycks & Gimpel 2016 (GELU).
+Cost: time O(n · m · f), 2 m f + f + m parameters.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from regard.choices import find
+from regard.dims import Dims
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": gelu}
+
+
+@final
+class FeedForward(nn.Module):
+    """Widen, bend, narrow.
+
+    Args:
+        dims: the model width.
+        d_hidden: the inner width; four times the model's unless given.
+        activation: "relu" or "gelu".
+        dropout: on the inner activations; 0 in the paper.
+    """
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        d_hidden: int | None = None,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        d_hidden = d_hidden or 4 * dims.d_model
+        self.inner = nn.Linear(dims.d_model, d_hidden)
+        self.outer = nn.Linear(d_hidden, dims.d_model)
+        self.activation = find(activation, ACTIVATIONS)
+        self.dropout = nn.Dropout(dropout)
+        for layer in (self.inner, self.outer):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
+        """Each position on its own."""
+        return self.outer(self.dropout(self.activation(self.inner(x))))

@@ -1,0 +1,33 @@
+"""Layer norm: every position brought to mean zero and variance one, then stretched and moved.
+
+    LN(x) = g ⊙ (x - mean) / sqrt(var + eps) + c,   var divides by m
+
+Paper: Ba, Kiros & Hinton 2016, equation 4.
+Cost: time O(n · m), up to 2 m parameters.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm
+
+from regard.dims import Dims
+
+
+@final
+class Norm(nn.Module):
+    """Layer norm whose gain and bias can each be left out."""
+
+    def __init__(
+        self, dims: Dims, *, has_gain: bool = True, has_bias: bool = True, eps: float = 1e-5
+    ) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(dims.d_model)) if has_gain else None
+        self.bias = nn.Parameter(torch.zeros(dims.d_model)) if has_bias else None
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
+        """Normalise over the last axis."""
+        return layer_norm(x, x.shape[-1:], self.gain, self.bias, self.eps)

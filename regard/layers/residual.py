@@ -1,0 +1,59 @@
+"""Residual: a sublayer adds to what comes in, with the norm before it or after the sum.
+
+    pre_norm:   x + dropout(f(LN(x)))
+    post_norm:  LN(x + dropout(f(x)))
+
+Paper: Vaswani et al. 2017, section 3.1 (post); Xiong et al. 2020 (pre, needs no warm-up).
+Cost: time O(n · m).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.dims import Dims
+from regard.layers.norm import Norm
+
+
+class Residual(Protocol):
+    """Wraps a sublayer."""
+
+    def __call__(
+        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*b m"]:
+        """What comes in, plus what the sublayer makes of it."""
+
+
+@final
+class PreNorm(nn.Module):
+    """The norm stands before the sublayer; a stack of these needs one more norm at its end."""
+
+    def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
+        super().__init__()
+        self.norm, self.dropout = norm or Norm(dims), nn.Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*b m"]:
+        """X + dropout(f(LN(x)))."""
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+@final
+class PostNorm(nn.Module):
+    """The norm stands after the sum, as the Transformer paper prints it."""
+
+    def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
+        super().__init__()
+        self.norm, self.dropout = norm or Norm(dims), nn.Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*b m"]:
+        """LN(x + dropout(f(x)))."""
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+RESIDUALS: Mapping[str, Callable[..., Residual]] = {"pre_norm": PreNorm, "post_norm": PostNorm}
