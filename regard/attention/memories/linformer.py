@@ -80,7 +80,7 @@ class LinformerMemory(nn.Module):
             raise MeetingError(
                 "linformer: a causal mask or a pattern cannot be honoured: every slot mixes all "
                 "positions, the future included. Use it in an encoder or over a source; for "
-                "causal attention take memory_compressed, sliding_window or big_bird(is_causal=True)."
+                "causal attention take memory_compressed, sliding_window or a causal big_bird."
             )
         exists = key.new_ones(key.shape[0], n) if lowered.valid is None else lowered.valid
         if exists.shape[-1] != n:
