@@ -10,7 +10,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from regard.dims import Dims
 from regard.errors import SettingError, UnknownChoice
@@ -51,6 +51,8 @@ class Choice:
             if key not in known or key == "dims":
                 takes = ", ".join(str(known[k]) for k in known if k != "dims") or "no settings"
                 raise SettingError(f"'{self.name}' has no setting '{key}'; it takes {takes}.")
+        for key, value in self.settings.items():
+            _check_type(self.name, key, value, _hints(part)[key])
         return part(dims, **self.settings)
 
 
@@ -67,6 +69,18 @@ def unknown(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return f"There is no '{name}' here.{hint} Known: {', '.join(known)}."
+
+
+def _hints(part: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(part.__init__ if inspect.isclass(part) else part)
+
+
+def _check_type(name: str, key: str, value: Any, hint: Any) -> None:
+    """A whole number will do for a real one; true and false are no numbers."""
+    hint = hint | int if hint is float else hint
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        wanted = getattr(hint, "__name__", str(hint))
+        raise SettingError(f"'{name}': {key} must be {wanted}, got {value!r}.")
 
 
 def _value(text: str) -> Any:

@@ -72,7 +72,7 @@ class Places:
         """Key position minus query position."""
         return self.key - self.query
 
-    def tile(self, rows: slice, columns: slice | Int[Tensor, " c"]) -> "Places":
+    def tile(self, rows: slice, columns: slice) -> "Places":
         """The places of one rectangle of the map."""
         return replace(self, query=self.query[..., rows, :], key=self.key[..., columns], past=None)
 

@@ -1,4 +1,4 @@
-"""Every test starts from a seed of its own, in deterministic mode (which fills `empty` with NaN)."""
+"""Every test starts from its own seed, in deterministic mode (which fills `empty` with NaN)."""
 
 import zlib
 

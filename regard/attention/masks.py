@@ -30,7 +30,7 @@ class Padding:
     def __init__(self, valid: Bool[Tensor, "b k"]) -> None:
         self.valid = valid
 
-    def visible(self, places: Places) -> Bool[Tensor, "b 1 qk k"]:
+    def visible(self, places: Places) -> Bool[Tensor, "b hk qk k"]:
         """True for keys that exist."""
         batch = torch.arange(len(self.valid), device=self.valid.device).view(-1, 1, 1, 1)
         key = places.key.to(self.valid.device)

@@ -8,7 +8,7 @@ Cost: time O(n · m).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from regard.dims import Dims
 from regard.layers.norm import Norm
 
 
+@runtime_checkable
 class Residual(Protocol):
     """Wraps a sublayer."""
 

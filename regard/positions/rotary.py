@@ -21,19 +21,17 @@ from regard.positions.sinusoidal import frequencies
 class RotaryPositions(nn.Module):
     """Turns vectors of one head; nothing is added to the inputs."""
 
-    w: Tensor
-
     def __init__(self, dims: Dims) -> None:
         super().__init__()
         if dims.d_head % 2:
             raise DimsError(f"rotary: heads must have an even width, got {dims.d_head}.")
-        self.register_buffer("w", frequencies(dims.d_head), persistent=False)
+        self.width = dims.d_head
 
     def forward(
         self, x: Float[Tensor, "*b n d"], positions: Int[Tensor, " n"]
     ) -> Float[Tensor, "*b n d"]:
         """Turn each pair of channels by the position times its frequency."""
-        angles = positions.unsqueeze(-1) * self.w
+        angles = positions.unsqueeze(-1) * frequencies(self.width, positions.device)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)

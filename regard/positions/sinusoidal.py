@@ -23,30 +23,28 @@ BASE = 10000.0
 class SinusoidalPositions(nn.Module):
     """A fixed vector for each position."""
 
-    w: Tensor
-
     def __init__(self, dims: Dims) -> None:
         super().__init__()
         if dims.d_model % 2:
             raise DimsError(
                 f"sinusoidal: d_model must be even (sine and cosine), got {dims.d_model}."
             )
-        self.register_buffer("w", frequencies(dims.d_model), persistent=False)
+        self.width = dims.d_model
 
     def forward(
         self, positions: Int[Tensor, "*b n"], tree: Tree | None = None
     ) -> Float[Tensor, "*b n m"]:
         """Sine and cosine of every wave, side by side."""
-        angles = positions.unsqueeze(-1) * self.w
+        angles = positions.unsqueeze(-1) * frequencies(self.width, positions.device)
         return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
 
     def shift(self, k: int) -> Float[Tensor, "m m"]:
         """The matrix T(k) for which PE[p + k] = T(k) PE[p], whatever p is."""
-        angles = k * self.w
+        angles = k * frequencies(self.width)
         pairs = torch.stack([angles.cos(), angles.sin(), -angles.sin(), angles.cos()], -1)
         return torch.block_diag(*pairs.unflatten(-1, (2, 2)))
 
 
-def frequencies(width: int) -> Float[Tensor, " half"]:
-    """w[i] for each pair of channels."""
-    return BASE ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+def frequencies(width: int, device: torch.device | None = None) -> Float[Tensor, " half"]:
+    """w[i] for each pair of channels, always in double: far positions need every digit."""
+    return BASE ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)

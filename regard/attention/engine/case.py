@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -112,6 +112,7 @@ class Cost(NamedTuple):
     """Numbers held at once in the forward pass."""
 
 
+@runtime_checkable
 class Path(Protocol):
     """One way of computing a chain exactly."""
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
@@ -24,11 +25,15 @@ PAIRS_PER_CALL = 100_000
 
 
 class Chunk(NamedTuple):
-    """Some rows and the columns they can see."""
+    """Some rows and the stretches of columns they can see."""
 
     rows: slice
-    columns: slice | Int[Tensor, " c"]
-    n_columns: int
+    columns: tuple[slice, ...]
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs that are computed for it, of one head."""
+        return (self.rows.stop - self.rows.start) * sum(c.stop - c.start for c in self.columns)
 
 
 @dataclass(frozen=True)
@@ -56,24 +61,18 @@ class Layout:
         chunks = []
         for r, blocks in enumerate(case.mask.touches(grid)):
             rows = slice(r * size, min((r + 1) * size, n_queries))
-            chunks.append(_chunk(rows, blocks, size, n_keys, case.key.device))
-        pairs = sum((c.rows.stop - c.rows.start) * c.n_columns for c in chunks)
-        return cls(tuple(chunks), pairs)
+            chunks.append(Chunk(rows, _stretches(blocks, size, n_keys)))
+        return cls(tuple(chunks), sum(chunk.n_pairs for chunk in chunks))
 
 
-def _chunk(
-    rows: slice, blocks: Bool[Tensor, " nk"], size: int, n_keys: int, device: torch.device
-) -> Chunk:
-    seen = blocks.nonzero().squeeze(-1)
-    if len(seen) == 0:
-        return Chunk(rows, slice(0, 0), 0)
-    first, last = int(seen[0]), int(seen[-1])
-    if last - first + 1 == len(seen):
-        columns = slice(first * size, min((last + 1) * size, n_keys))
-        return Chunk(rows, columns, columns.stop - columns.start)
-    index = (seen[:, None] * size + torch.arange(size)).flatten()
-    index = index[index < n_keys].to(device)
-    return Chunk(rows, index, len(index))
+def _stretches(blocks: Bool[Tensor, " nk"], size: int, n_keys: int) -> tuple[slice, ...]:
+    """Neighbouring blocks as one slice."""
+    edges = pad(blocks.int(), (1, 1)).diff()
+    starts, stops = (edges == 1).nonzero().flatten(), (edges == -1).nonzero().flatten()
+    return tuple(
+        slice(size * start, min(size * stop, n_keys))
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+    )
 
 
 @final
@@ -108,7 +107,7 @@ class SparsePath:
         """The products of the computed blocks; one chunk's mask and one normaliser per row."""
         layout = Layout.best(case)
         b, h, q, d = case.query.shape
-        chunk = max((c.rows.stop - c.rows.start) * c.n_columns for c in layout.chunks)
+        chunk = max(chunk.n_pairs for chunk in layout.chunks)
         work = b * h * layout.n_computed * (d + case.value.shape[-1])
         return Cost(multiply_adds=work, numbers=b * h * q + chunk)
 
@@ -141,12 +140,12 @@ class _Chunked(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         out = query.new_zeros(*query.shape[:-1], value.shape[-1])
         lse = query.new_zeros(query.shape[:-1])
-        for rows, columns, n_columns in layout.chunks:
-            if n_columns:
+        for rows, columns in layout.chunks:
+            if columns:
                 out[..., rows, :], lse[..., rows] = softmax_attention(
                     query[..., rows, :],
-                    key[..., columns, :],
-                    value[..., columns, :],
+                    _at(key, columns, -2),
+                    _at(value, columns, -2),
                     _bias(case, rows, columns, query),
                     is_causal=False,
                     scale=scale,
@@ -160,37 +159,41 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
         d_query, d_key, d_value = (torch.zeros_like(x) for x in (query, key, value))
-        for rows, columns, n_columns in ctx.layout.chunks:
-            if not n_columns:
+        for rows, columns in ctx.layout.chunks:
+            if not columns:
                 continue
-            dq, dk, dv = softmax_attention_backward(
+            d_query[..., rows, :], dk, dv = softmax_attention_backward(
                 grad[..., rows, :],
                 query[..., rows, :],
-                key[..., columns, :],
-                value[..., columns, :],
+                _at(key, columns, -2),
+                _at(value, columns, -2),
                 out[..., rows, :],
                 lse[..., rows],
                 _bias(ctx.case, rows, columns, query),
                 scale=ctx.scale,
             )
-            d_query[..., rows, :] = dq
             _add(d_key, columns, dk)
             _add(d_value, columns, dv)
         return d_query, d_key, d_value, None, None, None
 
 
-def _add(total: Tensor, columns: slice | Tensor, part: Tensor) -> None:
-    if isinstance(columns, slice):
-        total[..., columns, :] += part
-    else:
-        total.index_add_(-2, columns, part)
+def _at(whole: Tensor, columns: tuple[slice, ...], axis: int) -> Tensor:
+    """The stretches side by side; a single one is not copied."""
+    parts = [whole.narrow(axis, c.start, c.stop - c.start) for c in columns]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
+
+
+def _add(total: Tensor, columns: tuple[slice, ...], part: Tensor) -> None:
+    for c, piece in zip(columns, part.split([c.stop - c.start for c in columns], -2), strict=True):
+        total[..., c, :] += piece
 
 
 def _bias(
-    case: Case, rows: slice, columns: slice | Tensor, like: Tensor
+    case: Case, rows: slice, columns: tuple[slice, ...], like: Tensor
 ) -> Float[Tensor, "b h r c"] | None:
     """Minus infinity where a pair is hidden, plus the relation's bias; None if all is zero."""
-    places = case.places.tile(rows, columns)
+    every = case.places.tile(rows, slice(None))
+    places = every.at_keys(_at(every.key, columns, -1))
     hidden = ~case.mask.visible(places)
     bias = case.relation.as_bias(places)
     if bias is None and not bool(hidden.any()):

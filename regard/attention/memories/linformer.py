@@ -17,7 +17,7 @@ from regard.attention.links import Pattern, Short
 from regard.attention.masks import Padding
 from regard.choices import find
 from regard.dims import Dims
-from regard.errors import LengthError, MeetingError, ShapeError
+from regard.errors import LengthError, MeetingError, SettingError, ShapeError
 from regard.places import Places
 
 SHARING: Mapping[str, tuple[bool, bool]] = {
@@ -51,6 +51,8 @@ class LinformerMemory(nn.Module):
         super().__init__()
         self.E: nn.Parameter
         self.F: nn.Parameter
+        if slots < 1:
+            raise SettingError(f"linformer: slots must be at least 1, got {slots}.")
         for_all_heads, for_values = find(sharing, SHARING)
         if share_with is not None:
             self.E, self.F = share_with.E, share_with.F

@@ -79,7 +79,7 @@ class MemoryCompressedMemory(nn.Module):
             )
         n = key.shape[-2]
         exists = key.new_ones(len(key), n, dtype=torch.bool)
-        exists = exists if lowered.valid is None else exists & lowered.valid
+        exists = exists if lowered.valid is None else exists & lowered.valid[:, :n]
         real = exists[:, None, :, None]
         slots, merged = self._merge(key * real, self.C_K), self._merge(value * real, self.C_V)
         holds = pad(exists, (0, -n % self.stride)).unflatten(-1, (-1, self.stride)).any(-1)

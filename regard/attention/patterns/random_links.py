@@ -6,6 +6,7 @@ Paper: Zaheer et al. 2020 (BigBird), section 2: links as in an Erdős-Rényi gra
 Cost: time O(n · n_random · block · d), memory O(n · n_random · block).
 """
 
+from functools import lru_cache
 from typing import final
 
 import torch
@@ -69,16 +70,22 @@ class RandomLinksPattern:
 
     def links(self, length: int) -> Bool[Tensor, "nb nb"]:
         """True where a block of keys (column) was drawn for a block of queries (row)."""
-        n_blocks = max(1, -(-length // self.block))
-        row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
-        allowed = column < row if self.is_causal else row != column
-        if self.besides is not None:
-            starts, ends = column * self.block, ((column + 1) * self.block).clamp(max=length) - 1
-            grid = Grid(starts.T, ends.T, starts, ends, length)
-            allowed = allowed & ~self.besides.touches(grid)
-        drawn = _hash(self.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
-        best = drawn.topk(min(self.n_random, n_blocks), largest=False).indices
-        return torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed
+        return _drawn(self, length)
+
+
+@lru_cache(maxsize=8)
+def _drawn(pattern: RandomLinksPattern, length: int) -> Bool[Tensor, "nb nb"]:
+    """A pure function, remembered because every chunk of a map asks for it."""
+    block, n_blocks = pattern.block, max(1, -(-length // pattern.block))
+    row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
+    allowed = column < row if pattern.is_causal else row != column
+    if pattern.besides is not None:
+        starts, ends = column * block, ((column + 1) * block).clamp(max=length) - 1
+        grid = Grid(starts.T, ends.T, starts, ends, length)
+        allowed = allowed & ~pattern.besides.touches(grid)
+    ranks = _hash(pattern.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
+    best = ranks.topk(min(pattern.n_random, n_blocks), largest=False).indices
+    return torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed
 
 
 def _hash(seed: int, row: Int[Tensor, "nb 1"], column: Int[Tensor, "1 nb"]) -> Int[Tensor, "nb nb"]:

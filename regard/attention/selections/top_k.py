@@ -43,10 +43,10 @@ class TopKSelection(nn.Module):
     ) -> TopRows:
         """Threshold and normaliser of each row."""
         seen = scores.detach().masked_fill(~mask, largest_negative(scores))
-        best = seen.topk(min(self.count + 1, scores.shape[-1])).values
-        last, next_best = best[..., : self.count][..., -1:], best[..., -1:]
+        last = seen.topk(min(self.count, scores.shape[-1])).values[..., -1:]
+        below = seen.masked_fill(seen >= last, largest_negative(scores)).amax(-1, keepdim=True)
         # halfway to the next score, so that a score rebuilt in a tile falls on the same side
-        threshold = last / 2 + next_best / 2
+        threshold = last / 2 + below / 2
         return TopRows(log_normaliser(scores, mask & (scores >= threshold)), threshold)
 
     def weigh(

@@ -1,0 +1,56 @@
+"""words typed in a shell → verbs; one file per verb.
+
+Exit codes: 0 good, 1 failed, 2 the user's mistake, with a message and no traceback.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+
+import regard
+from regard.cli.bench import bench
+from regard.cli.explain import explain
+from regard.cli.list import list_mechanisms
+from regard.errors import RegardError
+
+app = typer.Typer(
+    name="regard",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Attention mechanisms as small interchangeable parts.\n\nTry: regard explain worked",
+)
+app.command("list")(list_mechanisms)
+app.command("explain")(explain)
+app.command("bench")(bench)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Say the version and stop."),
+) -> None:
+    if version:
+        print(regard.__version__)
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and give back its exit code."""
+    try:
+        app(args=argv, prog_name="regard", standalone_mode=True)
+    except RegardError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"regard: {error}", markup=False
+        )
+        return 2
+    except BrokenPipeError:
+        # the reader has seen enough, as with `| head`; nothing more can be said to it
+        sys.stderr.close()
+        return 0
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0

@@ -1,0 +1,170 @@
+"""regard explain: one mechanism in full, or one of the small lessons."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import NamedTuple
+
+import typer
+from torch import Tensor
+
+from regard.attention import HEADS, GroupedQueryHeads
+from regard.attention.engine import Explanation
+from regard.choices import Choice, unknown
+from regard.cli.worked_text import worked_text
+from regard.dims import Dims
+from regard.errors import UnknownChoice
+from regard.inspecting import (
+    CHAINS,
+    KINDS,
+    Mechanism,
+    example,
+    mechanism,
+    mechanisms,
+    meetings,
+    saturation,
+    worked,
+)
+from regard.plots import shade
+
+
+class Sizes(NamedTuple):
+    """The sizes a question is asked for."""
+
+    queries: int
+    keys: int
+    heads: int
+    width: int
+    length: int
+    window: int
+
+
+def explain(
+    name: str = typer.Argument(
+        help="A mechanism (regard list), or a lesson: worked, scaling, paths."
+    ),
+    queries: int = typer.Option(1024, min=1, help="Number of queries."),
+    keys: int = typer.Option(None, min=1, help="Number of keys; as many as queries unless given."),
+    heads: int = typer.Option(8, min=1, help="Number of heads."),
+    width: int = typer.Option(512, min=1, help="Model width, shared by the heads."),
+    length: int = typer.Option(50, help="Words in the sentence (paths)."),
+    window: int = typer.Option(5, help="Words in a window (paths)."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Explain a mechanism: equation, settings, cost, the path it takes, a drawing.
+
+    Settings may follow the name, as in sliding_window:size=128.
+
+    Example: regard explain sliding_window --queries 4096
+    """
+    sizes = Sizes(queries, keys or queries, heads, width, length, window)
+    choice = Choice.parse(name)
+    known = [*LESSONS, *(entry.name for entry in mechanisms())]
+    if choice.name not in known:
+        raise UnknownChoice(unknown(choice.name, known))
+    lesson = LESSONS.get(choice.name)
+    text, data = lesson(sizes) if lesson else _mechanism(choice, sizes)
+    print(json.dumps(data, ensure_ascii=False) if as_json else text)
+
+
+def _mechanism(choice: Choice, sizes: Sizes) -> tuple[str, dict[str, object]]:
+    entry = mechanism(choice.name)
+    plan = _plan(entry, choice, sizes)
+    picture = example(choice.name)
+    settings = {**entry.settings, **{k: repr(v) for k, v in choice.settings.items()}}
+    lines = [f"{entry.name} ({entry.kind})", entry.summary, ""]
+    lines += [f"    {line}" for line in entry.equation.splitlines()]
+    lines += ["", f"paper     {entry.paper}", f"cost      {entry.cost}"]
+    shown = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    lines += [f"settings  {shown or 'none'}", f"file      {entry.file}"]
+    if plan is not None:
+        asked = f"{sizes.queries} queries, {sizes.keys} keys, {sizes.heads} heads"
+        lines += ["", f"path for {asked} of {sizes.width // sizes.heads}:"]
+        lines += [f"  {line}" for line in str(plan).splitlines()]
+    lines += ["", f"on 16 positions ({picture.rows} down, {picture.columns} across):"]
+    lines += [f"  |{line:<{2 * picture.numbers.shape[-1]}}|" for line in _drawing(picture.numbers)]
+    data: dict[str, object] = {
+        "kind": entry.kind,
+        "name": entry.name,
+        "summary": entry.summary,
+        "equation": entry.equation,
+        "paper": entry.paper,
+        "cost": entry.cost,
+        "settings": settings,
+        "path": None if plan is None else _as_data(plan),
+        "picture": picture.numbers.tolist(),
+    }
+    return "\n".join(lines), data
+
+
+def _drawing(numbers: Tensor) -> list[str]:
+    lines = shade(numbers).splitlines()
+    return lines + [""] * (len(numbers) - len(lines))
+
+
+def _plan(entry: Mechanism, choice: Choice, sizes: Sizes) -> Explanation | None:
+    """Which path an attention with this part would take; None for parts outside the chain."""
+    longest = max(sizes.queries, sizes.keys)
+    dims = Dims(d_model=sizes.width, n_heads=sizes.heads, max_len=longest)
+    if entry.kind == "heads":
+        heads = choice.build(HEADS, dims)
+        assert isinstance(heads, GroupedQueryHeads)
+        return heads.explain(sizes.queries, sizes.keys)
+    if entry.kind not in CHAINS:
+        return None
+    chain = CHAINS[entry.kind](choice.build(KINDS[entry.kind], dims.head()))
+    return chain.explain(sizes.queries, sizes.keys, n_heads=sizes.heads, d_query=dims.d_head)
+
+
+def _as_data(plan: Explanation) -> dict[str, object]:
+    return {
+        "name": plan.path,
+        "why": plan.why,
+        "refused": dict(plan.refused),
+        "multiply_adds": plan.cost.multiply_adds,
+        "numbers": plan.cost.numbers,
+        "share_of_dense": plan.cost.multiply_adds / plan.dense.multiply_adds,
+    }
+
+
+def _worked(sizes: Sizes) -> tuple[str, dict[str, object]]:
+    data = worked()
+    return worked_text(data), data
+
+
+def _scaling(sizes: Sizes) -> tuple[str, dict[str, object]]:
+    rows = saturation()
+    lines = [
+        "Scores of random queries and 64 keys. Gradient: the trace of the softmax's Jacobian.",
+        "",
+        f"{'width':>6} {'':>9} {'variance':>10} {'largest weight':>15} {'gradient':>9}",
+    ]
+    for row in rows:
+        form = "/ sqrt(d)" if row.scaled else "unscaled"
+        lines.append(
+            f"{row.width:>6} {form:>9} {row.variance:>10.2f} {row.largest_weight:>15.3f} "
+            f"{row.gradient:>9.3f}"
+        )
+    lines += ["", "Unscaled, wide vectors leave one weight near 1 and almost no gradient."]
+    return "\n".join(lines), {"rows": [asdict(row) for row in rows]}
+
+
+def _paths(sizes: Sizes) -> tuple[str, dict[str, object]]:
+    rows = meetings(sizes.length, sizes.window, sizes.width)
+    lines = [
+        f"What it takes for word 1 to meet word {sizes.length} "
+        f"(window {sizes.window}, width {sizes.width}):",
+        "",
+        f"{'':<32} {'layers':>7} {'in sequence':>12} {'path':>6} {'multiply-adds a layer':>24}",
+    ]
+    for row in rows:
+        cost = f"{row.multiply_adds:.3g} = {row.formula}"
+        lines.append(f"{row.name:<32} {row.layers:>7} {row.steps:>12} {row.path:>6} {cost:>24}")
+    return "\n".join(lines), {"rows": [row.as_dict() for row in rows]}
+
+
+LESSONS: Mapping[str, Callable[[Sizes], tuple[str, dict[str, object]]]] = {
+    "worked": _worked,
+    "scaling": _scaling,
+    "paths": _paths,
+}

@@ -1,0 +1,158 @@
+"""A small picture of every mechanism, drawn by running it on 16 positions.
+
+Links show the weights they give, patterns what they let through, positions their codes, layers
+which input each output depends on (by gradients). Nothing is drawn that was not computed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import HEADS, PATTERNS, GroupedQueryHeads, multi_head
+from regard.choices import Choice
+from regard.dims import Dims
+from regard.inspecting.catalogue import CHAINS, KINDS, mechanism
+from regard.layers import DecoderLayer, EncoderLayer, FeedForward, Norm, PreNorm, WeightedBranches
+from regard.places import Places, Tree
+from regard.positions import POSITIONS, RotaryPositions
+
+N = 16
+DIMS = Dims(d_model=16, n_heads=2, max_len=N)
+
+SMALL: Mapping[str, dict[str, object]] = {
+    "sliding_window": {"size": 2},
+    "blocks": {"size": 4},
+    "global_tokens": {"first": 2, "last": 1},
+    "random_links": {"block": 2, "n_random": 2},
+    "big_bird": {"block": 2, "n_random": 1},
+    "local_monotonic": {"half_width": 2},
+    "local_predictive": {"half_width": 3},
+    "top_k": {"count": 3},
+    "shaw": {"clip": 4},
+    "structural": {"clip": 4},
+    "bucketed": {"n_buckets": 8, "max_distance": 16},
+    "linformer": {"slots": 6},
+}
+"""Settings small enough to be seen in 16 positions."""
+
+HEADS_OF_WORDS = (1, 3, 3, -1, 7, 7, 7, 3, 7, 10, 8, 13, 13, 10, 3, 14)
+"""The dependency heads of a sentence of 16 words."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Numbers from 0 to 1 (codes: -1 to 1), and what rows and columns stand for."""
+
+    numbers: Float[Tensor, "r c"]
+    rows: str
+    columns: str
+
+
+def example(name: str) -> Picture:
+    """The picture of one mechanism, always the same."""
+    kind = mechanism(name).kind
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        return _DRAW[kind](name, kind)
+
+
+def _of_link(name: str, kind: str) -> Picture:
+    link = Choice(name, SMALL.get(name, {})).build(KINDS[kind], DIMS.head())
+    _spread(link)
+    return _weights(multi_head(DIMS, chain=CHAINS[kind](link)))
+
+
+def _of_pattern(name: str, kind: str) -> Picture:
+    pattern = Choice(name, SMALL.get(name, {})).build(PATTERNS, DIMS.head())
+    visible = pattern.visible(Places.between(N, N)).expand(N, N)
+    return Picture(visible.float(), "queries", "keys")
+
+
+def _of_heads(name: str, kind: str) -> Picture:
+    return _weights(HEADS[name](DIMS))
+
+
+def _weights(heads: GroupedQueryHeads) -> Picture:
+    """The first head's weights over a sequence in which neighbours resemble each other."""
+    for projection in (heads.W_Q, heads.W_K):
+        nn.init.eye_(projection.weight)
+    steps = torch.randn(1, N, DIMS.d_model)
+    x = (steps + steps.roll(1, 1) + steps.roll(2, 1)) * 0.7
+    tree = Tree.from_heads(torch.tensor([HEADS_OF_WORDS]))
+    attended = heads.eval()(x, places=Places.between(N, N, tree=tree))
+    return Picture(attended.map.dense()[0, 0], "queries", attended.map.columns)
+
+
+def _of_positions(name: str, kind: str) -> Picture:
+    part = POSITIONS[name](DIMS)
+    _spread(part)
+    at = torch.arange(N)
+    if isinstance(part, RotaryPositions):
+        codes = part(torch.ones(N, DIMS.d_head), at)
+    else:
+        codes = part(at[None], Tree.from_heads(torch.tensor([HEADS_OF_WORDS])))[0]
+    codes = codes.detach().float()
+    return Picture(codes / codes.abs().amax(), "positions", "channels")
+
+
+def _of_layer(name: str, kind: str) -> Picture:
+    layer = _LAYERS[name]()
+    x = torch.randn(1, N, DIMS.d_model)
+    # how strongly output i depends on input j, summed over channels
+    pulls = torch.autograd.functional.jacobian(layer, x)[0, :, :, 0].abs().sum((1, 3))
+    return Picture(pulls / pulls.amax(), "outputs", "inputs")
+
+
+def _spread(link: object) -> None:
+    """Numbers large enough to be seen, where a part begins at zero."""
+    if isinstance(link, nn.Module):
+        for parameter in link.parameters():
+            nn.init.normal_(parameter, std=0.7)
+
+
+def _encoder_layer() -> Callable[[Tensor], Tensor]:
+    return EncoderLayer(
+        attention=multi_head(DIMS),
+        feed_forward=FeedForward(DIMS),
+        around_attention=PreNorm(DIMS),
+        around_feed_forward=PreNorm(DIMS),
+    )
+
+
+def _decoder_layer() -> Callable[[Tensor], Tensor]:
+    layer = DecoderLayer(
+        attention=multi_head(DIMS),
+        cross_attention=multi_head(DIMS),
+        feed_forward=FeedForward(DIMS),
+        around_attention=PreNorm(DIMS),
+        around_cross_attention=PreNorm(DIMS),
+        around_feed_forward=PreNorm(DIMS),
+    )
+    source = torch.randn(1, N, DIMS.d_model)
+    return lambda x: layer(x, source)
+
+
+def _residual() -> Callable[[Tensor], Tensor]:
+    around, inside = PreNorm(DIMS), FeedForward(DIMS)
+    return lambda x: around(x, inside)
+
+
+_LAYERS: Mapping[str, Callable[[], Callable[[Tensor], Tensor]]] = {
+    "feed_forward": lambda: FeedForward(DIMS),
+    "norm": lambda: Norm(DIMS),
+    "residual": _residual,
+    "encoder_layer": _encoder_layer,
+    "decoder_layer": _decoder_layer,
+    "weighted_branches": lambda: WeightedBranches(DIMS, attention=multi_head(DIMS)),
+}
+
+_DRAW: Mapping[str, Callable[[str, str], Picture]] = {
+    **dict.fromkeys(CHAINS, _of_link),
+    "pattern": _of_pattern,
+    "heads": _of_heads,
+    "positions": _of_positions,
+    "layer": _of_layer,
+}

@@ -1,0 +1,6 @@
+"""numbers → picture, in the terminal or as a figure (extra `plots`)."""
+
+from regard.plots.heatmap import heatmap
+from regard.plots.terminal import shade
+
+__all__ = ["heatmap", "shade"]
