@@ -81,7 +81,10 @@ def _mechanism(choice: Choice, sizes: Sizes) -> tuple[str, dict[str, object]]:
         asked = f"{sizes.queries} queries, {sizes.keys} keys, {sizes.heads} heads"
         lines += ["", f"path for {asked} of {sizes.width // sizes.heads}:"]
         lines += [f"  {line}" for line in str(plan).splitlines()]
-    lines += ["", f"on 16 positions ({picture.rows} down, {picture.columns} across):"]
+    lines += [
+        "",
+        f"{picture.meaning} on 16 positions ({picture.rows} down, {picture.columns} across):",
+    ]
     lines += [f"  |{line:<{2 * picture.numbers.shape[-1]}}|" for line in _drawing(picture.numbers)]
     data: dict[str, object] = {
         "kind": entry.kind,

@@ -27,7 +27,7 @@ SMALL: Mapping[str, dict[str, object]] = {
     "blocks": {"size": 4},
     "global_tokens": {"first": 2, "last": 1},
     "random_links": {"block": 2, "n_random": 2},
-    "big_bird": {"block": 2, "n_random": 1},
+    "big_bird": {"block": 1, "n_random": 1},
     "local_monotonic": {"half_width": 2},
     "local_predictive": {"half_width": 3},
     "top_k": {"count": 3},
@@ -49,6 +49,8 @@ class Picture:
     numbers: Float[Tensor, "r c"]
     rows: str
     columns: str
+    meaning: str
+    """What one number says."""
 
 
 def example(name: str) -> Picture:
@@ -68,7 +70,7 @@ def _of_link(name: str, kind: str) -> Picture:
 def _of_pattern(name: str, kind: str) -> Picture:
     pattern = Choice(name, SMALL.get(name, {})).build(PATTERNS, DIMS.head())
     visible = pattern.visible(Places.between(N, N)).expand(N, N)
-    return Picture(visible.float(), "queries", "keys")
+    return Picture(visible.float(), "queries", "keys", "visible")
 
 
 def _of_heads(name: str, kind: str) -> Picture:
@@ -83,7 +85,7 @@ def _weights(heads: GroupedQueryHeads) -> Picture:
     x = (steps + steps.roll(1, 1) + steps.roll(2, 1)) * 0.7
     tree = Tree.from_heads(torch.tensor([HEADS_OF_WORDS]))
     attended = heads.eval()(x, places=Places.between(N, N, tree=tree))
-    return Picture(attended.map.dense()[0, 0], "queries", attended.map.columns)
+    return Picture(attended.map.dense()[0, 0], "queries", attended.map.columns, "weight")
 
 
 def _of_positions(name: str, kind: str) -> Picture:
@@ -95,7 +97,7 @@ def _of_positions(name: str, kind: str) -> Picture:
     else:
         codes = part(at[None], Tree.from_heads(torch.tensor([HEADS_OF_WORDS])))[0]
     codes = codes.detach().float()
-    return Picture(codes / codes.abs().amax(), "positions", "channels")
+    return Picture(codes / codes.abs().amax(), "positions", "channels", "code")
 
 
 def _of_layer(name: str, kind: str) -> Picture:
@@ -103,7 +105,7 @@ def _of_layer(name: str, kind: str) -> Picture:
     x = torch.randn(1, N, DIMS.d_model)
     # how strongly output i depends on input j, summed over channels
     pulls = torch.autograd.functional.jacobian(layer, x)[0, :, :, 0].abs().sum((1, 3))
-    return Picture(pulls / pulls.amax(), "outputs", "inputs")
+    return Picture(pulls / pulls.amax(), "outputs", "inputs", "influence")
 
 
 def _spread(link: object) -> None:

@@ -22,6 +22,7 @@ def heatmap(
     keys: Sequence[str] = (),
     row_title: str = "queries",
     column_title: str = "keys",
+    meaning: str = "weight",
     ax: Axes | None = None,
 ) -> Figure:
     """Draw weights; numbers below zero turn the scale into a two-sided one.
@@ -32,6 +33,7 @@ def heatmap(
         keys: names of the columns.
         row_title: what the rows are.
         column_title: what the columns are.
+        meaning: what a number is.
         ax: draw here instead of on a new figure.
     """
     figure, ax = (_figure_of(ax), ax) if ax is not None else _new_figure(weights)
@@ -49,7 +51,7 @@ def heatmap(
         if names:
             set_ticks(range(len(names)), names)
     bar = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
-    bar.set_label("code" if is_signed else "weight")
+    bar.set_label(meaning)
     return figure
 
 

@@ -5,16 +5,20 @@ memory given back. Peak memory is the process's resident peak less what it held 
 existed, so inputs do not count and everything else does.
 """
 
+import ctypes
 import json
 import os
 import re
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from regard.cli.benching.cases import Work, build
 
 WARM_UP = 64
 """Length of the run that loads the kernels before anything is measured."""
@@ -60,8 +64,6 @@ def measure(name: str, n: int, *, memory_bytes: int, threads: int) -> Measured:
 
 
 def _in_child(name: str, n: int, memory_bytes: int, threads: int) -> dict[str, object]:
-    from regard.cli.benching.cases import build
-
     torch.set_num_threads(threads)
     _limit(memory_bytes)
     out: dict[str, object] = dict.fromkeys(("forward_s", "forward_bytes", "both_s", "both_bytes"))
@@ -83,36 +85,41 @@ def _in_child(name: str, n: int, memory_bytes: int, threads: int) -> dict[str, o
     return {**out, "problem": None}
 
 
-def _forward(work: object) -> None:
+def _forward(work: Work) -> None:
     with torch.no_grad():
-        work.run()  # type: ignore[attr-defined]
+        work.run()
 
 
-def _both(work: object) -> None:
-    out = work.run()  # type: ignore[attr-defined]
+def _both(work: Work) -> None:
+    out = work.run()
     out.backward(torch.ones_like(out))
-    for tensor in work.learns:  # type: ignore[attr-defined]
+    for tensor in work.learns:
         tensor.grad = None
 
 
-def _seconds(run: object) -> float:
-    """The median of as many runs as the budget allows."""
-    assert callable(run)
+def _seconds(run: Callable[[], None]) -> float:
+    """The quickest of as many runs as the budget allows: other work can only slow one down."""
     times: list[float] = []
     while len(times) < 3 or (sum(times) < BUDGET_S and len(times) < 30):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return sorted(times)[len(times) // 2]
+    return min(times)
 
 
-def _peak(run: object) -> int:
+def _peak(run: Callable[[], None]) -> int:
     """How far the resident set rose above where it stood."""
-    assert callable(run)
+    _give_back()
     before = _resident("VmRSS")
     _forget_peak()
     run()
     return max(0, _resident("VmHWM") - before)
+
+
+def _give_back() -> None:
+    """Return what the allocator keeps for later, so that nothing measured hides in it (glibc)."""
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def _forget_peak() -> None:
