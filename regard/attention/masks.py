@@ -54,6 +54,8 @@ class Given:
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """The matrix at these places."""
+        n_queries = 0 if places.past is None else places.past + places.query.shape[-2]
+        self._check(n_queries, places.length)
         query = places.query.clamp(max=self.matrix.shape[-2] - 1)
         key = places.key.clamp(max=self.matrix.shape[-1] - 1)
         if places.key.dim() == 2:
@@ -65,12 +67,22 @@ class Given:
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """True where the matrix has a True inside the block."""
+        n_queries, n_keys = int(grid.q_last.max()) + 1, int(grid.k_last.max()) + 1
+        self._check(n_queries, n_keys)
         flat = self.matrix.reshape(-1, *self.matrix.shape[-2:]).any(0).cpu()
-        flat = flat.expand(int(grid.q_last.max()) + 1, int(grid.k_last.max()) + 1)
-        return any_in_blocks(flat, grid)
+        return any_in_blocks(flat[:n_queries, :n_keys].expand(n_queries, n_keys), grid)
 
     def as_kernel(self) -> None:
         """A matrix in general is nothing a kernel knows."""
+
+    def _check(self, n_queries: int, n_keys: int) -> None:
+        rows, columns = self.matrix.shape[-2:]
+        if 1 < rows < n_queries or 1 < columns < n_keys:
+            raise ShapeError(
+                f"mask: the matrix has {rows} rows and {columns} columns, but queries reach "
+                f"position {n_queries - 1} and keys {n_keys - 1}. Give it a row and a column for "
+                "each position, those of a cache included; one row or column serves all."
+            )
 
 
 @final

@@ -30,7 +30,6 @@ app.command("bench")(bench)
 
 @app.callback(invoke_without_command=True)
 def _version(
-    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Say the version and stop."),
 ) -> None:
     if version:

@@ -23,8 +23,8 @@ LENGTHS = "128,512,2048,4096,8192"
 def bench(
     what: str = typer.Argument(help="What to measure: attention."),
     lengths: str = typer.Option(LENGTHS, help="Sequence lengths, separated by commas."),
-    only: str = typer.Option(None, help="Only these mechanisms, separated by commas."),
-    out: Path = typer.Option(None, help="Write the results to this file as JSON."),
+    only: str | None = typer.Option(None, help="Only these mechanisms, separated by commas."),
+    out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
     """Measure mechanisms at batch 1, 8 heads of 64, float32, on the CPU.
@@ -96,7 +96,7 @@ def _report(results: dict[int, dict[str, Measured]], threads: int) -> dict[str, 
     }
 
 
-def _ratio(top: float | None, bottom: float | None) -> float | None:
+def _ratio(top: float | int | None, bottom: float | int | None) -> float | None:
     if top is None or bottom is None:
         return None
     return top / bottom if bottom else None

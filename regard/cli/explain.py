@@ -44,7 +44,9 @@ def explain(
         help="A mechanism (regard list), or a lesson: worked, scaling, paths."
     ),
     queries: int = typer.Option(1024, min=1, help="Number of queries."),
-    keys: int = typer.Option(None, min=1, help="Number of keys; as many as queries unless given."),
+    keys: int | None = typer.Option(
+        None, min=1, help="Number of keys; as many as queries unless given."
+    ),
     heads: int = typer.Option(8, min=1, help="Number of heads."),
     width: int = typer.Option(512, min=1, help="Model width, shared by the heads."),
     length: int = typer.Option(50, help="Words in the sentence (paths)."),

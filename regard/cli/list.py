@@ -9,7 +9,7 @@ from regard.inspecting import KINDS, Mechanism, mechanisms
 
 
 def list_mechanisms(
-    kind: str = typer.Option(None, help="Only this kind, for instance score or pattern."),
+    kind: str | None = typer.Option(None, help="Only this kind, for instance score or pattern."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON array."),
 ) -> None:
     """List every mechanism.

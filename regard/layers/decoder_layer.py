@@ -16,6 +16,7 @@ from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.layers.feed_forward import FeedForward
 from regard.layers.residual import Residual
+from regard.places import Places
 
 CAUSAL = CausalPattern()
 
@@ -75,6 +76,8 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "b n m"], DecoderCache]:
         """The next positions; the longer cache comes back, nothing is hidden in the layer."""
         causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
+        n_past = 0 if cache.past is None else cache.past.length
+        at = Places.between(x.shape[1], cache.source.length, past=n_past, device=x.device)
         kept: list[KeyValues] = []
 
         def own_past(z: Tensor) -> Tensor:
@@ -83,7 +86,7 @@ class DecoderLayer(nn.Module):
             return attended.context
 
         def the_source(z: Tensor) -> Tensor:
-            heads = self.cross_attention.look(z, cache.source, source_mask)
+            heads = self.cross_attention.look(z, cache.source, source_mask, at)
             return self.cross_attention.join(heads).context
 
         y = self.around_attention(x, own_past)

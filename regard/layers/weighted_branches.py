@@ -16,7 +16,7 @@ from regard.attention import FULL, GroupedQueryHeads
 from regard.attention.links import Pattern
 from regard.attention.selections.sparsemax import simplex_threshold
 from regard.dims import Dims
-from regard.errors import DimsError
+from regard.errors import DimsError, SettingError
 from regard.places import Places
 
 
@@ -39,6 +39,11 @@ class WeightedBranches(nn.Module):
             raise DimsError(
                 f"weighted_branches: {n_branches} branches must divide d_hidden ({d_hidden}): each "
                 "branch owns an equal part of the feed-forward."
+            )
+        if attention.has_bias:
+            raise SettingError(
+                "weighted_branches: the attention's output projection is cut into one piece for "
+                "each branch, and its bias would belong to none. Take has_bias=False."
             )
         self.attention = attention
         self.kappa = nn.Parameter(project_to_simplex(torch.rand(n_branches)))

@@ -79,5 +79,5 @@ def explain(case: Case, *, path: str | None = None) -> Explanation:
     return Explanation(chosen.name, chosen.why(case), refused, chosen.cost(case), every_pair(case))
 
 
-def _share(part: float, whole: float) -> str:
+def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.3g} %"

@@ -107,8 +107,8 @@ class Case:
 class Cost(NamedTuple):
     """What a path will need, beside inputs and outputs."""
 
-    multiply_adds: float
-    numbers: float
+    multiply_adds: int
+    numbers: int
     """Numbers held at once in the forward pass."""
 
 

@@ -24,6 +24,8 @@ class FusedPath:
             return f"{type(case.relation).__name__} changes the scores inside the kernel"
         if case.kernel_mask is None:
             return f"the mask {type(case.mask).__name__} is none that the kernels know"
+        if case.kernel_mask.valid is not None and case.places.past is None:
+            return "the rows or columns have gaps"
         if case.kernel_mask.is_causal and not (_is_square(case) or _sees_all(case)):
             return "several queries stand behind a cache, which the kernels align wrongly"
         return None
@@ -36,9 +38,9 @@ class FusedPath:
         """The products of the visible pairs, one normaliser per row."""
         width = case.query.shape[-1] + case.value.shape[-1]
         mask = case.kernel_mask
-        share = 0.5 if mask is not None and mask.is_causal and _is_square(case) else 1.0
+        halves = 1 if mask is not None and mask.is_causal and _is_square(case) else 2
         rows = case.n_pairs // case.key.shape[-2]
-        return Cost(multiply_adds=share * case.n_pairs * width, numbers=rows)
+        return Cost(multiply_adds=halves * case.n_pairs * width // 2, numbers=rows)
 
     def run(self, case: Case) -> Attended:
         """Call the kernel."""

@@ -98,6 +98,9 @@ def _algebra(
     if is_causal:
         late = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(late, -torch.inf)
+    # finite where hidden, so that a row that sees nothing has finite gradients
+    hidden = scores == -torch.inf
+    scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     lse = scores.logsumexp(-1, keepdim=True)
-    lse = lse.masked_fill(lse == -torch.inf, EMPTY_ROW)
-    return (scores - lse).exp() @ value, lse.squeeze(-1)
+    weights = (scores - lse).exp().masked_fill(hidden, 0.0)
+    return weights @ value, lse.masked_fill(hidden.all(-1, keepdim=True), EMPTY_ROW).squeeze(-1)

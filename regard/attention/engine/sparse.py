@@ -192,13 +192,15 @@ def _bias(
     case: Case, rows: slice, columns: tuple[slice, ...], like: Tensor
 ) -> Float[Tensor, "b h r c"] | None:
     """Minus infinity where a pair is hidden, plus the relation's bias; None if all is zero."""
+    assert case.softmax is not None
     every = case.places.tile(rows, slice(None))
     places = every.at_keys(_at(every.key, columns, -1))
     hidden = ~case.mask.visible(places)
     bias = case.relation.as_bias(places)
     if bias is None and not bool(hidden.any()):
         return None
-    shown = like.new_zeros(()) if bias is None else bias.detach().to(like.dtype)
+    # a temperature divides the whole score, the bias included
+    shown = like.new_zeros(()) if bias is None else bias.detach().to(like.dtype) * case.softmax
     added = torch.where(hidden, -torch.inf, shown)
     n_rows, n_columns = places.query.shape[-2], places.key.shape[-1]
     return added.expand(*like.shape[:2], n_rows, n_columns)

@@ -28,6 +28,8 @@ class WindowedPath:
             return f"{type(case.relation).__name__} is computed for whole rows"
         if case.kernel_mask is None:
             return f"the mask {type(case.mask).__name__} does not say where a row ends"
+        if case.places.past is None:
+            return "the rows or columns have gaps"
         return None
 
     def why(self, case: Case) -> str:

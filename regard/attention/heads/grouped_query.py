@@ -76,7 +76,7 @@ class GroupedQueryHeads(nn.Module):
                 f"grouped_query: n_groups ({n_groups}) must divide n_heads ({dims.n_heads}); "
                 "1 is multi-query, n_heads is multi-head."
             )
-        self.dims, self.n_groups = dims, n_groups
+        self.dims, self.n_groups, self.has_bias = dims, n_groups, has_bias
         self.chain = chain or Chain()
         self.rotary = rotary
         if rotary is not None:

@@ -67,7 +67,8 @@ class BucketedRelation(nn.Module):
         n_exact = self.per_side // 2
         steps = math.log(self.max_distance / n_exact)
         growth = (distance.clamp(min=1).double() / n_exact).log() / steps
-        far = n_exact + (growth * (self.per_side - n_exact)).long()
+        # a distance on the border of two buckets must not fall short of it by rounding
+        far = n_exact + (growth * (self.per_side - n_exact) + 1e-9).long()
         return side + torch.where(distance < n_exact, distance, far.clamp(max=self.per_side - 1))
 
 

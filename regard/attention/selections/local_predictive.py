@@ -30,6 +30,8 @@ class LocalPredictiveSelection(nn.Module):
             raise SettingError(
                 f"local_predictive: half_width must be at least 1, got {half_width}."
             )
+        if sigma is not None and sigma <= 0:
+            raise SettingError(f"local_predictive: sigma must be above 0, got {sigma}.")
         self.half_width = half_width
         self.sigma = sigma or half_width / 2
         bound = dims.query**-0.5

@@ -1,0 +1,176 @@
+"""The shell's side: what the verbs print, what they refuse, and with which exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from regard.cli import main
+from regard.inspecting import mechanisms
+
+
+def _json(capsys, *words):
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_list_names_every_mechanism_with_paper_equation_and_cost(capsys):
+    entries = _json(capsys, "list")
+    assert [entry["name"] for entry in entries] == [m.name for m in mechanisms()]
+    for entry in entries:
+        assert all(entry[field] for field in ("kind", "name", "paper", "equation", "cost"))
+
+
+def test_list_shows_one_kind_when_asked(capsys):
+    assert main(["list", "--kind", "memory"]) == 0
+    shown = capsys.readouterr().out
+    assert "linformer" in shown
+    assert "additive" not in shown
+
+
+@pytest.mark.parametrize("name", [m.name for m in mechanisms()])
+def test_explain_shows_equation_settings_cost_and_a_drawing(name, capsys):
+    assert main(["explain", name, "--queries", "256"]) == 0
+    shown = capsys.readouterr().out
+    (entry,) = [m for m in mechanisms() if m.name == name]
+    assert entry.equation.splitlines()[0] in shown
+    assert entry.cost in shown
+    assert all(setting in shown for setting in entry.settings)
+    assert "on 16 positions" in shown
+
+
+def test_explain_says_the_path_for_the_sizes_given(capsys):
+    plan = _json(capsys, "explain", "sliding_window:size=64", "--queries", "4096")["path"]
+    assert plan["name"] == "sparse"
+    assert plan["share_of_dense"] < 0.1
+    plan = _json(capsys, "explain", "soft", "--queries", "100", "--keys", "7")["path"]
+    assert plan["name"] == "fused"
+
+
+def test_explain_takes_settings_after_the_name(capsys):
+    assert _json(capsys, "explain", "top_k:count=5")["settings"]["count"] == "5"
+
+
+def test_worked_gives_every_number_of_the_example(capsys):
+    got = _json(capsys, "explain", "worked")
+    _close(got["scores"], [[14, 10, 9], [10, 11, 6], [9, 6, 6]])
+    _close(got["context"], [[1, 2.957691, 2.011295], [1, 1.540148, 2.722573], [1, 2.864164, 2]])
+    _close(
+        got["scaled"]["context"],
+        [[1, 2.779756, 2.037715], [1, 1.728771, 2.583896], [1, 2.607958, 2]],
+    )
+    _close(
+        got["cross"]["weights"],
+        [[0.090031, 0.665241, 0.244728], [0.487856, 0.487856, 0.024289],
+         [0.155362, 0.422319, 0.422319]],
+    )  # fmt: skip
+    _close(got["cross"]["inputs"], [[2, 0, 2], [1, 1, 2], [5 / 3, 4 / 3, 2 / 3]])
+    assert {"inputs", "weights"} <= set(got)
+    assert {"weights", "scores"} <= set(got["scaled"])
+    assert {"context"} <= set(got["cross"])
+
+
+def _close(got, want):
+    for row, wanted in zip(got, want, strict=True):
+        assert row == pytest.approx(wanted, abs=1e-6)
+
+
+def test_the_worked_example_as_text_shows_the_same_numbers(capsys):
+    assert main(["explain", "worked"]) == 0
+    shown = capsys.readouterr().out
+    assert all(number in shown for number in ("2.957691", "2.779756", "0.665241", "我"))
+
+
+def test_scaling_measures_that_unscaled_scores_saturate(capsys):
+    rows = _json(capsys, "explain", "scaling")["rows"]
+    by = {(row["width"], row["scaled"]): row for row in rows}
+    for width in (4, 16, 64, 256, 1024):
+        assert by[width, False]["variance"] == pytest.approx(width, rel=0.1)
+        assert by[width, True]["variance"] == pytest.approx(1, rel=0.1)
+        assert by[width, True]["gradient"] == pytest.approx(0.96, abs=0.01)
+    assert by[64, False]["largest_weight"] == pytest.approx(0.79, abs=0.02)
+    assert by[1024, False]["gradient"] == pytest.approx(0.076, abs=0.01)
+
+
+def test_paths_counts_layers_until_the_ends_meet(capsys):
+    words = ("explain", "paths", "--length", "101", "--window", "5", "--width", "64")
+    rows = {row["name"]: row for row in _json(capsys, *words)["rows"]}
+    assert rows["attention"]["layers"] == 1
+    assert rows["recurrence"]["steps"] == 101
+    assert rows["convolution, window 5"]["layers"] == 50
+    assert rows["causal convolution, window 5"]["layers"] == 25
+    assert rows["dilated convolution, window 5"]["layers"] == 6
+    assert rows["attention"]["multiply_adds"] == 2 * 101 * 101 * 64
+
+
+MISTAKES = {
+    "explain aditive": "Did you mean 'additive'",
+    "explain multi_head --heads 3 --width 64": r"n_heads (3) must divide d_model (64)",
+    "explain top_k:count=0": "top_k: count must be at least 1, got 0",
+    "explain top_k:count=many": "'top_k': count must be int, got 'many'",
+    "explain top_k:size=3": "'top_k' has no setting 'size'; it takes count: int = 8",
+    "explain top_k:count": "'count' is not a setting. Write top_k:KEY=VALUE",
+    "explain grouped_query:n_groups=3": "n_groups (3) must divide n_heads (8)",
+    "explain paths --length 1": "length and window of at least 2",
+    "list --kind scores": "Did you mean 'score'",
+    "bench attention --lengths 1,x": "--lengths takes whole numbers separated by commas, got '1,x'",
+    "bench attention --only softt": "Did you mean 'soft'",
+    "bench atention": "Did you mean 'attention'",
+}
+
+
+@pytest.mark.parametrize(("words", "text"), MISTAKES.items())
+def test_a_mistake_exits_with_2_and_says_what_to_do(words, text, capsys):
+    assert main(words.split()) == 2
+    said = capsys.readouterr()
+    assert text in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("words", ["explain", "explain --queries 0 soft", "nonsense", "list --x"])
+def test_a_malformed_command_line_exits_with_2_and_no_traceback(words, capsys):
+    assert main(words.split()) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["list", "explain", "bench"])
+def test_every_verb_has_help_with_an_example(verb, capsys):
+    assert main([verb, "--help"]) == 0
+    assert f"Example: regard {verb}" in capsys.readouterr().out
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip().count(".") == 2
+
+
+def test_a_reader_that_stops_early_is_no_failure():
+    done = subprocess.run(
+        f"{sys.executable} -c 'import sys; from regard.cli import main; sys.exit(main([\"list\"]))'"
+        " | head -1",
+        shell=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "score"
+    assert "Traceback" not in done.stderr
+
+
+def test_bench_checks_measures_and_reports_ratios(capsys, tmp_path):
+    out = tmp_path / "bench.json"
+    words = "bench attention --lengths 64 --only soft,big_bird,hard,linformer,rotary,multi_head"
+    assert main([*words.split(), "--out", str(out)]) == 0
+    assert "n = 64" in capsys.readouterr().out
+    rows = {row["name"]: row for row in json.loads(out.read_text())["rows"]}
+    assert set(rows) >= {"dense", "sdpa", "soft", "big_bird", "hard", "linformer", "rotary"}
+    assert rows["dense"]["speed_up"] == 1.0
+    for row in rows.values():
+        assert row["problem"] is None
+        assert row["both_s"] >= row["forward_s"] > 0 or row["both_s"] > 0
+        assert row["both_bytes"] > 0
+
+
+def test_bench_says_what_does_not_fit(monkeypatch, capsys):
+    monkeypatch.setattr(sys.modules["regard.cli.bench"], "free_memory", lambda: 1 << 28)
+    assert main(["bench", "attention", "--lengths", "2048", "--only", "additive"]) == 0
+    assert "too large (8.0 GiB in one piece)" in capsys.readouterr().out

@@ -1,0 +1,140 @@
+"""What the documents say is so: pages current, README runs, public names documented, versions."""
+
+import ast
+import doctest
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.cli import main
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = [
+    line.strip()
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("regard ") and " bench " not in line
+]
+PAGES = sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md"))
+
+
+def test_every_generated_page_is_what_the_code_says():
+    done = subprocess.run(
+        [sys.executable, "docs/build.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", PYTHON_BLOCKS, ids=range(len(PYTHON_BLOCKS)))
+def test_the_readme_s_python_runs(block, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
+def test_the_readme_s_commands_run(command, capsys):
+    assert main(command.split("#")[0].split()[1:]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_the_readme_s_make_targets_exist():
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"\bmake (\w+)\b", README)) - {"and"} <= set(targets)
+
+
+def test_the_errors_printed_in_the_readme_are_those_that_come(capsys):
+    assert main(["explain", "multi_head", "--heads", "3", "--width", "64"]) == 2
+    assert capsys.readouterr().err.strip() in README
+    assert main(["explain", "aditive"]) == 2
+    assert capsys.readouterr().err[:60] in README
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "mechanisms").glob("*.md")), ids=lambda p: p.stem
+)
+def test_the_python_of_a_mechanism_s_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks, "a page shows how the mechanism is used"
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), {})
+
+
+def test_the_version_is_the_changelog_s_newest():
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == regard.__version__
+
+
+def _public_modules():
+    for path in sorted((ROOT / "regard").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        yield name, ast.parse(path.read_text())
+
+
+def test_every_public_name_is_documented():
+    bare = []
+    for module, tree in _public_modules():
+        if not ast.get_docstring(tree):
+            bare.append(module)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+                continue
+            if not node.name.startswith("_") and not ast.get_docstring(node):
+                inside = any(
+                    isinstance(other, ast.FunctionDef) and node in ast.walk(other)
+                    for other in ast.walk(tree)
+                    if other is not node
+                )
+                if not inside and not _in_private_class(tree, node):
+                    bare.append(f"{module}.{node.name}")
+    assert bare == []
+
+
+def _in_private_class(tree, node):
+    return any(
+        isinstance(other, ast.ClassDef) and other.name.startswith("_") and node in other.body
+        for other in ast.walk(tree)
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["regard", "regard.attention", "regard.layers", "regard.positions"]
+)
+def test_public_names_are_listed_sorted_and_exist(name):
+    module = importlib.import_module(name)
+    assert sorted(module.__all__, key=lambda n: (not n.isupper(), n)) == module.__all__
+    assert all(hasattr(module, public) for public in module.__all__)
+
+
+def test_examples_run(tmp_path):
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        assert len(script.read_text().splitlines()) < 80
+        done = subprocess.run(
+            [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+def test_doctests_are_found():
+    found = doctest.DocTestFinder().find(importlib.import_module("regard.attention.attend"))
+    assert any(test.examples for test in found)

@@ -1,0 +1,121 @@
+"""Where things stand: import order, file length, one name in four places, docstring form."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from regard.inspecting import mechanisms
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "regard"
+
+FLOW = [
+    "errors", "dims", "choices", "places", "data", "positions", "attention", "layers", "models",
+    "decoding", "evaluating", "inspecting", "plots", "training", "serving", "cli",
+]  # fmt: skip
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+WRITTEN = [
+    path
+    for folder in ("regard", "tests", "benchmarks", "docs", "examples")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def _area(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("regard.")}
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_only_go_up_the_flow(path):
+    area = _area(path)
+    if area in ("__init__", "__main__"):
+        return
+    allowed = set(FLOW[: FLOW.index(area) + 1])
+    assert _imports(path) <= allowed, f"{area} may import only from {sorted(allowed)}"
+
+
+def test_every_area_of_the_package_is_in_the_flow():
+    assert {_area(path) for path in SOURCES} - {"__init__", "__main__"} <= set(FLOW)
+
+
+def test_no_file_passes_400_lines():
+    long = {str(p): n for p in WRITTEN if (n := len(p.read_text().splitlines())) > 400}
+    assert not long
+
+
+def test_no_file_has_a_name_that_says_nothing():
+    assert not {p.name for p in WRITTEN} & {"utils.py", "helpers.py", "common.py", "misc.py"}
+
+
+def test_no_function_of_the_package_takes_kwargs():
+    taking = [
+        f"{path.name}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.args.kwarg
+    ]
+    assert taking == []
+
+
+def test_nothing_in_the_package_pickles():
+    pickling = re.compile(r"\bimport pickle\b|\btorch\.(save|load)\(")
+    assert [p.name for p in SOURCES if pickling.search(p.read_text())] == []
+
+
+@pytest.mark.parametrize("entry", mechanisms(), ids=lambda e: e.name)
+def test_a_mechanism_has_one_name_in_four_places(entry):
+    assert Path(entry.file).stem == entry.name
+    inside = Path(entry.file).relative_to("regard").parent
+    assert (ROOT / "tests" / inside / f"test_{entry.name}.py").exists()
+    page = ROOT / "docs" / "mechanisms" / f"{entry.name}.md"
+    assert page.read_text().startswith(f"# {entry.name}\n")
+    assert (ROOT / "docs" / "img" / "mechanisms" / f"{entry.name}.png").exists()
+
+
+def test_every_file_of_a_kind_stands_in_its_table():
+    known = {entry.file for entry in mechanisms()}
+    folders = {str(Path(file).parent) for file in known}
+    files = {
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for path in (ROOT / folder).glob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert files == known
+
+
+def test_the_names_of_mechanisms_are_unique():
+    names = [entry.name for entry in mechanisms()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("entry", mechanisms(), ids=lambda e: e.name)
+def test_a_mechanism_says_its_equation_paper_and_cost(entry):
+    assert entry.summary.endswith(".")
+    assert "=" in entry.equation or ":" in entry.equation
+    assert re.search(r"(19|20)\d\d", entry.paper), "a paper has a year"
+    assert "O(" in entry.cost
+
+
+def test_a_mechanism_file_is_about_a_screen_and_a_half():
+    long = {
+        entry.file: n
+        for entry in mechanisms()
+        if (n := len((ROOT / entry.file).read_text().splitlines())) > 200
+    }
+    assert not long
