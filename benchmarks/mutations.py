@@ -9,6 +9,7 @@ mechanism run against the copy. A flip that no test notices is printed, and the 
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +21,11 @@ from regard.inspecting import Mechanism, mechanism, mechanisms
 
 ROOT = Path(__file__).parents[1]
 
-COMPUTES = frozenset({"forward", "visible", "weigh", "summarise", "to_scores", "to_context",
-                      "as_bias", "shorten", "look", "join", "remember", "step", "multi_head"})  # fmt: skip
+COMPUTES = re.compile(
+    "forward|visible|weigh|summarise|to_scores|to_context|as_bias|shorten|look|join|remember|step"
+    "|multi_head"
+)
+"""The functions of a mechanism that compute something."""
 
 FLIPS = {
     ast.Add: ast.Sub,
@@ -46,7 +50,7 @@ def _sites(tree: ast.Module) -> list[ast.AST]:
     functions = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name in COMPUTES
+        if isinstance(node, ast.FunctionDef) and COMPUTES.fullmatch(node.name)
     ]
     signs = [
         node

@@ -65,6 +65,9 @@ class Grid(NamedTuple):
 class Score(Protocol):
     """How well does this query suit this key? Any real numbers."""
 
+    held_per_pair: int
+    """Numbers that a pair takes before it becomes one score; 0 for a dot product."""
+
     def __call__(
         self,
         query: Float[Tensor, "*b q dq"],
@@ -206,10 +209,16 @@ def largest_negative(scores: Float[Tensor, "*b"]) -> float:
     return torch.finfo(scores.dtype).min
 
 
+def wide(numbers: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    """At least single precision: half a dozen bits are too few for a sum or a position."""
+    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+
+
 def log_normaliser(
     scores: Float[Tensor, "*b q k"], mask: Bool[Tensor, "*bm #q #k"]
 ) -> Float[Tensor, "*b q 1"]:
     """Logarithm of the sum of exponentials over the visible keys of each row."""
+    scores = wide(scores)
     return scores.masked_fill(~mask, largest_negative(scores)).logsumexp(-1, keepdim=True)
 
 
@@ -219,7 +228,9 @@ def normalised(
     lse: Float[Tensor, "*b q 1"],
 ) -> Float[Tensor, "*b q k"]:
     """exp(score - lse) where visible, else exactly 0."""
-    return (scores.masked_fill(~mask, largest_negative(scores)) - lse).exp() * mask
+    exact = wide(scores)
+    shown = exact.masked_fill(~mask, largest_negative(exact))
+    return (shown - lse).exp().to(scores.dtype) * mask
 
 
 def extent_of(mask: Bool[Tensor, "*bm #q #k"], places: Places) -> Int[Tensor, "*b q 1"]:

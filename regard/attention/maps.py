@@ -18,7 +18,7 @@ from regard.attention.links import Grid, Pattern, Relation, Score, Selection
 from regard.errors import LengthError
 from regard.places import Places
 
-TILE_NUMBERS = 1 << 22
+TILE_NUMBERS = 1 << 20
 """How many weights are rebuilt at a time."""
 
 DENSE_BYTES = 4 << 30
@@ -140,7 +140,7 @@ class AttentionMap:
         per_pair = max(1, torch.Size(self.shape[:-2]).numel())
         side = max(1, int((TILE_NUMBERS / per_pair) ** 0.5))
         # a row of tiles shares its queries, so tiles are wide
-        height, width = max(1, side // 4), max(1, side * 4)
+        height, width = max(1, side // 2), max(1, side * 2)
         touched = self._touched(height, width)
         for r, top in enumerate(range(0, n_rows, height)):
             for c, left in enumerate(range(0, n_columns, width)):

@@ -46,8 +46,8 @@ class WeightedBranches(nn.Module):
                 "each branch, and its bias would belong to none. Take has_bias=False."
             )
         self.attention = attention
-        self.kappa = nn.Parameter(project_to_simplex(torch.rand(n_branches)))
-        self.alpha = nn.Parameter(project_to_simplex(torch.rand(n_branches)))
+        self.kappa = nn.Parameter(_nearly_alike(n_branches))
+        self.alpha = nn.Parameter(_nearly_alike(n_branches))
         self.W1 = nn.Parameter(torch.empty(n_branches, dims.d_model, d_hidden // n_branches))
         self.b1 = nn.Parameter(torch.zeros(n_branches, 1, d_hidden // n_branches))
         self.W2 = nn.Parameter(torch.empty(n_branches, d_hidden // n_branches, dims.d_model))
@@ -76,6 +76,12 @@ class WeightedBranches(nn.Module):
         """Bring kappa and alpha back to the simplex; call it after each optimiser step."""
         self.kappa.copy_(project_to_simplex(self.kappa))
         self.alpha.copy_(project_to_simplex(self.alpha))
+
+
+def _nearly_alike(n_branches: int) -> Float[Tensor, " h"]:
+    """A random point of the simplex far from its edges, where a branch would be dead."""
+    draw = 1 + torch.rand(n_branches)
+    return draw / draw.sum()
 
 
 def project_to_simplex(point: Float[Tensor, "*b k"]) -> Float[Tensor, "*b k"]:

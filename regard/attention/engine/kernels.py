@@ -10,7 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard.attention.links import wide
+
 _ops = torch.ops.aten
+
+HALF = (torch.float16, torch.bfloat16)
+"""What the fastest CUDA kernel takes."""
 
 EMPTY_ROW = 0.0
 """The log-sum-exp reported for a row that sees nothing; its weights are masked anyway."""
@@ -34,6 +39,10 @@ def softmax_attention(
     if query.device.type == "cpu":
         out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=bias, scale=scale
+        )
+    elif query.device.type == "cuda" and bias is None and query.dtype in HALF:
+        out, lse, *_ = _ops._scaled_dot_product_flash_attention(
+            query, key, value, 0.0, is_causal, scale=scale
         )
     elif query.device.type == "cuda":
         out, lse, _, _ = _ops._scaled_dot_product_efficient_attention(
@@ -65,12 +74,15 @@ def softmax_attention_backward(
             pad(grad, fill), q, k, v, pad(out, fill), lse, 0.0, False, attn_mask=bias, scale=scale
         )
         return dq[..., :d], dk[..., :d], dv[..., :width]
+    dtype = query.dtype
+    query, key, value, grad, out = (wide(x) for x in (query, key, value, grad, out))
     scores = query @ key.mT * scale
     scores = scores if bias is None else scores + bias
-    weights = (scores - lse.to(scores.dtype).unsqueeze(-1)).exp()
+    weights = (scores - lse.unsqueeze(-1)).exp()
     level = (grad * out).sum(-1, keepdim=True)
     d_scores = weights * (grad @ value.mT - level) * scale
-    return d_scores @ key, d_scores.mT @ query, weights.mT @ grad
+    d_query, d_key, d_value = d_scores @ key, d_scores.mT @ query, weights.mT @ grad
+    return d_query.to(dtype), d_key.to(dtype), d_value.to(dtype)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
 from regard.attention.engine.kernels import softmax_attention, softmax_attention_backward
-from regard.attention.links import NO_RELATION, Grid
+from regard.attention.links import NO_RELATION, Grid, wide
 
 CHUNKS = (64, 128, 256, 512)
 """Rows in a chunk, and keys in a block: the cheapest of these is taken."""
@@ -139,7 +139,7 @@ class _Chunked(torch.autograd.Function):
         scale: float,
     ) -> tuple[Tensor, Tensor]:
         out = query.new_zeros(*query.shape[:-1], value.shape[-1])
-        lse = query.new_zeros(query.shape[:-1])
+        lse = wide(query[..., 0]).new_zeros(query.shape[:-1])
         for rows, columns in layout.chunks:
             if columns:
                 out[..., rows, :], lse[..., rows] = softmax_attention(

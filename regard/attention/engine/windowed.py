@@ -42,7 +42,9 @@ class WindowedPath:
         assert case.window is not None
         b, h, q, d = case.query.shape
         pairs = b * h * q * (2 * case.window.half_width + 1)
-        return Cost(multiply_adds=pairs * (d + case.value.shape[-1]), numbers=2 * pairs)
+        held = case.score.held_per_pair
+        work = pairs * (max(d, held) + case.value.shape[-1])
+        return Cost(multiply_adds=work, numbers=(2 + held) * pairs)
 
     def run(self, case: Case) -> Attended:
         """Inside each row's window, the same two phases as anywhere."""

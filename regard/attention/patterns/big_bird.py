@@ -1,6 +1,7 @@
 """BigBird: neighbours, a few global blocks and a few random blocks, so that two hops reach all.
 
-    visible = |a - b| <= 1  or  a or b is the first or last block  or  b in R(a),   blocks a, b
+    visible[i,j] = |a - b| <= 1  or  i or j among the first or last block positions  or  b in R(a)
+    a, b: the blocks of i and j
 
 Paper: Zaheer et al. 2020, section 2 and appendix D (internal global tokens).
 Cost: time O(n · block · (5 + n_random) · d), memory O(n · block · (5 + n_random)).

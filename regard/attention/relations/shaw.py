@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.links import wide
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -30,8 +31,8 @@ class ShawRelation(nn.Module):
         n_tables = 1 if is_shared else dims.n_heads
         self.wK = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.query))
         self.wV = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.value))
-        nn.init.xavier_uniform_(self.wK)
-        nn.init.xavier_uniform_(self.wV)
+        for table in (*self.wK, *self.wV):
+            nn.init.xavier_uniform_(table)
 
     def to_scores(
         self, query: Float[Tensor, "b h q d"], places: Places
@@ -64,5 +65,6 @@ def mass(
     weights: Float[Tensor, "b h q k"], index: Int[Tensor, "*bi q k"], n_distances: int
 ) -> Float[Tensor, "b h q r"]:
     """The sum of each row's weights that share an index."""
-    empty = weights.new_zeros(*weights.shape[:-1], n_distances)
-    return empty.scatter_add(-1, index.expand(weights.shape), weights)
+    exact = wide(weights)
+    empty = exact.new_zeros(*weights.shape[:-1], n_distances)
+    return empty.scatter_add(-1, index.expand(weights.shape), exact).to(weights.dtype)

@@ -30,8 +30,8 @@ class StructuralRelation(nn.Module):
         self.clip = clip
         self.R = nn.Parameter(torch.empty(dims.n_heads, 2 * clip + 1, dims.query))
         self.T = nn.Parameter(torch.empty(dims.n_heads, 2 * clip + 1, dims.query))
-        nn.init.xavier_uniform_(self.R)
-        nn.init.xavier_uniform_(self.T)
+        for table in (*self.R, *self.T):
+            nn.init.xavier_uniform_(table)
 
     def to_scores(
         self, query: Float[Tensor, "b h q d"], places: Places

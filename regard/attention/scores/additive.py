@@ -38,6 +38,7 @@ class AdditiveScore(nn.Module):
     ) -> None:
         super().__init__()
         d_hidden = d_hidden or dims.query
+        self.held_per_pair = d_hidden
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, d_hidden))
         self.U = nn.Parameter(torch.empty(dims.n_heads, dims.key, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))

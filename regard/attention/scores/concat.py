@@ -23,6 +23,7 @@ class ConcatScore(nn.Module):
     def __init__(self, dims: Dims, *, d_hidden: int | None = None) -> None:
         super().__init__()
         d_hidden = d_hidden or dims.query
+        self.held_per_pair = d_hidden
         d_joined = dims.query + dims.key
         self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))

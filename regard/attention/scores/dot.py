@@ -20,6 +20,8 @@ from regard.places import Places
 class DotScore(nn.Module):
     """The dot product of query and key."""
 
+    held_per_pair = 0
+
     def __init__(self, dims: Dims | None = None) -> None:
         super().__init__()
 

@@ -21,6 +21,8 @@ from regard.places import Places
 class GeneralScore(nn.Module):
     """A bilinear form, one matrix for each head."""
 
+    held_per_pair = 0
+
     def __init__(self, dims: Dims) -> None:
         super().__init__()
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.key))

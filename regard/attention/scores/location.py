@@ -21,6 +21,8 @@ from regard.places import Places
 class LocationScore(nn.Module):
     """One row of W for each position; a short source uses the top rows."""
 
+    held_per_pair = 0
+
     def __init__(self, dims: Dims) -> None:
         super().__init__()
         self.max_len = dims.max_len

@@ -20,6 +20,8 @@ from regard.places import Places
 class ScaledDotScore(nn.Module):
     """The dot product divided by the root of the head's width."""
 
+    held_per_pair = 0
+
     def __init__(self, dims: Dims | None = None) -> None:
         super().__init__()
 

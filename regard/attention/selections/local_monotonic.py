@@ -8,6 +8,7 @@ Cost: time and memory O(q · (2D + 1)) on the windowed path; normaliser and cent
 
 from typing import NamedTuple, final
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -38,7 +39,8 @@ class LocalMonotonicSelection(nn.Module):
         self, query: Float[Tensor, "*b q d"], places: Places, extent: Int[Tensor, "*be q 1"]
     ) -> Float[Tensor, "*be q 1"]:
         """The query's own position, or the last key's once the keys are used up."""
-        return places.query.minimum(extent - 1).clamp(min=0).to(query.dtype)
+        dtype = torch.promote_types(query.dtype, torch.float32)
+        return places.query.minimum(extent - 1).clamp(min=0).to(dtype)
 
     def settle(
         self,

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import extent_of, log_normaliser, normalised
+from regard.attention.links import extent_of, log_normaliser, normalised, wide
 from regard.attention.selections.local_monotonic import LocalRows
 from regard.dims import Dims
 from regard.errors import SettingError
@@ -44,7 +44,8 @@ class LocalPredictiveSelection(nn.Module):
         self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*be q 1"]
     ) -> Float[Tensor, "b h q 1"]:
         """A real position between 0 and the number of keys."""
-        return extent * ((query @ self.W).tanh() @ self.v).sigmoid()
+        # positions of long sequences do not fit half precision
+        return extent * ((wide(query) @ wide(self.W)).tanh() @ wide(self.v)).sigmoid()
 
     def settle(
         self,
@@ -77,7 +78,7 @@ class LocalPredictiveSelection(nn.Module):
         """Each key's share inside the window, faded by its distance from the centre."""
         share = normalised(scores, mask & self._inside(rows.centre, places), rows.lse)
         fade = (-((places.key - rows.centre) ** 2) / (2 * self.sigma**2)).exp()
-        return share * fade
+        return share * fade.to(share.dtype)
 
     def _inside(self, centre: Float[Tensor, "b h q 1"], places: Places) -> Bool[Tensor, "b h q k"]:
         return (places.key - centre.floor()).abs() <= self.half_width

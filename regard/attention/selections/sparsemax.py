@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.links import largest_negative
+from regard.attention.links import largest_negative, wide
 from regard.dims import Dims
 from regard.places import Places
 
@@ -38,6 +38,7 @@ class SparsemaxSelection(nn.Module):
         places: Places,
     ) -> SparseRows:
         """The threshold of each row."""
+        scores = wide(scores)
         best = scores.masked_fill(~mask, largest_negative(scores)).amax(-1, keepdim=True).detach()
         # a key more than 1 below the best is outside in any case, so -2 stands for "masked"
         down = torch.where(mask, scores - best, -2.0).clamp(min=-2.0)
@@ -51,7 +52,8 @@ class SparsemaxSelection(nn.Module):
         places: Places,
     ) -> Float[Tensor, "*b q k"]:
         """What stands above the threshold."""
-        return torch.where(mask, scores - rows.threshold, 0.0).relu()
+        above = torch.where(mask, scores - rows.threshold, 0.0).relu()
+        return above.to(scores.dtype)
 
     def as_softmax(self) -> None:
         """It is a projection, not an exponential."""
