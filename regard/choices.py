@@ -10,7 +10,7 @@ import inspect
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from regard.dims import Dims
 from regard.errors import SettingError, UnknownChoice
@@ -51,9 +51,9 @@ class Choice:
             if key not in known or key == "dims":
                 takes = ", ".join(str(known[k]) for k in known if k != "dims") or "no settings"
                 raise SettingError(f"'{self.name}' has no setting '{key}'; it takes {takes}.")
-        for key, value in self.settings.items():
-            _check_type(self.name, key, value, _hints(part)[key])
-        return part(dims, **self.settings)
+        hints = _hints(part)
+        settings = {k: _fit(self.name, k, v, hints[k]) for k, v in self.settings.items()}
+        return part(dims, **settings)
 
 
 def find(name: str, table: Mapping[str, T]) -> T:
@@ -75,12 +75,14 @@ def _hints(part: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(part.__init__ if inspect.isclass(part) else part)
 
 
-def _check_type(name: str, key: str, value: Any, hint: Any) -> None:
-    """A whole number will do for a real one; true and false are no numbers."""
-    hint = hint | int if hint is float else hint
+def _fit(name: str, key: str, value: Any, hint: Any) -> Any:
+    """The value; a whole number becomes a real one, and true and false are no numbers."""
+    if type(value) is int and float in (hint, *get_args(hint)):
+        return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         wanted = getattr(hint, "__name__", str(hint))
         raise SettingError(f"'{name}': {key} must be {wanted}, got {value!r}.")
+    return value
 
 
 def _value(text: str) -> Any:

@@ -3,7 +3,7 @@
     out = sum_i alpha[i] FFN[i](kappa[i] · head[i] W_O[i]),   kappa, alpha on the simplex
 
 Paper: Ahmed, Keskar & Socher 2017 (Weighted Transformer), equations 3 to 5.
-Cost: as attention and feed-forward; the plain layer's parameters plus 2 for each branch.
+Cost: the attention's, plus O(n · m · f); the plain layer's parameters plus 2 for each branch.
 """
 
 from typing import final
