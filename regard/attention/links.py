@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.errors import ShapeError
 from regard.places import Places
 
 
@@ -207,6 +208,16 @@ NO_RELATION = NoRelation()
 def largest_negative(scores: Float[Tensor, "*b"]) -> float:
     """What a masked score is filled with: finite, so that an empty row has finite gradients."""
     return torch.finfo(scores.dtype).min
+
+
+def keys_that_exist(valid: Bool[Tensor, "b k"], n_keys: int) -> Bool[Tensor, "b n"]:
+    """A padding mask cut to the keys there are; a mask that does not reach them is an error."""
+    if valid.shape[-1] < n_keys:
+        raise ShapeError(
+            f"mask: padding speaks of {valid.shape[-1]} keys, but there are {n_keys}. Pass the "
+            "padded length: padding(lengths, n_keys)."
+        )
+    return valid[:, :n_keys]
 
 
 def wide(numbers: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.attention.links import Grid, KernelMask, Pattern
+from regard.attention.links import Grid, KernelMask, Pattern, keys_that_exist
 from regard.attention.patterns.full import FullPattern
 from regard.errors import ShapeError
 from regard.places import Places
@@ -32,6 +32,7 @@ class Padding:
 
     def visible(self, places: Places) -> Bool[Tensor, "b hk qk k"]:
         """True for keys that exist."""
+        keys_that_exist(self.valid, places.length)
         batch = torch.arange(len(self.valid), device=self.valid.device).view(-1, 1, 1, 1)
         key = places.key.to(self.valid.device)
         return self.valid[batch, key.view(*(1,) * (4 - key.dim()), *key.shape)]

@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
 from regard.attention.engine.kernels import softmax_attention
-from regard.attention.links import NO_RELATION
+from regard.attention.links import NO_RELATION, keys_that_exist
 
 
 @final
@@ -61,7 +61,7 @@ def _bias(case: Case) -> Tensor | None:
     assert case.kernel_mask is not None
     if (valid := case.kernel_mask.valid) is None:
         return None
-    hidden = ~valid[:, None, None, : case.key.shape[-2]]
+    hidden = ~keys_that_exist(valid, case.key.shape[-2])[:, None, None]
     bias = case.query.new_zeros(hidden.shape).masked_fill(hidden, -float("inf"))
     return bias.expand(*case.query.shape[:-1], -1)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost
-from regard.attention.links import NO_RELATION
+from regard.attention.links import NO_RELATION, keys_that_exist
 from regard.places import Places
 
 
@@ -73,7 +73,7 @@ def _extent(case: Case) -> Int[Tensor, "*b q 1"]:
     if (valid := case.kernel_mask.valid) is None:
         return until + 1
     positions = torch.arange(1, n_keys + 1, device=valid.device)
-    last = torch.where(valid[:, :n_keys], positions, 0).cummax(-1).values
+    last = torch.where(keys_that_exist(valid, n_keys), positions, 0).cummax(-1).values
     return last[:, None, until.squeeze(-1), None]
 
 

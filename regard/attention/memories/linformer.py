@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.links import Pattern, Short
+from regard.attention.links import Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding
 from regard.choices import find
 from regard.dims import Dims
-from regard.errors import LengthError, MeetingError, SettingError, ShapeError
+from regard.errors import LengthError, MeetingError, SettingError
 from regard.places import Places
 
 SHARING: Mapping[str, tuple[bool, bool]] = {
@@ -84,9 +84,8 @@ class LinformerMemory(nn.Module):
                 "positions, the future included. Use it in an encoder or over a source; for "
                 "causal attention take memory_compressed, sliding_window or a causal big_bird."
             )
-        exists = key.new_ones(key.shape[0], n) if lowered.valid is None else lowered.valid
-        if exists.shape[-1] != n:
-            raise ShapeError(f"linformer: the mask speaks of {exists.shape[-1]} keys, got {n}.")
+        exists = key.new_ones(key.shape[0], n, dtype=torch.bool)
+        exists = exists if lowered.valid is None else keys_that_exist(lowered.valid, n)
         exists = exists.to(key.dtype)[:, None, :, None]
         some = exists.bool().flatten(1).any(-1, keepdim=True).expand(-1, slots)
         return Short(

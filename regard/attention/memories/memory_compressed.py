@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention.links import Grid, Pattern, Short
+from regard.attention.links import Grid, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding
 from regard.dims import Dims
 from regard.errors import MeetingError, SettingError
@@ -79,7 +79,7 @@ class MemoryCompressedMemory(nn.Module):
             )
         n = key.shape[-2]
         exists = key.new_ones(len(key), n, dtype=torch.bool)
-        exists = exists if lowered.valid is None else exists & lowered.valid[:, :n]
+        exists = exists if lowered.valid is None else keys_that_exist(lowered.valid, n)
         real = exists[:, None, :, None]
         slots, merged = self._merge(key * real, self.C_K), self._merge(value * real, self.C_V)
         holds = pad(exists, (0, -n % self.stride)).unflatten(-1, (-1, self.stride)).any(-1)

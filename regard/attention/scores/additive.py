@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.choices import find
 from regard.dims import Dims
+from regard.errors import SettingError
 from regard.places import Places
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -37,7 +38,9 @@ class AdditiveScore(nn.Module):
         has_bias: bool = False,
     ) -> None:
         super().__init__()
-        d_hidden = d_hidden or dims.query
+        d_hidden = dims.query if d_hidden is None else d_hidden
+        if d_hidden < 1:
+            raise SettingError(f"additive: d_hidden must be at least 1, got {d_hidden}.")
         self.held_per_pair = d_hidden
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, d_hidden))
         self.U = nn.Parameter(torch.empty(dims.n_heads, dims.key, d_hidden))

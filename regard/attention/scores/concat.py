@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.dims import Dims
+from regard.errors import SettingError
 from regard.places import Places
 
 
@@ -22,7 +23,9 @@ class ConcatScore(nn.Module):
 
     def __init__(self, dims: Dims, *, d_hidden: int | None = None) -> None:
         super().__init__()
-        d_hidden = d_hidden or dims.query
+        d_hidden = dims.query if d_hidden is None else d_hidden
+        if d_hidden < 1:
+            raise SettingError(f"concat: d_hidden must be at least 1, got {d_hidden}.")
         self.held_per_pair = d_hidden
         d_joined = dims.query + dims.key
         self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))

@@ -28,8 +28,8 @@ class HardRows(NamedTuple):
     entropy: Float[Tensor, "*b q 1"]
 
 
-NOBODY = -1
-"""The chosen position of a row that sees no key, and of a row that takes the expectation."""
+NOBODY = -2
+"""Where no key stands: chosen by a row that sees none, or that takes the expectation."""
 
 AT_TEST: Mapping[str, bool] = {"argmax": True, "expected": False}
 

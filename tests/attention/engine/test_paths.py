@@ -1,0 +1,374 @@
+"""Every path against the dense one: contexts, maps and gradients by name."""
+
+import re
+
+import pytest
+import torch
+
+from regard.attention import Chain, all_of, engine, given, padding
+from regard.attention.memories.linformer import LinformerMemory
+from regard.attention.memories.memory_compressed import MemoryCompressedMemory
+from regard.attention.patterns.big_bird import BigBirdPattern
+from regard.attention.patterns.blocks import BlocksPattern
+from regard.attention.patterns.causal import CausalPattern
+from regard.attention.patterns.global_tokens import GlobalTokensPattern
+from regard.attention.patterns.random_links import RandomLinksPattern
+from regard.attention.patterns.sliding_window import SlidingWindowPattern
+from regard.attention.relations.bucketed import BucketedRelation
+from regard.attention.relations.linear_bias import LinearBiasRelation
+from regard.attention.relations.shaw import ShawRelation
+from regard.attention.scores.additive import AdditiveScore
+from regard.attention.scores.concat import ConcatScore
+from regard.attention.scores.dot import DotScore
+from regard.attention.scores.general import GeneralScore
+from regard.attention.scores.location import LocationScore
+from regard.attention.selections.hard import HardSelection
+from regard.attention.selections.local_monotonic import LocalMonotonicSelection
+from regard.attention.selections.local_predictive import LocalPredictiveSelection
+from regard.attention.selections.soft import SoftSelection
+from regard.dims import Dims
+from regard.errors import PathError, UnknownChoice
+from regard.places import Places
+from tests.asserting import assert_close, assert_same_gradients, doubles
+
+B, H, D, DV = 2, 3, 5, 7
+DIMS = Dims(d_model=D, n_heads=H, d_value=DV, max_len=160)
+CAUSAL = CausalPattern()
+SIZES = [
+    (1, 1, 0),
+    (2, 2, 0),
+    (15, 15, 0),
+    (17, 17, 0),
+    (63, 63, 0),
+    (65, 65, 0),
+    (129, 129, 0),
+    (1, 65, 64),
+    (2, 17, 15),
+    (17, 63, 46),
+    (3, 129, 60),
+    (65, 17, 0),
+]
+
+FUSED = {
+    "scaled_dot": {},
+    "dot": {"score": DotScore()},
+    "general": {"score": GeneralScore(DIMS).double()},
+    "temperature": {"select": SoftSelection(temperature=1.7)},
+}
+SPARSE = {
+    "causal": {"pattern": CAUSAL},
+    "sliding_window": {"pattern": SlidingWindowPattern(size=11)},
+    "causal window": {"pattern": all_of(SlidingWindowPattern(size=5), CAUSAL)},
+    "blocks": {"pattern": BlocksPattern(size=7)},
+    "global_tokens": {"pattern": GlobalTokensPattern(first=2, last=3)},
+    "random_links": {"pattern": RandomLinksPattern(block=5, n_random=2)},
+    "big_bird": {"pattern": BigBirdPattern(block=4, n_random=1)},
+    "causal big_bird": {"pattern": BigBirdPattern(block=4, n_random=1, is_causal=True)},
+    "matrix": {"pattern": given(torch.rand(160, 160, generator=torch.Generator()) < 0.3)},
+    "linear_bias": {"relation": LinearBiasRelation(DIMS).double()},
+    "linear_bias with temperature": {
+        "relation": LinearBiasRelation(DIMS).double(),
+        "select": SoftSelection(temperature=1.7),
+    },
+    "general in a window": {
+        "score": GeneralScore(DIMS).double(),
+        "pattern": SlidingWindowPattern(size=3),
+    },
+}
+WINDOWED = {
+    "local_monotonic": {"select": LocalMonotonicSelection(half_width=3)},
+    "local_predictive": {"select": LocalPredictiveSelection(DIMS, half_width=3).double()},
+    "local_monotonic, additive": {
+        "score": AdditiveScore(DIMS).double(),
+        "select": LocalMonotonicSelection(half_width=2),
+    },
+    "local_predictive, concat": {
+        "score": ConcatScore(DIMS).double(),
+        "select": LocalPredictiveSelection(DIMS, half_width=2).double(),
+    },
+    "local_predictive, location": {
+        "score": LocationScore(DIMS).double(),
+        "select": LocalPredictiveSelection(DIMS, half_width=2).double(),
+    },
+    "local_monotonic, general": {
+        "score": GeneralScore(DIMS).double(),
+        "select": LocalMonotonicSelection(half_width=0),
+    },
+}
+SHORT = {
+    "linformer": {"memory": LinformerMemory(DIMS, slots=11).double()},
+    "memory_compressed": {"memory": MemoryCompressedMemory(DIMS).double()},
+    "additive over slots": {
+        "score": AdditiveScore(DIMS).double(),
+        "memory": LinformerMemory(DIMS, slots=11, sharing="none").double(),
+    },
+}
+MASKS = {
+    "nothing": lambda n: [],
+    "padding": lambda n: [padding(torch.tensor([n, max(1, 2 * n // 3)]), n)],
+    "a sentence of padding": lambda n: [padding(torch.tensor([0, n]), n)],
+    "causal": lambda n: [CAUSAL],
+    "causal and padding": lambda n: [all_of(CAUSAL, padding(torch.tensor([n, n // 2]), n))],
+}
+
+
+def inputs(n_queries, n_keys):
+    return {
+        "query": doubles(B, H, n_queries, D, requires_grad=True),
+        "key": doubles(B, H, n_keys, D, requires_grad=True),
+        "value": doubles(B, H, n_keys, DV, requires_grad=True),
+    }
+
+
+def assert_path_is_dense(path, links, n_queries, n_keys, past, mask=()):
+    x, places = inputs(n_queries, n_keys), Places.between(n_queries, n_keys, past=past)
+    chain = Chain(**links, path=path)
+    for parameter in chain.parameters():
+        parameter.data.normal_(std=0.4)
+    got = chain(*x.values(), *mask, places=places)
+    want = Chain(**links, path="dense")(*x.values(), *mask, places=places)
+    assert_close("context", got.context, want.context)
+    assert_close("map", got.map.dense(), want.map.dense())
+    assert_same_gradients(got.context, want.context, {**x, **dict(chain.named_parameters())})
+
+
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_is_dense(name, n_queries, n_keys, past):
+    assert_path_is_dense("fused", FUSED[name], n_queries, n_keys, past)
+
+
+@pytest.mark.parametrize("name", ["padding", "a sentence of padding"])
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
+def test_fused_is_dense_under_padding(name, n_queries, n_keys, past):
+    assert_path_is_dense("fused", {}, n_queries, n_keys, past, MASKS[name](n_keys))
+
+
+@pytest.mark.parametrize("name", ["causal", "causal and padding"])
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), [*SIZES[:7], (1, 65, 64)])
+def test_fused_is_dense_under_a_causal_mask(name, n_queries, n_keys, past):
+    assert_path_is_dense("fused", {}, n_queries, n_keys, past, MASKS[name](n_keys))
+
+
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_is_dense(name, n_queries, n_keys, past):
+    assert_path_is_dense("sparse", SPARSE[name], n_queries, n_keys, past)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", ["sliding_window", "big_bird", "linear_bias"])
+def test_sparse_is_dense_under_every_mask(name, mask):
+    assert_path_is_dense("sparse", SPARSE[name], 71, 71, 0, MASKS[mask](71))
+
+
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windowed_is_dense(name, n_queries, n_keys, past):
+    assert_path_is_dense("windowed", WINDOWED[name], n_queries, n_keys, past)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windowed_is_dense_under_every_mask(name, mask):
+    assert_path_is_dense("windowed", WINDOWED[name], 17, 17, 0, MASKS[mask](17))
+
+
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
+@pytest.mark.parametrize("name", SHORT)
+def test_short_is_dense(name, n_queries, n_keys, past):
+    assert_path_is_dense("short", SHORT[name], n_queries, n_keys, past)
+
+
+@pytest.mark.parametrize("mask", ["padding", "a sentence of padding"])
+@pytest.mark.parametrize("name", SHORT)
+def test_short_is_dense_under_padding(name, mask):
+    assert_path_is_dense("short", SHORT[name], 17, 17, 0, MASKS[mask](17))
+
+
+@pytest.mark.parametrize("mask", ["causal", "causal and padding"])
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES[:11])
+def test_short_is_dense_under_a_causal_mask(n_queries, n_keys, past, mask):
+    links = SHORT["memory_compressed"]
+    assert_path_is_dense("short", links, n_queries, n_keys, past, MASKS[mask](n_keys))
+
+
+@pytest.mark.parametrize(
+    ("path", "links"),
+    [("fused", {}), ("sparse", SPARSE["big_bird"]), ("windowed", WINDOWED["local_monotonic"])],
+)
+def test_in_float32_every_path_is_as_near_as_rounding_allows(path, links):
+    x = [t.detach().float() for t in inputs(129, 129).values()]
+    got = Chain(**links, path=path)(*x)
+    want = Chain(**links, path="dense")(*(t.double() for t in x))
+    assert_close("context", got.context.double(), want.context, atol=1e-5)
+    assert_close("map", got.map.dense().double(), want.map.dense(), atol=1e-5)
+
+
+def test_a_window_over_thousands_of_tokens_is_dense():
+    x = {name: doubles(1, 1, 2049, 3, requires_grad=True) for name in ("query", "key", "value")}
+    got = Chain(pattern=SlidingWindowPattern(size=37))(*x.values())
+    want = Chain(pattern=SlidingWindowPattern(size=37), path="dense")(*x.values())
+    assert_close("context", got.context, want.context)
+    assert_same_gradients(got.context, want.context, x)
+
+
+@pytest.mark.parametrize("links", [{}, WINDOWED["local_monotonic"], SPARSE["linear_bias"]])
+def test_places_with_gaps_mean_the_same_on_the_path_that_is_chosen(links):
+    x = inputs(3, 4)
+    at = Places(torch.tensor([[0], [3], [9]]), torch.tensor([[0, 2, 3, 9]]), 11)
+    mask = padding(torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 1], [1] * 11]).bool())
+    got = Chain(**links)(*x.values(), mask, at).context
+    want = Chain(**links, path="dense")(*x.values(), mask, at).context
+    assert_close("context", got, want)
+    assert_same_gradients(got, want, x)
+
+
+def test_paths_are_asked_in_the_order_that_is_documented():
+    assert list(engine.PATHS) == ["short", "windowed", "fused", "sparse", "dense"]
+    assert ", ".join(engine.PATHS) in engine.__doc__
+
+
+@pytest.mark.parametrize(
+    ("path", "links"),
+    [
+        *(("fused", links) for links in FUSED.values()),
+        *(("sparse", links) for name, links in SPARSE.items() if name != "causal"),
+        *(("windowed", links) for links in WINDOWED.values()),
+        *(("short", links) for links in SHORT.values()),
+        ("fused", SPARSE["causal"]),
+        ("dense", {"score": AdditiveScore(DIMS)}),
+        ("dense", {"select": HardSelection()}),
+        ("dense", {"relation": ShawRelation(DIMS)}),
+        ("dense", {"relation": BucketedRelation(DIMS)}),
+        ("dense", {"relation": ShawRelation(DIMS), **WINDOWED["local_monotonic"]}),
+        ("dense", {**WINDOWED["local_monotonic"], **SPARSE["sliding_window"]}),
+    ],
+)
+def test_the_first_path_that_can_is_taken(path, links):
+    said = Chain(**links).explain(17, n_heads=H, d_query=D, d_value=DV)
+    assert said.path == path
+    assert list(said.refused) == list(engine.PATHS)[: list(engine.PATHS).index(path)]
+
+
+EXPLAINED = [
+    (
+        {"pattern": CAUSAL},
+        "fused: a softmax of dot products under a mask that torch's kernels know\n"
+        "  not short: no memory shortens the keys\n"
+        "  not windowed: SoftSelection looks beyond a window\n"
+        r"  1.68e\+07 multiply-adds \(50 % of dense\), 512 numbers held \(0.0977 %\)",
+    ),
+    (
+        {"pattern": SlidingWindowPattern(size=3)},
+        r"sparse: \d+ % of the map, in chunks of \d+ rows\n"
+        "  not short: no memory shortens the keys\n"
+        "  not windowed: SoftSelection looks beyond a window\n"
+        "  not fused: the mask SlidingWindowPattern is none that the kernels know\n"
+        r"  .* multiply-adds \(.* % of dense\), .* numbers held \(.* %\)",
+    ),
+    (
+        {"select": LocalMonotonicSelection(half_width=3)},
+        "windowed: each row reads 7 of 512 keys\n"
+        "  not short: no memory shortens the keys\n"
+        r"  4.59e\+05 multiply-adds \(1.37 % of dense\), 7.17e\+03 numbers held \(1.37 %\)",
+    ),
+    (
+        {"memory": LinformerMemory(Dims(d_model=64), slots=16)},
+        "short: 512 keys become 16 slots, over which fused runs\n"
+        r"  1.05e\+06 multiply-adds \(3.12 % of dense\), 512 numbers held \(0.0977 %\)",
+    ),
+    (
+        {"dropout": 0.1},
+        "dense: the reference: every score is computed and kept\n"
+        "  not short: no memory shortens the keys\n"
+        "  not windowed: SoftSelection looks beyond a window\n"
+        "  not fused: the kernels cannot drop attention weights\n"
+        "  not sparse: the kernels cannot drop attention weights\n"
+        r"  3.36e\+07 multiply-adds \(100 % of dense\), 5.24e\+05 numbers held \(100 %\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("links", "said"), EXPLAINED)
+def test_explain_says_which_path_why_and_at_what_cost(links, said):
+    assert re.fullmatch(said, str(Chain(**links).explain(512)))
+
+
+@pytest.mark.parametrize(
+    ("links", "path", "reason"),
+    [
+        ({"relation": ShawRelation(DIMS)}, "fused", "ShawRelation changes the scores inside"),
+        ({"relation": ShawRelation(DIMS)}, "sparse", "ShawRelation depends on the query"),
+        ({"relation": BucketedRelation(DIMS)}, "sparse", "BucketedRelation learns its bias"),
+        ({"score": AdditiveScore(DIMS)}, "fused", "AdditiveScore is not a dot product"),
+        ({"path": "dense"}, "fused", "another path was asked for"),
+        (
+            {**WINDOWED["local_monotonic"], **SPARSE["blocks"]},
+            "windowed",
+            "the mask BlocksPattern does not say where a row ends",
+        ),
+    ],
+)
+def test_explain_says_why_a_faster_path_cannot(links, path, reason):
+    assert reason in Chain(**links).explain(17, n_heads=H, d_query=D, d_value=DV).refused[path]
+
+
+def test_several_queries_behind_a_cache_are_no_case_for_the_kernel():
+    said = Chain(pattern=CAUSAL).explain(3, 17, past=14)
+    assert said.path == "sparse"
+    assert said.refused["fused"] == (
+        "several queries stand behind a cache, which the kernels align wrongly"
+    )
+    assert Chain(pattern=CAUSAL).explain(1, 17, past=16).path == "fused"
+
+
+def test_a_window_computes_little_more_than_it_shows():
+    said = Chain(pattern=SlidingWindowPattern(size=64)).explain(8192, n_heads=8)
+    share = said.cost.multiply_adds / said.dense.multiply_adds
+    assert 129 / 8192 < share < 3 * 129 / 8192
+
+
+def test_a_path_that_cannot_is_refused_with_the_remedy():
+    x = inputs(3, 3)
+    said = (
+        "engine: the fused path cannot compute this chain: HardSelection is not a plain softmax "
+        "of the scores. Leave path out, and dense will run; or build the chain of links"
+    )
+    with pytest.raises(PathError, match=said):
+        Chain(select=HardSelection(), path="fused")(*x.values())
+
+
+def test_an_unknown_path_is_refused_when_the_chain_is_made():
+    said = r"There is no 'fussed' here\. Did you mean 'fused'\? Known: short, windowed, fused"
+    with pytest.raises(UnknownChoice, match=said):
+        Chain(path="fussed")
+
+
+def test_dropping_weights_in_training_takes_the_dense_path():
+    chain = Chain(dropout=0.3)
+    assert chain.explain(17).path == "dense"
+    assert chain.eval().explain(17).path == "fused"
+
+
+def test_dropped_weights_are_missing_from_the_context_in_training_only():
+    chain, x = Chain(dropout=0.3), inputs(17, 17)
+    eye = torch.eye(17, dtype=torch.float64).expand(B, H, 17, 17)
+    used = chain(x["query"], x["key"], eye).context
+    weights = chain.eval()(x["query"], x["key"], eye).context
+    kept = used > 0
+    assert_close("kept weights", used, weights / 0.7 * kept)
+    assert 0.6 < kept.double().mean() < 0.8
+    assert_close("evaluation", weights, Chain()(x["query"], x["key"], eye).context)
+
+
+def test_a_learned_bias_runs_sparse_where_nothing_is_learned():
+    relation = BucketedRelation(DIMS, n_buckets=8, max_distance=16).double()
+    relation.t.data.normal_()
+    x, chain = inputs(71, 71), Chain(relation=relation)
+    assert chain.explain(71, n_heads=H, d_query=D).path == "dense"
+    want = chain(*x.values()).context
+    with torch.no_grad():
+        assert chain.explain(71, n_heads=H, d_query=D).path == "sparse"
+        got = chain(*x.values()).context
+    assert_close("context", got, want)

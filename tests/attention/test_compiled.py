@@ -1,0 +1,42 @@
+"""Compiled: torch.compile gives the same numbers, forward and backward."""
+
+import subprocess
+import sys
+
+# the type checks of the tests would break the graph, so the cases run in a process without them
+SCRIPT = """
+import torch
+from regard import Dims, multi_head
+from regard.attention import Chain, padding
+from regard.attention.patterns.causal import CausalPattern
+from regard.attention.patterns.sliding_window import SlidingWindowPattern
+from regard.positions import RotaryPositions
+
+torch.manual_seed(3)
+torch.set_num_threads(1)
+dims = Dims(d_model=12, n_heads=3)
+window = Chain(pattern=SlidingWindowPattern(size=2))
+cases = {
+    "padding": (multi_head(dims, rotary=RotaryPositions(dims)), padding(torch.tensor([5, 7]), 7)),
+    "window": (multi_head(dims, chain=window), CausalPattern()),
+}
+for case, (heads, mask) in cases.items():
+    heads.double()
+    x = torch.randn(2, 7, 12, dtype=torch.float64, requires_grad=True)
+    run = lambda x: heads(x, mask=mask).context
+    eager, compiled = run(x), torch.compile(run, backend="aot_eager")(x)
+    torch.testing.assert_close(compiled, eager, atol=1e-12, rtol=1e-12)
+    names, inputs = zip(*[("x", x), *heads.named_parameters()])
+    want = torch.autograd.grad(eager.square().sum(), inputs)
+    got = torch.autograd.grad(compiled.square().sum(), inputs)
+    for name, ours, theirs in zip(names, got, want):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10, msg=name)
+    print(case, "is the same")
+"""
+
+
+def test_a_compiled_attention_is_the_eager_one():
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.splitlines() == ["padding is the same", "window is the same"], ran.stderr
