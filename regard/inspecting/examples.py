@@ -15,7 +15,15 @@ from regard.attention import HEADS, PATTERNS, GroupedQueryHeads, multi_head
 from regard.choices import Choice
 from regard.dims import Dims
 from regard.inspecting.catalogue import CHAINS, KINDS, mechanism
-from regard.layers import DecoderLayer, EncoderLayer, FeedForward, Norm, PreNorm, WeightedBranches
+from regard.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    Norm,
+    PreNorm,
+    WeightedBranches,
+)
 from regard.places import Places, Tree
 from regard.positions import POSITIONS, RotaryPositions
 
@@ -144,6 +152,7 @@ def _residual() -> Callable[[Tensor], Tensor]:
 
 _LAYERS: Mapping[str, Callable[[], Callable[[Tensor], Tensor]]] = {
     "feed_forward": lambda: FeedForward(DIMS),
+    "gated_feed_forward": lambda: GatedFeedForward(DIMS),
     "norm": lambda: Norm(DIMS),
     "residual": _residual,
     "encoder_layer": _encoder_layer,

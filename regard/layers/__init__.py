@@ -3,15 +3,25 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch import nn
+
 from regard.layers.decoder_layer import DecoderCache, DecoderLayer
 from regard.layers.encoder_layer import EncoderLayer
-from regard.layers.feed_forward import FeedForward
+from regard.layers.feed_forward import FeedForward, gelu_feed_forward
+from regard.layers.gated_feed_forward import GatedFeedForward
 from regard.layers.norm import Norm
 from regard.layers.residual import RESIDUALS, PostNorm, PreNorm, Residual
 from regard.layers.weighted_branches import WeightedBranches, project_to_simplex
 
+FEED_FORWARDS: Mapping[str, Callable[..., nn.Module]] = {
+    "relu": FeedForward,
+    "gelu": gelu_feed_forward,
+    "gated": GatedFeedForward,
+}
+
 LAYERS: Mapping[str, Callable[..., Any]] = {
     "feed_forward": FeedForward,
+    "gated_feed_forward": GatedFeedForward,
     "norm": Norm,
     "residual": PreNorm,
     "encoder_layer": EncoderLayer,
@@ -20,12 +30,14 @@ LAYERS: Mapping[str, Callable[..., Any]] = {
 }
 
 __all__ = [
+    "FEED_FORWARDS",
     "LAYERS",
     "RESIDUALS",
     "DecoderCache",
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "GatedFeedForward",
     "Norm",
     "PostNorm",
     "PreNorm",

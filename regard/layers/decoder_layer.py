@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
-from regard.layers.feed_forward import FeedForward
 from regard.layers.residual import Residual
 from regard.places import Places
 
@@ -41,7 +40,7 @@ class DecoderLayer(nn.Module):
         *,
         attention: GroupedQueryHeads,
         cross_attention: GroupedQueryHeads,
-        feed_forward: FeedForward,
+        feed_forward: nn.Module,
         around_attention: Residual,
         around_cross_attention: Residual,
         around_feed_forward: Residual,

@@ -11,9 +11,8 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import FULL, GroupedQueryHeads
+from regard.attention import FULL, GroupedQueryHeads, KeyValues
 from regard.attention.links import Pattern
-from regard.layers.feed_forward import FeedForward
 from regard.layers.residual import Residual
 from regard.places import Places
 
@@ -26,7 +25,7 @@ class EncoderLayer(nn.Module):
         self,
         *,
         attention: GroupedQueryHeads,
-        feed_forward: FeedForward,
+        feed_forward: nn.Module,
         around_attention: Residual,
         around_feed_forward: Residual,
     ) -> None:
@@ -43,3 +42,20 @@ class EncoderLayer(nn.Module):
         """Attend, then feed forward."""
         y = self.around_attention(x, lambda z: self.attention(z, mask=mask, places=places).context)
         return self.around_feed_forward(y, self.feed_forward)
+
+    def step(
+        self,
+        x: Float[Tensor, "b n m"],
+        past: KeyValues | None = None,
+        mask: Pattern | Tensor = FULL,
+    ) -> tuple[Float[Tensor, "b n m"], KeyValues]:
+        """The next positions behind a cache, under a causal mask; the longer cache comes back."""
+        kept: list[KeyValues] = []
+
+        def own_past(z: Tensor) -> Tensor:
+            attended, longer = self.attention.step(z, past, mask)
+            kept.append(longer)
+            return attended.context
+
+        y = self.around_attention(x, own_past)
+        return self.around_feed_forward(y, self.feed_forward), kept[0]

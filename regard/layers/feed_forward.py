@@ -52,3 +52,10 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
         """Each position on its own."""
         return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+def gelu_feed_forward(
+    dims: Dims, *, d_hidden: int | None = None, dropout: float = 0.0
+) -> FeedForward:
+    """The same with GELU, as BERT has it."""
+    return FeedForward(dims, d_hidden=d_hidden, activation="gelu", dropout=dropout)

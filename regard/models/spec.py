@@ -1,0 +1,93 @@
+"""What a Transformer is made of, as plain data: the [model] section of a recipe.
+
+    base    6 + 6 layers, width 512, 8 heads, inner width 2048
+    big     6 + 6 layers, width 1024, 16 heads, inner width 4096
+
+Paper: Vaswani et al. 2017, table 3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from regard.attention import RELATIONS, SCORES, SELECTIONS
+from regard.choices import Choice, find
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.layers import FEED_FORWARDS, RESIDUALS
+from regard.positions import POSITIONS
+
+TIES = ("none", "output", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerSpec:
+    """Sizes and choices; everything has the paper's base value."""
+
+    d_model: int = 512
+    """Width of the model."""
+    n_heads: int = 8
+    """Heads of every attention."""
+    d_hidden: int = 2048
+    """Inner width of the feed-forward."""
+    n_encoder_layers: int = 6
+    """Layers that read the source."""
+    n_decoder_layers: int = 6
+    """Layers that write the target."""
+    dropout: float = 0.1
+    """On embeddings and on every sublayer's output, before it is added."""
+    attention_dropout: float = 0.0
+    """On the attention weights; not in the paper, and it forces the dense path."""
+    feed_forward_dropout: float = 0.0
+    """On the inner activations; not in the paper."""
+    norm: str = "post_norm"
+    """Where the layer norm stands: "post_norm" as printed, or "pre_norm"."""
+    feed_forward: str = "relu"
+    """"relu" as in the paper, "gelu", or "gated" (SwiGLU)."""
+    tied: str = "all"
+    """"none", "output" (target embedding = output layer) or "all" (the source's too)."""
+    positions: Choice = field(default_factory=lambda: Choice("sinusoidal"))
+    """What is added to the embeddings, or turns queries and keys."""
+    score: Choice = field(default_factory=lambda: Choice("scaled_dot"))
+    """The score of every attention."""
+    select: Choice = field(default_factory=lambda: Choice("soft"))
+    """The selection of every attention."""
+    relation: Choice | None = None
+    """What distance adds in self-attention."""
+    max_len: int = 512
+    """Longest sequence for parts that are tied to positions."""
+
+    def __post_init__(self) -> None:
+        counts = ("d_model", "n_heads", "d_hidden", "n_encoder_layers", "n_decoder_layers")
+        for name in (*counts, "max_len"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"model.{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
+        find(self.norm, RESIDUALS)
+        find(self.feed_forward, FEED_FORWARDS)
+        find(self.tied, dict.fromkeys(TIES))
+        find(self.positions.name, {**POSITIONS, "none": None})
+        find(self.score.name, SCORES)
+        find(self.select.name, SELECTIONS)
+        if self.relation is not None:
+            find(self.relation.name, RELATIONS)
+        _ = self.dims.d_head
+
+    @property
+    def dims(self) -> Dims:
+        """The sizes every attention of the model shares."""
+        return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=self.max_len)
+
+
+SIZES: Mapping[str, Mapping[str, int | float]] = {
+    "tiny": {"d_model": 64, "n_heads": 4, "d_hidden": 128, "n_encoder_layers": 2,
+             "n_decoder_layers": 2},
+    "small": {"d_model": 256, "n_heads": 4, "d_hidden": 1024, "n_encoder_layers": 3,
+              "n_decoder_layers": 3},
+    "base": {"d_model": 512, "n_heads": 8, "d_hidden": 2048, "n_encoder_layers": 6,
+             "n_decoder_layers": 6, "dropout": 0.1},
+    "big": {"d_model": 1024, "n_heads": 16, "d_hidden": 4096, "n_encoder_layers": 6,
+            "n_decoder_layers": 6, "dropout": 0.3},
+}  # fmt: skip
+"""Named sizes: what `model.size` in a recipe stands for."""

@@ -1,0 +1,144 @@
+"""The Transformer: an encoder reads the source, a decoder writes the target word by word.
+
+    h = encoder(embed(source)),   logits[t] = decoder(embed(target[:t]), h) Eᵀ
+
+Paper: Vaswani et al. 2017, section 3.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention import padding
+from regard.attention.masks import Padding
+from regard.layers import DecoderCache, DecoderLayer
+from regard.models.embedding import Embedding
+from regard.models.stepping import PAD
+from regard.places import Places, Tree
+
+
+class TransformerState(NamedTuple):
+    """What decoding remembers: the source's mask, and every decoder layer's cache."""
+
+    valid: Bool[Tensor, "b s"]
+    caches: tuple[DecoderCache, ...]
+    length: int
+    """Target tokens seen so far."""
+
+
+@final
+class Transformer(nn.Module):
+    """Encoder and decoder stacks around two embeddings; padding (token 0) never leaks.
+
+    Args:
+        source: embeds the source.
+        target: embeds the target.
+        encoder: layers that map `b s m` to `b s m`, given mask and places.
+        decoder: decoder layers.
+        encoder_norm: the last norm of the encoder; identity if its layers are post-norm.
+        decoder_norm: the last norm of the decoder.
+        output: maps `b t m` to logits; its weight may be an embedding's.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: Embedding,
+        target: Embedding,
+        encoder: Sequence[nn.Module],
+        decoder: Sequence[DecoderLayer],
+        encoder_norm: nn.Module,
+        decoder_norm: nn.Module,
+        output: nn.Linear,
+    ) -> None:
+        super().__init__()
+        self.source, self.target = source, target
+        self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
+        self.encoder_norm, self.decoder_norm = encoder_norm, decoder_norm
+        self.output = output
+
+    def forward(
+        self,
+        source: Int[Tensor, "b s"],
+        target: Int[Tensor, "b t"],
+        tree: Tree | None = None,
+    ) -> Float[Tensor, "b t v"]:
+        """Logits for the token after each target token, all at once."""
+        return self.output(self.hidden(source, target, tree))
+
+    def hidden(
+        self,
+        source: Int[Tensor, "b s"],
+        target: Int[Tensor, "b t"],
+        tree: Tree | None = None,
+    ) -> Float[Tensor, "b t m"]:
+        """What the output layer reads; a loss that never holds all logits starts from here."""
+        sees_source, sees_target = _mask(source != PAD), _mask(target != PAD)
+        h, x = self.encode(source, tree), self.target(target)
+        for layer in self.decoder:
+            x = layer(x, h, sees_target, sees_source)
+        return self.decoder_norm(x)
+
+    def encode(
+        self, source: Int[Tensor, "b s"], tree: Tree | None = None
+    ) -> Float[Tensor, "b s m"]:
+        """Read the source."""
+        x, mask = self.source(source, tree=tree), _mask(source != PAD)
+        places = Places.between(*(2 * source.shape[1:]), tree=tree, device=source.device)
+        for layer in self.encoder:
+            x = layer(x, mask=mask, places=places)
+        return self.encoder_norm(x)
+
+    def start(self, source: Int[Tensor, "b s"]) -> TransformerState:
+        """Read the source, and project it once for every decoder layer."""
+        h = self.encode(source)
+        caches = tuple(layer.start(h) for layer in self._decoder())
+        return TransformerState(source != PAD, caches, 0)
+
+    def step(
+        self, state: TransformerState, tokens: Int[Tensor, "b t"]
+    ) -> tuple[Float[Tensor, "b t v"], TransformerState]:
+        """Logits after each new token; earlier ones are in the state."""
+        x, caches = self.target(tokens, past=state.length), []
+        for layer, cache in zip(self._decoder(), state.caches, strict=True):
+            x, longer = layer.step(x, cache, source_mask=_mask(state.valid))
+            caches.append(longer)
+        after = TransformerState(state.valid, tuple(caches), state.length + tokens.shape[1])
+        return self.output(self.decoder_norm(x)), after
+
+    def select(self, state: TransformerState, rows: Int[Tensor, " r"]) -> TransformerState:
+        """The state of some rows, each with its own sentence."""
+        caches = tuple(
+            DecoderCache(cache.select(rows).past, cache.source.select(rows))
+            for cache in state.caches
+        )
+        return TransformerState(state.valid[rows], caches, state.length)
+
+    def _decoder(self) -> list[DecoderLayer]:
+        return cast(list[DecoderLayer], list(self.decoder))
+
+
+def _mask(valid: Bool[Tensor, "b n"]) -> Padding:
+    return padding(valid)
+
+
+@torch.no_grad()
+def check_masks(model: Transformer, n_tokens: int) -> None:
+    """See for oneself that the future and the padding are hidden; raises if they are not."""
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(PAD + 4, max(n_tokens, PAD + 6), (2, 2, 6), generator=generator)
+    source, target = drawn.to(device)
+    other = target.clone()
+    other[:, -1] = torch.where(other[:, -1] == n_tokens - 1, PAD + 4, n_tokens - 1)
+    longer = nn.functional.pad(source, (0, 3), value=PAD)
+    logits = model(source, target)
+    future = (model(source, other)[:, :-1] - logits[:, :-1]).abs().max()
+    padded = (model(longer, target) - logits).abs().max()
+    model.train(was_training)
+    assert future < 1e-4, f"a later token changes earlier logits by {future:.1e}"
+    assert padded < 1e-4, f"padding changes logits by {padded:.1e}"
