@@ -5,9 +5,10 @@ import torch
 from torch import nn
 
 from regard.attention import Chain, multi_head, padding
+from regard.attention.patterns.causal import CausalPattern
 from regard.attention.relations.structural import StructuralRelation
 from regard.dims import Dims
-from regard.layers import RESIDUALS, EncoderLayer, FeedForward
+from regard.layers import RESIDUALS, EncoderLayer, FeedForward, PreNorm
 from regard.places import Places, Tree
 from tests.asserting import assert_close, doubles, gradients
 
@@ -139,3 +140,18 @@ def test_gradcheck_in_double_precision(residual):
     ).double()
     x = doubles(1, 3, 4, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t, *_: ours(t), [x, *ours.parameters()])
+
+
+def test_stepping_behind_a_cache_equals_the_whole_pass_under_a_causal_mask():
+    dims = Dims(d_model=6, n_heads=2)
+    layer = EncoderLayer(
+        attention=multi_head(dims),
+        feed_forward=FeedForward(dims),
+        around_attention=PreNorm(dims),
+        around_feed_forward=PreNorm(dims),
+    ).double()
+    x, causal = doubles(2, 7, 6), CausalPattern()
+    first, past = layer.step(x[:, :3], None, causal)
+    rest, past = layer.step(x[:, 3:], past, causal)
+    assert_close("output", torch.cat([first, rest], 1), layer(x, causal))
+    assert past.length == 7

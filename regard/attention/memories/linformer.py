@@ -24,6 +24,7 @@ SHARING: Mapping[str, tuple[bool, bool]] = {
     "none": (False, False),
     "headwise": (True, False),
     "key_value": (True, True),
+    "layerwise": (True, True),
 }
 """What is shared: (one matrix for all heads, one matrix for keys and values)."""
 
@@ -35,9 +36,9 @@ class LinformerMemory(nn.Module):
     Args:
         dims: `max_len` is the longest sequence; a shorter one uses the first columns.
         slots: how many keys and values are left.
-        sharing: "none" (E and F for each head), "headwise" (E and F for all heads), or
-            "key_value" (one matrix for all heads, keys and values).
-        share_with: another layer's memory, whose matrices are used ("layerwise").
+        sharing: "none" (E and F for each head), "headwise" (E and F for all heads), "key_value"
+            (one matrix for all heads, keys and values), or "layerwise" (another layer's).
+        share_with: for "layerwise", the memory whose matrices are used.
     """
 
     def __init__(
@@ -54,6 +55,11 @@ class LinformerMemory(nn.Module):
         if slots < 1:
             raise SettingError(f"linformer: slots must be at least 1, got {slots}.")
         for_all_heads, for_values = find(sharing, SHARING)
+        if (share_with is None) == (sharing == "layerwise"):
+            raise SettingError(
+                "linformer: sharing = 'layerwise' and share_with go together: the first layer's "
+                f"memory is made by itself, the others with both. Got sharing = '{sharing}'."
+            )
         if share_with is not None:
             self.E, self.F = share_with.E, share_with.F
             return

@@ -150,6 +150,12 @@ def test_fused_is_dense_under_a_causal_mask(name, n_queries, n_keys, past):
     assert_path_is_dense("fused", {}, n_queries, n_keys, past, MASKS[name](n_keys))
 
 
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), [*SIZES, (1, 17, 5), (3, 17, 0)])
+@pytest.mark.parametrize("name", ["causal", "causal and padding"])
+def test_whatever_path_a_causal_mask_takes_is_dense(name, n_queries, n_keys, past):
+    assert_path_is_dense(None, {}, n_queries, n_keys, past, MASKS[name](n_keys))
+
+
 @pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
 @pytest.mark.parametrize("name", SPARSE)
 def test_sparse_is_dense(name, n_queries, n_keys, past):

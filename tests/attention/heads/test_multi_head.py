@@ -200,3 +200,13 @@ def test_rotary_refuses_a_score_that_is_no_dot_product():
     said = "chain: rotary and additive cannot meet: only a dot product of rotated vectors"
     with pytest.raises(MeetingError, match=said):
         multi_head(dims, chain=Chain(AdditiveScore(dims.head())), rotary=RotaryPositions(dims))
+
+
+def test_rotary_keys_behind_a_cache_are_turned_by_their_own_positions():
+    dims = Dims(d_model=12, n_heads=3)
+    chain = Chain(pattern=CausalPattern())
+    heads = multi_head(dims, chain=chain, rotary=RotaryPositions(dims)).double()
+    x = doubles(2, 7, 12)
+    first, past = heads.step(x[:, :3])
+    rest, _ = heads.step(x[:, 3:], past)
+    assert_close("context", torch.cat([first.context, rest.context], 1), heads(x).context)

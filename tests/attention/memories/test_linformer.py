@@ -110,7 +110,7 @@ def test_sharing_decides_the_number_of_parameters(sharing, n_numbers):
 
 def test_layers_that_share_have_one_storage():
     first = memory(sharing="headwise")
-    second = memory(share_with=first)
+    second = memory(sharing="layerwise", share_with=first)
     assert second.E.data_ptr() == first.E.data_ptr()
     assert second.F.data_ptr() == first.F.data_ptr()
     both = torch.nn.ModuleList([first, second])
@@ -190,3 +190,10 @@ def test_an_unknown_sharing_is_refused():
     said = r"There is no 'headwse' here\. Did you mean 'headwise'\?"
     with pytest.raises(UnknownChoice, match=said):
         memory(sharing="headwse")
+
+
+@pytest.mark.parametrize("settings", [{"sharing": "layerwise"}, {"share_with": memory()}])
+def test_layerwise_sharing_and_the_other_layer_go_together(settings):
+    said = "sharing = 'layerwise' and share_with go together"
+    with pytest.raises(SettingError, match=said):
+        memory(**settings)

@@ -150,3 +150,10 @@ def test_impossible_settings_are_refused(block, n_random):
     )
     with pytest.raises(SettingError, match=said):
         RandomLinksPattern(block=block, n_random=n_random)
+
+
+def test_queries_behind_the_last_key_see_what_the_last_block_of_queries_sees():
+    pattern = RandomLinksPattern(block=2, n_random=2)
+    seen = pattern.visible(Places.between(17, 10))
+    assert torch.equal(seen[:10], pattern.visible(Places.between(10, 10)))
+    assert torch.equal(seen[10:], seen[9:10].expand(7, 10))
