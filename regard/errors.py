@@ -8,6 +8,10 @@ RegardError (a ValueError: somebody can put it right)
 ├── LengthError      a sequence longer than a part can take
 ├── MeetingError     two links of a chain that may not meet
 ├── PathError        a path that cannot compute the chain it was asked to run
+├── DataError        data that cannot be read as asked
+├── RecipeError      a recipe with mistakes in it; all of them, each with its line
+├── CheckpointError  a file of a run that is not what it should be
+├── RunError         a run directory that cannot be used as asked
 └── MissingExtra     an optional package that is not installed
 
 A message says who speaks, what was expected, what came, and what to do.
@@ -44,6 +48,22 @@ class MeetingError(RegardError):
 
 class PathError(RegardError):
     """A path that cannot compute the chain it was asked to run."""
+
+
+class DataError(RegardError):
+    """Data that cannot be read as asked."""
+
+
+class RecipeError(RegardError):
+    """A recipe with mistakes in it; all of them, each with its line."""
+
+
+class CheckpointError(RegardError):
+    """A file of a run that is not what it should be."""
+
+
+class RunError(RegardError):
+    """A run directory that cannot be used as asked."""
 
 
 class MissingExtra(RegardError):

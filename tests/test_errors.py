@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,13 +15,18 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.selections.hard import HardSelection
 from regard.attention.tables import SCORES
 from regard.choices import Choice
+from regard.data import TabSeparated
 from regard.dims import Dims
 from regard.errors import (
+    CheckpointError,
+    DataError,
     DimsError,
     LengthError,
     MeetingError,
     MissingExtra,
     PathError,
+    RecipeError,
+    RunError,
     SettingError,
     ShapeError,
     UnknownChoice,
@@ -28,8 +34,17 @@ from regard.errors import (
 from regard.places import Tree
 from regard.plots import heatmap
 from regard.positions.learned import LearnedPositions
+from regard.training import read_recipe, run
+from regard.training.checkpoints import read_tensors
+from regard.training.recipes import parse_recipe
 
 DIMS = Dims(d_model=12, n_heads=3, max_len=17)
+
+
+def _recipe():
+    table = {"data": {"train": "copy:count=2", "valid": "copy:count=2"}, "training": {"steps": 1}}
+    return parse_recipe(table, "test", {})
+
 
 MET = {
     UnknownChoice: (
@@ -59,6 +74,22 @@ MET = {
     PathError: (
         lambda: Chain(select=HardSelection(), path="sparse")(*[torch.zeros(1, 1, 2, 3)] * 3),
         "engine: the sparse path cannot compute this chain: HardSelection is not a plain softmax",
+    ),
+    DataError: (
+        lambda: next(TabSeparated(Path("nowhere.tsv")).examples()),
+        r"files: there is no file 'nowhere\.tsv'",
+    ),
+    RecipeError: (
+        lambda: read_recipe(Path("nowhere.toml")),
+        r"recipe: there is no file 'nowhere\.toml'\.",
+    ),
+    CheckpointError: (
+        lambda: read_tensors(Path(__file__)),
+        "cannot be read as safetensors",
+    ),
+    RunError: (
+        lambda: next(run(_recipe(), Path(__file__).parent)),
+        "is not empty, and a run is never overwritten. Add --resume",
     ),
     MissingExtra: (
         lambda: heatmap(torch.eye(3)),

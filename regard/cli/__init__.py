@@ -11,8 +11,10 @@ from rich.console import Console
 
 import regard
 from regard.cli.bench import bench
+from regard.cli.doctor import ManyTests, doctor
 from regard.cli.explain import explain
 from regard.cli.list import list_mechanisms
+from regard.cli.train import train
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -25,7 +27,9 @@ app = typer.Typer(
 )
 app.command("list")(list_mechanisms)
 app.command("explain")(explain)
+app.command("train")(train)
 app.command("bench")(bench)
+app.command("doctor", cls=ManyTests)(doctor)
 
 
 @app.callback(invoke_without_command=True)

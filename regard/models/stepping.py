@@ -5,8 +5,9 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
-"""The four special tokens, the same in every vocabulary."""
+from regard.data.kinds import BOS, EOS, PAD, UNK
+
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Stepper"]
 
 
 @runtime_checkable

@@ -1,0 +1,56 @@
+"""files → examples → batches.
+
+files, readers                        files → examples
+splits, generators, dates             seed → examples
+kinds, vocabulary_files, subwords     text ↔ numbers
+corpus                                examples → arrays on disk
+batches                               arrays → batches
+doctor                                files → what is wrong with them
+"""
+
+from regard.data.batches import Batch, collate, epoch_batches, padding_share, too_long
+from regard.data.corpus import Corpus, write_corpus
+from regard.data.examples import Example
+from regard.data.files import lines
+from regard.data.generators import GENERATORS
+from regard.data.kinds import BOS, EOS, KINDS, PAD, UNK
+from regard.data.readers import (
+    READERS,
+    FileReader,
+    HuggingFace,
+    JsonLines,
+    ParallelFiles,
+    Reader,
+    Shards,
+    TabSeparated,
+    reader_for,
+)
+from regard.data.subwords import Subwords
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "GENERATORS",
+    "KINDS",
+    "PAD",
+    "READERS",
+    "UNK",
+    "Batch",
+    "Corpus",
+    "Example",
+    "FileReader",
+    "HuggingFace",
+    "JsonLines",
+    "ParallelFiles",
+    "Reader",
+    "Shards",
+    "Subwords",
+    "TabSeparated",
+    "collate",
+    "epoch_batches",
+    "lines",
+    "padding_share",
+    "reader_for",
+    "too_long",
+    "write_corpus",
+]

@@ -1,0 +1,165 @@
+"""Batches: rows of like lengths together, as many as a budget of target tokens allows.
+
+    rows × padded target length <= target_tokens
+
+Every row stands in exactly one batch of an epoch. Which rows meet and the order of the batches
+are a pure function of seed and epoch, so an interrupted run finds its place again.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from regard.data.corpus import Corpus
+from regard.data.kinds import PAD
+from regard.errors import DataError, SettingError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows padded to one length on either side; every row ends in eos before its padding."""
+
+    source: Int64[Tensor, "b s"]
+    target: Int64[Tensor, "b t"]
+    source_lengths: Int64[Tensor, "b"]
+    target_lengths: Int64[Tensor, "b"]
+    rows: Int64[Tensor, "b"]
+    """Which rows of the corpus these are."""
+
+
+def epoch_batches(
+    corpus: Corpus,
+    *,
+    target_tokens: int,
+    seed: int,
+    epoch: int,
+    bucket: int = 2,
+    rows: Int64[np.ndarray, "n"] | None = None,
+    max_source: int | None = None,
+    max_target: int | None = None,
+    pad_to_multiple: int = 1,
+) -> list[Int64[np.ndarray, "_"]]:
+    """The batches of one epoch, each an array of row numbers.
+
+    Args:
+        corpus: where the rows are.
+        target_tokens: the budget of a batch, padding counted. A row that is longer than the
+            budget is a batch of its own.
+        seed: of the whole run.
+        epoch: counted from 0.
+        bucket: how far target lengths in a batch may lie apart; larger mixes more, and pads more.
+        rows: only these, for instance all but those of `too_long`; every row unless given.
+        max_source: longest source that is taken; a longer one among the rows is an error.
+        max_target: longest target that is taken; a longer one among the rows is an error.
+        pad_to_multiple: what `collate` will round lengths up to.
+    """
+    _check_settings(target_tokens, seed, epoch, bucket, pad_to_multiple)
+    chosen = np.arange(len(corpus)) if rows is None else np.asarray(rows, dtype=np.int64)
+    sources, targets = corpus.source_lengths[chosen], corpus.target_lengths[chosen]
+    _check_lengths(chosen, sources, targets, max_source, max_target)
+    draws = np.random.default_rng([seed, epoch])
+    order = _alike(sources, targets, bucket, draws)
+    cuts = _cuts(_rounded(targets[order], pad_to_multiple), target_tokens)
+    batches = np.split(chosen[order], cuts)
+    return [batches[i] for i in draws.permutation(len(batches)) if len(batches[i])]
+
+
+def too_long(
+    corpus: Corpus, *, max_source: int | None = None, max_target: int | None = None
+) -> Int64[np.ndarray, "n"]:
+    """The rows that pass a limit on either side, for a training to report and leave out."""
+    passes = np.zeros(len(corpus), dtype=bool)
+    if max_source is not None:
+        passes |= corpus.source_lengths > max_source
+    if max_target is not None:
+        passes |= corpus.target_lengths > max_target
+    return np.flatnonzero(passes)
+
+
+def padding_share(
+    corpus: Corpus, batches: Iterable[Int64[np.ndarray, "_"]], *, pad_to_multiple: int = 1
+) -> float:
+    """The share of all numbers in the batches, source and target, that is padding."""
+    filled, padded = 0, 0
+    for lengths in (corpus.source_lengths, corpus.target_lengths):
+        for rows in batches:
+            longest = int(_rounded(lengths[rows].max(keepdims=True), pad_to_multiple)[0])
+            filled += int(lengths[rows].sum())
+            padded += longest * len(rows)
+    return 1 - filled / padded if padded else 0.0
+
+
+def collate(corpus: Corpus, rows: Int64[np.ndarray, "b"], *, pad_to_multiple: int = 1) -> Batch:
+    """Read rows from the corpus and pad them."""
+    source, source_lengths = _padded([corpus.source(int(row)) for row in rows], pad_to_multiple)
+    target, target_lengths = _padded([corpus.target(int(row)) for row in rows], pad_to_multiple)
+    return Batch(source, target, source_lengths, target_lengths, torch.tensor(rows))
+
+
+def _alike(
+    sources: np.ndarray, targets: np.ndarray, bucket: int, draws: np.random.Generator
+) -> np.ndarray:
+    """An order in which neighbours have like lengths on both sides, another one in every epoch."""
+    # where buckets begin, and which of two almost equal sources comes first, is left to chance:
+    # otherwise the same rows would meet in every epoch
+    buckets = (targets + draws.integers(bucket)) // bucket
+    about = sources + 2 * draws.random(len(sources))
+    # the source rises in one bucket and falls in the next, so that a batch across the border
+    # between two buckets is not one of the longest and the shortest sources
+    return np.lexsort((np.where(buckets % 2 == 0, about, -about), buckets))
+
+
+def _cuts(lengths: np.ndarray, budget: int) -> list[int]:
+    """Where a new batch has to begin, since the longest row times their number would pass."""
+    cuts, first, longest = [], 0, 0
+    for place, length in enumerate(lengths.tolist()):
+        longest = max(longest, length)
+        if place > first and longest * (place + 1 - first) > budget:
+            cuts.append(place)
+            first, longest = place, length
+    return cuts
+
+
+def _rounded(lengths: np.ndarray, multiple: int) -> np.ndarray:
+    return -(-lengths // multiple) * multiple
+
+
+def _padded(rows: Sequence[np.ndarray], multiple: int) -> tuple[Tensor, Tensor]:
+    lengths = np.array([len(row) for row in rows])
+    table = np.full((len(rows), _rounded(lengths.max(keepdims=True), multiple)[0]), PAD)
+    for i, row in enumerate(rows):
+        table[i, : len(row)] = row
+    return torch.from_numpy(table), torch.from_numpy(lengths)
+
+
+def _check_settings(target_tokens: int, seed: int, epoch: int, bucket: int, multiple: int) -> None:
+    least = {"target_tokens": (target_tokens, 1), "bucket": (bucket, 1), "seed": (seed, 0),
+             "epoch": (epoch, 0), "pad_to_multiple": (multiple, 1)}  # fmt: skip
+    for name, (value, smallest) in least.items():
+        if value < smallest:
+            raise SettingError(f"batches: {name} must be at least {smallest}, got {value}.")
+
+
+def _check_lengths(
+    rows: np.ndarray,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    max_source: int | None,
+    max_target: int | None,
+) -> None:
+    for name, lengths, limit in (
+        ("max_source", sources, max_source),
+        ("max_target", targets, max_target),
+    ):
+        over = np.flatnonzero(lengths > limit) if limit is not None else np.array([])
+        if len(over):
+            first = over[0]
+            raise DataError(
+                f"batches: row {rows[first]} has {sources[first]} source and {targets[first]} "
+                f"target tokens, but {name} is {limit} ({len(over)} such rows). Raise {name}, or "
+                "leave out the rows that too_long() names."
+            )

@@ -1,0 +1,244 @@
+"""Corpus: examples turned into numbers once, kept on disk and mapped into memory.
+
+    source.bin  source.npy      the ids of all sources one after another; where each begins
+    target.bin  target.npy      the same for the targets
+    examples.npy                the example that each row came from
+    corpus.json                 sizes, number formats and the vocabularies' fingerprints
+
+Both sides end in eos. An example with three references becomes three rows with the same source.
+Nothing is ever read as a whole, so a corpus may be larger than memory.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Int64, UInt
+from numpy.lib import format as npy
+
+from regard.data.examples import Example
+from regard.data.kinds import EOS
+from regard.data.subwords import Subwords
+from regard.errors import DataError
+
+SIDES = ("source", "target")
+STEP = 1 << 20
+"""How many places of an index are looked at in one go."""
+
+
+@final
+@dataclass(frozen=True)
+class Corpus:
+    """Rows of ids, read from disk as they are asked for."""
+
+    path: Path
+    source_ids: UInt[np.ndarray, "n_source"]
+    target_ids: UInt[np.ndarray, "n_target"]
+    source_begins: Int64[np.ndarray, "rows_and_one"]
+    target_begins: Int64[np.ndarray, "rows_and_one"]
+    examples: Int64[np.ndarray, "rows"]
+    """Which example, counted from 0 in the order of reading, each row came from."""
+    fingerprints: tuple[str, str]
+    """Of the source's and the target's sub-words."""
+
+    @classmethod
+    def open(cls, path: Path) -> "Corpus":
+        """Map a corpus that `write_corpus` wrote; sizes that do not agree are refused."""
+        facts = _facts(path)
+        begins = [_index(path, f"{side}.npy") for side in SIDES]
+        ids = [_ids(path, side, facts, begin) for side, begin in zip(SIDES, begins, strict=True)]
+        examples = _index(path, "examples.npy")
+        if not len(begins[0]) == len(begins[1]) == len(examples) + 1:
+            raise _damaged(
+                path,
+                f"source.npy, target.npy and examples.npy speak of {len(begins[0]) - 1}, "
+                f"{len(begins[1]) - 1} and {len(examples)} rows",
+            )
+        marks = (facts["source"]["fingerprint"], facts["target"]["fingerprint"])
+        return cls(path, ids[0], ids[1], begins[0], begins[1], examples, marks)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def source(self, row: int) -> UInt[np.ndarray, "s"]:
+        """The ids of one source, with eos: a view, not a copy."""
+        return self.source_ids[self.source_begins[row] : self.source_begins[row + 1]]
+
+    def target(self, row: int) -> UInt[np.ndarray, "t"]:
+        """The ids of one target, with eos: a view, not a copy."""
+        return self.target_ids[self.target_begins[row] : self.target_begins[row + 1]]
+
+    @property
+    def source_lengths(self) -> Int64[np.ndarray, "rows"]:
+        """How many ids each source has, eos counted."""
+        return np.diff(self.source_begins)
+
+    @property
+    def target_lengths(self) -> Int64[np.ndarray, "rows"]:
+        """How many ids each target has, eos counted."""
+        return np.diff(self.target_begins)
+
+
+def write_corpus(
+    path: Path,
+    examples: Iterable[Example],
+    source_subwords: Subwords,
+    target_subwords: Subwords,
+    *,
+    chunk: int = 4096,
+) -> Corpus:
+    """Encode examples into a new folder, `chunk` of them at a time, and open it.
+
+    The folder is written beside its name and renamed at the end: it is there whole, or not at all.
+    """
+    if path.exists():
+        raise DataError(f"corpus: '{path}' exists; take it away, or open it as it is.")
+    beside = path.with_name(path.name + ".part")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    rows = 0
+    with (
+        _Side(beside, "source", source_subwords) as source,
+        _Side(beside, "target", target_subwords) as target,
+        _Index(beside, "examples") as origins,
+    ):
+        for first, some in _chunks(examples, chunk):
+            pairs = [(i, e.source, t) for i, e in enumerate(some, first) for t in e.targets]
+            source.write([text for _, text, _ in pairs])
+            target.write([text for _, _, text in pairs])
+            origins.write(np.array([i for i, _, _ in pairs]))
+            rows += len(pairs)
+    if not rows:
+        shutil.rmtree(beside)
+        raise DataError(f"corpus: there are no examples to write to '{path}'.")
+    facts = {"version": 1, "source": source.facts(), "target": target.facts()}
+    (beside / "corpus.json").write_text(json.dumps(facts, indent=1) + "\n")
+    beside.rename(path)
+    return Corpus.open(path)
+
+
+def _chunks(examples: Iterable[Example], size: int) -> Iterator[tuple[int, list[Example]]]:
+    first, rest = 0, iter(examples)
+    while some := list(islice(rest, size)):
+        yield first, some
+        first += len(some)
+
+
+class _Index:
+    """A .npy file of whole numbers whose count is known only at the end."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / f"{name}.npy"
+        self.raw = folder / f"{name}.raw"
+        self.count = 0
+
+    def __enter__(self) -> "_Index":
+        self.file = self.raw.open("wb")
+        return self
+
+    def write(self, numbers: np.ndarray) -> None:
+        self.file.write(numbers.astype("<i8").tobytes())
+        self.count += len(numbers)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+        header = {"descr": "<i8", "fortran_order": False, "shape": (self.count,)}
+        with self.path.open("wb") as whole, self.raw.open("rb") as raw:
+            npy.write_array_header_1_0(whole, header)
+            shutil.copyfileobj(raw, whole)
+        self.raw.unlink()
+
+
+class _Side:
+    """The ids of one side and the index of where each row begins."""
+
+    def __init__(self, folder: Path, name: str, subwords: Subwords) -> None:
+        self.path = folder / f"{name}.bin"
+        self.subwords = subwords
+        self.dtype = "<u2" if len(subwords) <= 1 << 16 else "<u4"
+        self.index = _Index(folder, name)
+        self.count = 0
+
+    def __enter__(self) -> "_Side":
+        self.file = self.path.open("wb")
+        self.index.__enter__()
+        self.index.write(np.zeros(1))
+        return self
+
+    def write(self, texts: list[str]) -> None:
+        rows = [[*ids, EOS] for ids in self.subwords.encode_all(texts)]
+        self.file.write(np.array([i for ids in rows for i in ids], dtype=self.dtype).tobytes())
+        ends = self.count + np.cumsum([len(ids) for ids in rows])
+        self.index.write(ends)
+        self.count = int(ends[-1])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+        self.index.__exit__(kind, error, trace)
+
+    def facts(self) -> dict[str, str | int]:
+        return {
+            "dtype": self.dtype,
+            "tokens": self.count,
+            "fingerprint": self.subwords.fingerprint,
+        }
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads((path / "corpus.json").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(
+            f"corpus: '{path}' holds no readable corpus.json; write it anew with write_corpus."
+        ) from error
+    match facts:
+        case {
+            "version": 1,
+            "source": {"dtype": "<u2" | "<u4", "tokens": int(), "fingerprint": str()},
+            "target": {"dtype": "<u2" | "<u4", "tokens": int(), "fingerprint": str()},
+        }:
+            return facts
+    raise _damaged(path, "corpus.json does not say what it should")
+
+
+def _index(path: Path, name: str) -> np.ndarray:
+    try:
+        index = np.load(path / name, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path, f"{name} cannot be read ({error})") from error
+    if index.dtype != np.int64 or index.ndim != 1:
+        raise _damaged(path, f"{name} is not a row of 64-bit numbers")
+    return index
+
+
+def _ids(path: Path, side: str, facts: dict[str, Any], begins: np.ndarray) -> np.ndarray:
+    dtype, tokens = np.dtype(facts[side]["dtype"]), facts[side]["tokens"]
+    file = path / f"{side}.bin"
+    size = file.stat().st_size if file.is_file() else 0
+    if not tokens or size != tokens * dtype.itemsize:
+        raise _damaged(
+            path, f"{side}.bin has {size} bytes; {tokens} ids take {tokens * dtype.itemsize}"
+        )
+    if len(begins) < 2 or begins[0] != 0 or begins[-1] != tokens or not _rises(begins):
+        raise _damaged(path, f"{side}.npy does not rise from 0 to {tokens}")
+    return np.memmap(file, dtype=dtype, mode="r")
+
+
+def _rises(begins: np.ndarray) -> bool:
+    """Whether every row has at least its eos; looked at in steps, so that memory stays small."""
+    steps = range(0, len(begins), STEP)
+    return all(bool((np.diff(begins[i : i + STEP + 1]) > 0).all()) for i in steps)
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(f"corpus: '{path}' is damaged: {why}. Write it anew with write_corpus.")

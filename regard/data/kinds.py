@@ -1,0 +1,218 @@
+"""Kinds of sub-words: how a vocabulary is learnt from text, and how its pieces become text again.
+
+    bpe          byte pairs, the most frequent merged first (Sennrich, Haddow & Birch 2016)
+    unigram      the pieces that explain the text best (Kudo 2018)
+    characters   one piece a character
+    words        one piece a word between spaces
+
+bpe and unigram work on UTF-8 bytes, so that every text there is can be written and read back.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from regard.errors import SettingError
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+PAD, BOS, EOS, UNK = range(4)
+UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+"""How a piece that stands for nothing known is read."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way of cutting text into pieces."""
+
+    name: str
+    learn: Callable[[Iterator[str], int], Tokenizer]
+    """Texts and the size of the vocabulary → a vocabulary."""
+    rebuild: Callable[[Mapping[str, Any]], Tokenizer]
+    """The model part of a tokenizer file, checked before → a vocabulary."""
+    read: Callable[[str], str | None]
+    """A piece as text; None where it is only some of the bytes of a character."""
+    join: Callable[[Iterable[str]], str]
+    """Pieces → text."""
+    model: str
+    """What the tokenizer file calls this kind of model."""
+    cut: str
+    """What the tokenizer file calls this kind's first cut."""
+    needs: frozenset[str] = frozenset()
+    """Pieces that every vocabulary of this kind holds."""
+
+
+def _alphabet() -> dict[int, str]:
+    """The visible character that stands for each byte in byte-level pieces."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    stands = {byte: chr(byte) for byte in plain}
+    return stands | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+BYTES = {character: byte for byte, character in _alphabet().items()}
+
+
+def _to_bytes(piece: str) -> bytes:
+    # an unknown piece is no row of bytes, but reads as the character for unknown things
+    return UNKNOWN.encode() if piece == UNKNOWN else bytes(BYTES[c] for c in piece)
+
+
+def _read_bytes(piece: str) -> str | None:
+    try:
+        return _to_bytes(piece).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _join_bytes(pieces: Iterable[str]) -> str:
+    return b"".join(map(_to_bytes, pieces)).decode("utf-8", errors="replace")
+
+
+def _as_it_is(piece: str) -> str:
+    return piece
+
+
+def _tokenizer(
+    model: Any, cut: pre_tokenizers.PreTokenizer, decoder: decoders.Decoder | None
+) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = cut
+    if decoder is not None:
+        tokenizer.decoder = decoder
+    tokenizer.add_special_tokens(list(SPECIALS))
+    # a text that holds the letters <pad> means those letters, not padding
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def _byte_level(model: Any) -> Tokenizer:
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    return _tokenizer(model, cut, decoders.ByteLevel())
+
+
+def _one_a_character(model: Any) -> Tokenizer:
+    return _tokenizer(model, pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse())
+
+
+def _one_a_word(model: Any) -> Tokenizer:
+    return _tokenizer(model, pre_tokenizers.WhitespaceSplit(), None)
+
+
+def _learn_bpe(texts: Iterator[str], size: int) -> Tokenizer:
+    learnt = Tokenizer(models.BPE())
+    learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=_enough("bpe", size),
+        special_tokens=list(SPECIALS),
+        initial_alphabet=sorted(BYTES),
+        show_progress=False,
+    )
+    learnt.train_from_iterator(texts, trainer)
+    return _byte_level(learnt.model)
+
+
+def _learn_unigram(texts: Iterator[str], size: int) -> Tokenizer:
+    learnt = Tokenizer(models.Unigram())
+    learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=_enough("unigram", size),
+        special_tokens=list(SPECIALS),
+        unk_token=SPECIALS[UNK],
+        initial_alphabet=sorted(BYTES),
+        show_progress=False,
+    )
+    learnt.train_from_iterator(texts, trainer)
+    pieces = json.loads(learnt.to_str())["model"]["vocab"][len(SPECIALS) :]
+    scores = _settled(dict(pieces))
+    ordered = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
+    return _rebuild_unigram({"vocab": [*((special, 0.0) for special in SPECIALS), *ordered]})
+
+
+def _settled(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores, with what the trainer leaves to chance made certain.
+
+    Bytes that no text needed get the lowest score plus a multiple of 0.0001, in the order of a
+    hash table that is another one in every run. Here they all get the lowest.
+    """
+    lowest = min(scores.values())
+
+    def steps(score: float) -> float:
+        return (score - lowest) / 1e-4
+
+    chance = {
+        piece
+        for piece, score in scores.items()
+        if piece in BYTES and abs(steps(score) - round(steps(score))) < 1e-6 and steps(score) < 256
+    }
+    return {p: round(lowest if p in chance else score, 9) for p, score in scores.items()}
+
+
+def _enough(name: str, size: int) -> int:
+    least = len(SPECIALS) + len(BYTES)
+    if size < least:
+        raise SettingError(
+            f"{name}: size must be at least {least} (256 bytes and {len(SPECIALS)} special "
+            f"pieces), got {size}."
+        )
+    return size
+
+
+def _learn_characters(texts: Iterator[str], size: int) -> Tokenizer:
+    counts = Counter(character for text in texts for character in text)
+    return _one_a_character(_most_frequent("characters", counts, size))
+
+
+def _learn_words(texts: Iterator[str], size: int) -> Tokenizer:
+    counts = Counter(word for text in texts for word in text.split())
+    return _one_a_word(_most_frequent("words", counts, size))
+
+
+def _most_frequent(name: str, counts: Counter[str], size: int) -> models.WordLevel:
+    if size <= len(SPECIALS):
+        raise SettingError(
+            f"{name}: size must be more than the {len(SPECIALS)} special pieces, got {size}."
+        )
+    known = sorted(counts.keys() - set(SPECIALS), key=lambda piece: (-counts[piece], piece))
+    pieces = [*SPECIALS, *known[: size - len(SPECIALS)]]
+    return models.WordLevel({piece: i for i, piece in enumerate(pieces)}, SPECIALS[UNK])
+
+
+def _rebuild_bpe(model: Mapping[str, Any]) -> Tokenizer:
+    return _byte_level(models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
+
+
+def _rebuild_unigram(model: Mapping[str, Any]) -> Tokenizer:
+    vocabulary = [(piece, float(score)) for piece, score in model["vocab"]]
+    return _byte_level(models.Unigram(vocabulary, UNK, byte_fallback=False))
+
+
+def _rebuild_characters(model: Mapping[str, Any]) -> Tokenizer:
+    return _one_a_character(models.WordLevel(model["vocab"], SPECIALS[UNK]))
+
+
+def _rebuild_words(model: Mapping[str, Any]) -> Tokenizer:
+    return _one_a_word(models.WordLevel(model["vocab"], SPECIALS[UNK]))
+
+
+BPE = Kind(
+    "bpe", _learn_bpe, _rebuild_bpe, _read_bytes, _join_bytes,
+    model="BPE", cut="ByteLevel", needs=frozenset(BYTES),
+)  # fmt: skip
+UNIGRAM = Kind(
+    "unigram", _learn_unigram, _rebuild_unigram, _read_bytes, _join_bytes,
+    model="Unigram", cut="ByteLevel", needs=frozenset(BYTES),
+)  # fmt: skip
+CHARACTERS = Kind(
+    "characters", _learn_characters, _rebuild_characters, _as_it_is, "".join,
+    model="WordLevel", cut="Split",
+)  # fmt: skip
+WORDS = Kind(
+    "words", _learn_words, _rebuild_words, _as_it_is, " ".join,
+    model="WordLevel", cut="WhitespaceSplit",
+)  # fmt: skip
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (BPE, UNIGRAM, CHARACTERS, WORDS)}

@@ -1,0 +1,312 @@
+"""Readers: where examples come from. Each knows its files and gives `examples()`, in file order.
+
+    parallel      NAME.en beside NAME.de, line by line; several targets are several references
+    tsv           source TAB reference [TAB reference ...]
+    jsonl         one object a line, with a key for the source and one for the target
+    shards        a folder of such files, in the order of their names
+    huggingface   a data set of the Hugging Face hub
+
+A reader never repairs, cuts or leaves out: what it cannot read is a DataError with the line.
+"""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from regard.data.examples import Example
+from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
+from regard.errors import DataError, MissingExtra
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Anything that gives examples, from the first to the last, every time it is asked."""
+
+    def examples(self) -> Iterator[Example]:
+        """Read from the start."""
+        ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """One place in the files: the example that stands there, or why there is none."""
+
+    path: Path
+    number: int
+    found: Example | tuple[Broken, ...]
+
+
+@runtime_checkable
+class FileReader(Reader, Protocol):
+    """A reader of files, which can also go on behind a line that is broken."""
+
+    def rows(self) -> Iterator[Row]:
+        """Every line, the broken ones too."""
+        ...
+
+
+@dataclass(frozen=True)
+class ParallelFiles:
+    """Files whose lines belong together: line 7 of the source and line 7 of each target."""
+
+    source: Path
+    target: tuple[Path, ...]
+
+    def __post_init__(self) -> None:
+        if not self.target:
+            raise DataError(f"parallel: '{self.source}' stands alone; give a target file too.")
+
+    def examples(self) -> Iterator[Example]:
+        """Every line with its partners; files of unequal length are an error at the end."""
+        return _strict(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """Every line, and a broken row where a file has ended before another."""
+        paths = (self.source, *self.target)
+        for number, texts in enumerate(zip_longest(*map(tolerant_lines, paths)), 1):
+            broken = [text for text in texts if isinstance(text, Broken)]
+            if None in texts:
+                broken.append(self._unequal(number, texts))
+            if broken:
+                yield Row(self.source, number, tuple(broken))
+            else:
+                source, *targets = (text for text in texts if isinstance(text, str))
+                yield Row(self.source, number, Example(source, tuple(targets)))
+            if None in texts:
+                return
+
+    def _unequal(self, number: int, texts: Sequence[str | Broken | None]) -> Broken:
+        paths = (self.source, *self.target)
+        counts = [sum(1 for _ in tolerant_lines(path)) for path in paths]
+        each = ", ".join(f"'{path}' has {n}" for path, n in zip(paths, counts, strict=True))
+        alone = next(path for path, text in zip(paths, texts, strict=True) if text is not None)
+        said = (
+            f"parallel: the files must have as many lines as each other, but {each}. Line {number} "
+            f"of '{alone}' is the first without a partner."
+        )
+        return Broken("line_counts", alone, number, said)
+
+
+@dataclass(frozen=True)
+class TabSeparated:
+    """One example a line: the source, a tab, a reference, and more references after more tabs."""
+
+    path: Path
+
+    def examples(self) -> Iterator[Example]:
+        """Every line."""
+        return _strict(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """Every line, the broken ones too."""
+        return _parsed(self.path, self._parse)
+
+    def _parse(self, line: str, number: int) -> Example:
+        source, *targets = line.split("\t")
+        if not targets:
+            raise DataError(
+                f"tsv: '{self.path}', line {number} has no tab; expected "
+                "source TAB reference [TAB reference ...]."
+            )
+        return Example(source, tuple(targets))
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """One JSON object a line. A key may be dotted, as in translation.en; a target may be a list."""
+
+    path: Path
+    source: str = "source"
+    target: str = "target"
+
+    def examples(self) -> Iterator[Example]:
+        """Every line."""
+        return _strict(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """Every line, the broken ones too."""
+        return _parsed(self.path, self._parse)
+
+    def _parse(self, line: str, number: int) -> Example:
+        where = f"jsonl: '{self.path}', line {number}"
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+        return _example(where, row, self.source, self.target)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """A folder of .tsv and .jsonl files (also .gz, .xz), and of pairs of files with two suffixes.
+
+    With `suffixes`, say ("en", "de"), NAME.en and NAME.de are read as one shard and files with
+    other endings are left alone. Without, a file of any other kind is an error.
+    """
+
+    folder: Path
+    suffixes: tuple[str, str] | None = None
+    source: str = "source"
+    target: str = "target"
+
+    def examples(self) -> Iterator[Example]:
+        """Every example of every shard, in the order of their names."""
+        return _strict(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """Every line of every shard, the broken ones too."""
+        return (row for reader in self.members() for row in reader.rows())
+
+    def members(self) -> list[FileReader]:
+        """One reader for each shard."""
+        if not self.folder.is_dir():
+            raise DataError(f"shards: '{self.folder}' is not a folder.")
+        found: dict[str, Path] = {}
+        for path in sorted(self.folder.iterdir()):
+            twin = found.setdefault(_unpacked(path), path)
+            if twin != path:
+                raise DataError(
+                    f"shards: '{twin}' and '{path.name}' are one shard twice; take one away."
+                )
+        readers = [self._reader(p, found) for p in found.values() if not p.name.startswith(".")]
+        members = [reader for reader in readers if reader is not None]
+        if not members:
+            raise DataError(f"shards: '{self.folder}' holds no shard. {self._expected()}")
+        return members
+
+    def _reader(self, path: Path, found: Mapping[str, Path]) -> FileReader | None:
+        """The reader that starts at this file; None for a target, and for what is left alone."""
+        stem, _, ending = _unpacked(path).rpartition(".")
+        if ending in SINGLE:
+            return SINGLE[ending](path, (self.source, self.target))
+        if self.suffixes is None:
+            raise DataError(f"shards: '{path}' is no shard. {self._expected()}")
+        if ending not in self.suffixes:
+            return None
+        source, target = (f"{stem}.{suffix}" for suffix in self.suffixes)
+        for name in (source, target):
+            if name not in found:
+                raise DataError(f"shards: '{path}' has no partner '{name}' beside it.")
+        return ParallelFiles(path, (found[target],)) if ending == self.suffixes[0] else None
+
+    def _expected(self) -> str:
+        pairs = (
+            f"NAME.{self.suffixes[0]} with NAME.{self.suffixes[1]}"
+            if self.suffixes
+            else "with suffixes (such as en, de) pairs of files"
+        )
+        return f"Expected *.tsv, *.jsonl (also .gz, .xz), or {pairs}."
+
+
+@dataclass(frozen=True)
+class HuggingFace:
+    """A data set of the Hugging Face hub; columns may be dotted, as in translation.en."""
+
+    name: str
+    split: str
+    source: str
+    target: str
+    configuration: str | None = None
+
+    def examples(self) -> Iterator[Example]:
+        """Every row of the split."""
+        try:
+            datasets = importlib.import_module("datasets")
+        except ImportError as error:
+            raise MissingExtra(
+                "huggingface: datasets is not installed. Run pip install 'regard[huggingface]'."
+            ) from error
+        rows = datasets.load_dataset(self.name, self.configuration, split=self.split)
+        for number, row in enumerate(rows, 1):
+            where = f"huggingface: '{self.name}', {self.split}, row {number}"
+            yield _example(where, row, self.source, self.target)
+
+
+READERS: Mapping[str, type[Reader]] = {
+    "parallel": ParallelFiles,
+    "tsv": TabSeparated,
+    "jsonl": JsonLines,
+    "shards": Shards,
+    "huggingface": HuggingFace,
+}
+
+
+SINGLE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
+    "tsv": lambda path, keys: TabSeparated(path),
+    "jsonl": lambda path, keys: JsonLines(path, *keys),
+}
+"""Which reader takes a file that ends so."""
+
+
+def reader_for(
+    paths: Sequence[Path],
+    *,
+    suffixes: tuple[str, str] | None = None,
+    keys: tuple[str, str] = ("source", "target"),
+) -> FileReader:
+    """The reader for paths somebody typed: one file, one folder, or a source and its targets."""
+    if not paths:
+        raise DataError("data: no file was given.")
+    first, *others = paths
+    if first.is_dir() and not others:
+        return Shards(first, suffixes, *keys)
+    for path in paths:
+        check_is_file(path)
+    if others:
+        return ParallelFiles(first, tuple(others))
+    ending = _unpacked(first).rpartition(".")[2]
+    if ending not in SINGLE:
+        raise DataError(
+            f"data: '{first}' alone is neither .tsv nor .jsonl (also .gz, .xz) nor a folder. "
+            "Give the source file and then its target file."
+        )
+    return SINGLE[ending](first, keys)
+
+
+def _strict(rows: Iterator[Row]) -> Iterator[Example]:
+    for row in rows:
+        if isinstance(row.found, tuple):
+            raise DataError(row.found[0].message)
+        yield row.found
+
+
+def _parsed(path: Path, parse: Callable[[str, int], Example]) -> Iterator[Row]:
+    for number, line in enumerate(tolerant_lines(path), 1):
+        if isinstance(line, Broken):
+            yield Row(path, number, (line,))
+            continue
+        try:
+            yield Row(path, number, parse(line, number))
+        except DataError as error:
+            yield Row(path, number, (Broken("format", path, number, str(error)),))
+
+
+def _unpacked(path: Path) -> str:
+    return path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
+
+
+def _example(where: str, row: Any, source: str, target: str) -> Example:
+    text, answer = (_value(where, row, key) for key in (source, target))
+    targets = answer if isinstance(answer, list) else [answer]
+    if not isinstance(text, str):
+        raise DataError(f"{where}: '{source}' must be a text, got {type(text).__name__}.")
+    if not targets or not all(isinstance(one, str) for one in targets):
+        raise DataError(
+            f"{where}: '{target}' must be a text or a list of texts, got {json.dumps(answer)[:60]}."
+        )
+    return Example(text, tuple(targets))
+
+
+def _value(where: str, row: Any, key: str) -> Any:
+    """What stands under the key itself, or down the path its dots describe."""
+    if isinstance(row, dict) and key in row:
+        return row[key]
+    first, dot, rest = key.partition(".")
+    if dot and isinstance(row, dict) and first in row:
+        return _value(where, row[first], rest)
+    found = ", ".join(map(str, row)) if isinstance(row, dict) else type(row).__name__
+    raise DataError(f"{where} has no '{key}'; it has {found or 'no keys'}.")

@@ -1,0 +1,195 @@
+"""Subwords: a vocabulary of pieces. Text → numbers, and numbers → the same text.
+
+    decode(encode(x)) = x    for every text x, under bpe and unigram
+
+Ids 0 to 3 are padding, begin, end and unknown; `encode` gives no begin and no end. A source and a
+target may share one Subwords or have one each: whoever trains them decides.
+
+Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
+"""
+
+import hashlib
+import json
+import random as random_numbers
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import final
+
+from tokenizers import Encoding, Tokenizer
+
+from regard.data.kinds import BPE, BYTES, EOS, PAD, SPECIALS, UNK, UNKNOWN, Kind
+from regard.data.vocabulary_files import read_vocabulary
+from regard.errors import DataError, SettingError
+
+
+@final
+class Subwords:
+    """Pieces of text and their numbers."""
+
+    def __init__(self, kind: Kind, tokenizer: Tokenizer) -> None:
+        self.kind = kind
+        self._tokenizer = tokenizer
+        known = tokenizer.get_vocab()
+        self._pieces = sorted(known, key=lambda piece: known[piece])
+
+    @classmethod
+    def train(cls, texts: Iterable[str], *, kind: Kind = BPE, size: int = 8000) -> "Subwords":
+        """Learn a vocabulary of at most `size` pieces from these texts and from nothing else.
+
+        >>> subwords = Subwords.train(["to be or not to be"], size=300)
+        >>> subwords.tokens("to be or not")
+        ['to', ' be', ' or', ' not']
+        """
+        return cls(kind, kind.learn(_checked(texts), size))
+
+    @classmethod
+    def load(cls, path: Path) -> "Subwords":
+        """Read a vocabulary that `save` wrote; anything else is refused."""
+        return cls(*read_vocabulary(path))
+
+    def save(self, path: Path) -> None:
+        """Write one JSON file, which the tokenizers library reads too."""
+        beside = path.with_name(path.name + ".part")
+        beside.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
+        beside.replace(path)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for the same vocabulary, whatever its file is called."""
+        return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
+
+    def encode(
+        self, text: str, *, dropout: float = 0.0, random: random_numbers.Random | None = None
+    ) -> list[int]:
+        """The numbers of a text's pieces.
+
+        With `dropout`, bpe leaves out each merge with that probability, drawn from `random`, so
+        that one text is cut in many ways.
+        """
+        if dropout == 0.0:
+            return self._ids(self._encoding(text))
+        if self.kind is not BPE:
+            raise SettingError(
+                f"subwords: dropout is bpe's; {self.kind.name} has no merges to leave out."
+            )
+        if not 0.0 < dropout <= 1.0 or random is None:
+            raise SettingError(
+                f"subwords: dropout must lie in [0, 1] and needs random=, got {dropout}, {random}."
+            )
+        # raises for what is no text, before it is cut
+        self._encoding(text)
+        cut = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
+        known = self._numbers
+        return [known[p] for word, _ in cut for p in self._merged(word, dropout, random)]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Many texts at once, on every core."""
+        try:
+            return [self._ids(encoding) for encoding in self._tokenizer.encode_batch_fast(texts)]
+        except TypeError:
+            return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text; padding, begin and end say nothing, an unknown piece reads as U+FFFD."""
+        return self.kind.join(
+            UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in range(PAD, EOS + 1)
+        )
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text, to be read by people; bytes of a character as in <0xE6>."""
+        return [self.readable(i) for i in self.encode(text)]
+
+    def readable(self, number: int) -> str:
+        """One piece, to be read by people."""
+        piece = self._piece(number)
+        if number < len(SPECIALS):
+            return piece
+        text = self.kind.read(piece)
+        return _hexadecimal(piece) if text is None else text
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Which characters of the text each piece covers: from the first to behind the last."""
+        return self._encoding(text).offsets
+
+    def unknown_rate(self, texts: Iterable[str]) -> float:
+        """The share of characters for which there is no piece: unknown, or spelt byte by byte."""
+        unknown, all_of_them = 0, 0
+        for text in texts:
+            encoding = self._encoding(text)
+            covered = zip(self._ids(encoding), encoding.offsets, strict=True)
+            missed = {
+                place
+                for number, (start, end) in covered
+                if number == UNK or self.kind.read(self._piece(number)) is None
+                for place in range(start, end)
+                if number == UNK or not text[place].isascii()
+            }
+            unknown += len(missed)
+            all_of_them += len(text)
+        return unknown / all_of_them if all_of_them else 0.0
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {piece: number for number, piece in enumerate(self._pieces)}
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, str], int]:
+        """How early each pair was merged."""
+        merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
+        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
+
+    def _merged(self, word: str, dropout: float, random: random_numbers.Random) -> list[str]:
+        pieces, ranks = list(word), self._ranks
+        while True:
+            allowed = [
+                (ranks[pair], place)
+                for place, pair in enumerate(pairwise(pieces))
+                if pair in ranks and random.random() >= dropout
+            ]
+            if not allowed:
+                return pieces
+            _, place = min(allowed)
+            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+
+    def _piece(self, number: int) -> str:
+        if not 0 <= number < len(self._pieces):
+            raise DataError(
+                f"subwords: there is no piece {number}; the vocabulary has {len(self)} (0 to "
+                f"{len(self) - 1}). Was the text encoded with another one?"
+            )
+        return self._pieces[number]
+
+    def _ids(self, encoding: Encoding) -> list[int]:
+        # a word that looks like a special piece is a word nobody knows
+        return [max(number, UNK) for number in encoding.ids]
+
+    def _encoding(self, text: str) -> Encoding:
+        try:
+            return self._tokenizer.encode(text)
+        except TypeError as error:
+            raise DataError(_no_text(text)) from error
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, once it is certain that they are text and that there are some."""
+    characters = 0
+    for text in texts:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise DataError(_no_text(text))
+        characters += len(text)
+        yield text
+    if not characters:
+        raise DataError("subwords: there is no text to learn from.")
+
+
+def _no_text(text: str) -> str:
+    return f"subwords: {text[:40]!r} holds half a character (a lone surrogate); it is no text."
+
+
+def _hexadecimal(piece: str) -> str:
+    return "".join(f"<0x{BYTES[character]:02X}>" for character in piece)

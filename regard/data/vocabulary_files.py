@@ -1,0 +1,111 @@
+"""Vocabulary files: read as data, checked piece by piece before anything is built from them.
+
+Only the pieces, their merges and their scores are taken from a file. How text is cut is decided
+here, by the kind, so that a file cannot bring in another behaviour.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from regard.data.files import check_is_file
+from regard.data.kinds import KINDS, SPECIALS, Kind
+from regard.errors import DataError
+
+MAX_PIECES = 1 << 20
+MAX_BYTES = 1 << 28
+
+
+def read_vocabulary(path: Path) -> tuple[Kind, Tokenizer]:
+    """The kind and the vocabulary of a file that `Subwords.save` wrote."""
+    check_is_file(path)
+    try:
+        return _read(path)
+    except _Malformed as error:
+        raise DataError(
+            f"subwords: '{path}' is no vocabulary: {error}. Give a file that regard wrote."
+        ) from error
+
+
+class _Malformed(Exception):
+    """What is wrong with a file, in a few words."""
+
+
+def _read(path: Path) -> tuple[Kind, Tokenizer]:
+    if path.stat().st_size > MAX_BYTES:
+        raise _Malformed(f"it is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise _Malformed("it is not JSON") from error
+    kind, model = _kind(content)
+    pieces = _pieces(model.get("vocab"))
+    missing = sorted(kind.needs - set(pieces))
+    if missing:
+        raise _Malformed(f"it lacks the bytes {' '.join(missing[:5])}")
+    if kind.model == "BPE":
+        _check_merges(model.get("merges"), set(pieces))
+    try:
+        return kind, kind.rebuild(model)
+    except Exception as error:
+        raise _Malformed(str(error)) from error
+
+
+def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
+    parts = content if isinstance(content, dict) else {}
+    model, cut = parts.get("model"), parts.get("pre_tokenizer")
+    if not isinstance(model, dict) or not isinstance(cut, dict):
+        raise _Malformed("it has no 'model' and 'pre_tokenizer'")
+    for kind in KINDS.values():
+        if (kind.model, kind.cut) == (model.get("type"), cut.get("type")):
+            return kind, model
+    raise _Malformed(
+        f"a model {model.get('type')!r} behind a {cut.get('type')!r} is none of {', '.join(KINDS)}"
+    )
+
+
+def _pieces(vocabulary: Any) -> list[str]:
+    """The pieces in the order of their numbers."""
+    if not isinstance(vocabulary, dict | list):
+        raise _Malformed("it has no list of pieces")
+    if not len(SPECIALS) < len(vocabulary) <= MAX_PIECES:
+        raise _Malformed(
+            f"it has {len(vocabulary)} pieces; expected {len(SPECIALS) + 1} to {MAX_PIECES}"
+        )
+    pieces = _numbered(vocabulary) if isinstance(vocabulary, dict) else _scored(vocabulary)
+    if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
+        raise _Malformed(f"its first pieces are not {' '.join(SPECIALS)}")
+    return pieces
+
+
+def _numbered(vocabulary: dict[str, Any]) -> list[str]:
+    numbers = list(vocabulary.values())
+    if any(type(n) is not int for n in numbers) or sorted(numbers) != list(range(len(numbers))):
+        raise _Malformed(f"its numbers are not 0 to {len(numbers) - 1}, each once")
+    return sorted(vocabulary, key=lambda piece: vocabulary[piece])
+
+
+def _scored(vocabulary: list[Any]) -> list[str]:
+    for entry in vocabulary:
+        match entry:
+            case [str(), int() | float() as score] if math.isfinite(score):
+                continue
+        raise _Malformed(f"{json.dumps(entry)[:40]} is not a piece with its score")
+    pieces = [piece for piece, _ in vocabulary]
+    if len(set(pieces)) != len(pieces):
+        raise _Malformed("a piece stands in it twice")
+    return pieces
+
+
+def _check_merges(merges: Any, pieces: set[str]) -> None:
+    if not isinstance(merges, list):
+        raise _Malformed("it has no list of merges")
+    for merge in merges:
+        match merge:
+            case [str() as left, str() as right] if {left, right, left + right} <= pieces:
+                continue
+        raise _Malformed(f"the merge {json.dumps(merge)[:40]} is not of its pieces")

@@ -1,0 +1,183 @@
+"""Checkpoints: one directory each, safetensors and JSON, complete or not there at all.
+
+    checkpoints/step-000500/   model.safetensors  optimiser.safetensors  state.json
+
+A checkpoint is written under another name and renamed when it is complete, so that a kill at any
+instant leaves the last one whole. Nothing in it can run.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError
+
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands, beside its tensors."""
+
+    step: int = 0
+    epoch: int = 0
+    update: int = 0
+    """Updates done in this epoch."""
+    target_tokens: int = 0
+    best_loss: float | None = None
+    best_step: int = 0
+    stale: int = 0
+    """Validations since the best."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What bit-equality depends on: torch, CPU capability, threads."""
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress
+) -> Path:
+    """Write a checkpoint; it has its name only once it is complete."""
+    path = folder / f"step-{progress.step:06d}"
+    partial = folder / (path.name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    write_tensors(partial / "model.safetensors", distinct_tensors(model))
+    write_tensors(partial / "optimiser.safetensors", _optimiser_tensors(model, optimiser))
+    write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
+    _sync(partial)
+    if path.exists():
+        shutil.rmtree(path)
+    partial.rename(path)
+    _sync(folder)
+    return path
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
+    """Put model, optimiser and random numbers back where they stood."""
+    load_weights(path / "model.safetensors", model)
+    tensors = read_tensors(path / "optimiser.safetensors")
+    torch.set_rng_state(_taken(tensors, "random.cpu", path))
+    parameters = dict(model.named_parameters())
+    for name, parameter in parameters.items():
+        kept = {key: tensors.get(f"{key}.{name}") for key in ("exp_avg", "exp_avg_sq", "step")}
+        if any(value is None for value in kept.values()):
+            raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
+        if kept["exp_avg"].shape != parameter.shape:  # type: ignore[union-attr]
+            raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape.")
+        optimiser.state[parameter] = {
+            key: value.to(parameter.device) if key != "step" else value
+            for key, value in kept.items()
+            if value is not None
+        }
+    return read_progress(path)
+
+
+def read_progress(path: Path) -> Progress:
+    """The progress a checkpoint was written at."""
+    try:
+        return Progress(**json.loads((path / "state.json").read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"checkpoint '{path}': state.json cannot be read: {error}."
+        ) from error
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Every complete checkpoint, oldest first."""
+    found = folder.glob("step-*") if folder.is_dir() else []
+    return sorted(path for path in found if not path.name.endswith(PARTIAL))
+
+
+def prune(folder: Path, *, keep: int, best_step: int) -> None:
+    """Keep the newest and the best."""
+    for path in checkpoints(folder)[:-keep]:
+        if path.name != f"step-{best_step:06d}":
+            shutil.rmtree(path)
+
+
+def distinct_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a model, a shared tensor once."""
+    seen: dict[int, str] = {}
+    out = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() not in seen:
+            seen[tensor.data_ptr()] = name
+            out[name] = tensor.detach().contiguous()
+    return out
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    """Read weights into a model of the same shape; anything else is refused."""
+    tensors, own = read_tensors(path), model.state_dict()
+    wanted = distinct_tensors(model)
+    missing, strange = (
+        sorted(wanted.keys() - tensors.keys()),
+        sorted(tensors.keys() - wanted.keys()),
+    )
+    if missing or strange:
+        raise CheckpointError(
+            f"'{path}' is not this model's: it lacks {missing[:3] or 'nothing'} and has "
+            f"{strange[:3] or 'nothing'} beside it."
+        )
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape or tensor.dtype != own[name].dtype:
+            raise CheckpointError(
+                f"'{path}': '{name}' must be {tuple(own[name].shape)} of {own[name].dtype}, got "
+                f"{tuple(tensor.shape)} of {tensor.dtype}."
+            )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; a pickle under that name, or any other file, is refused."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(f"'{path}' cannot be read as safetensors: {error}.") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write beside the name, then rename."""
+    partial = path.with_name(path.name + PARTIAL)
+    save_file(dict(tensors), partial)
+    partial.rename(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside the name, then rename."""
+    partial = path.with_name(path.name + PARTIAL)
+    partial.write_text(text, encoding="utf-8")
+    partial.rename(path)
+
+
+def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    out: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimiser.state[parameter].items():
+            out[f"{key}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
+    return out
+
+
+def _taken(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
+    if name not in tensors:
+        raise CheckpointError(f"checkpoint '{path}': '{name}' is missing.")
+    return tensors[name]
+
+
+def _sync(path: Path) -> None:
+    """Have the system write a directory's names to disk."""
+    handle: Any = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,225 @@
+"""Recipes: TOML → frozen dataclasses. All mistakes are shown together, each with file and line."""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.choices import Choice, find, unknown
+from regard.data import GENERATORS, READERS, Example
+from regard.errors import RecipeError, SettingError
+from regard.models import SIZES, TransformerSpec
+from regard.training.lines import key_lines, line_of
+from regard.training.schedules import SCHEDULES
+from regard.training.sections import Mistakes, read_section, read_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecipe:
+    """Where examples come from."""
+
+    train: Choice
+    """A reader or a generator, for instance { name = "parallel", source = …, target = … }."""
+    valid: Choice
+    """The same for the examples that training never learns from."""
+    test: Choice | None = None
+    """The same for the examples that are looked at once, at the end."""
+    max_tokens: int = 256
+    """Longest source or target, in tokens, the end token included."""
+    on_long: str = "error"
+    """What happens to a longer example: "error", or "skip", which is counted and reported."""
+
+    def __post_init__(self) -> None:
+        _at_least(2, "data.max_tokens", self.max_tokens)
+        find(self.on_long, {"error": None, "skip": None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensRecipe:
+    """How text becomes tokens; learned from the training split alone."""
+
+    kind: str = "bpe"
+    """"bpe", "unigram", "characters" or "words"."""
+    size: int = 8000
+    """Size of the vocabulary, at most."""
+    is_joint: bool = True
+    """One vocabulary for both sides, or one for each."""
+
+    def __post_init__(self) -> None:
+        find(self.kind, dict.fromkeys(("bpe", "unigram", "characters", "words")))
+        _at_least(5, "tokens.size", self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRecipe:
+    """How the model learns."""
+
+    steps: int
+    """Updates of the weights."""
+    target_tokens_per_update: int = 4096
+    """Target tokens that one update learns from, on any number of devices."""
+    target_tokens_per_batch: int = 4096
+    """Target tokens, padding included, that are in memory at once; the rest is accumulated."""
+    schedule: str = "inverse_square_root"
+    """"noam", "inverse_square_root", "cosine" or "constant"."""
+    learning_rate: float = 1e-3
+    """The peak; for noam a factor."""
+    warmup_steps: int = 400
+    """Updates until the peak."""
+    beta1: float = 0.9
+    """Adam's first decay."""
+    beta2: float = 0.98
+    """Adam's second decay."""
+    eps: float = 1e-9
+    """Adam's guard against division by nothing."""
+    weight_decay: float = 0.0
+    """Decoupled (AdamW); not on biases and norms."""
+    label_smoothing: float = 0.1
+    """Share of the target that is spread over the vocabulary."""
+    clip_norm: float = 1.0
+    """Gradients longer than this are shortened to it; 0 leaves them."""
+    seed: int = 1
+    """Of weights, order and dropout."""
+    checkpoint_every: int = 500
+    """Updates between checkpoints."""
+    keep_checkpoints: int = 3
+    """How many of the newest are kept, beside the best."""
+    validate_every: int = 500
+    """Updates between validations."""
+    validate_examples: int = 1000
+    """How many examples are decoded for exact match at a validation."""
+    patience: int = 0
+    """Validations without a better loss before training stops; 0 means never."""
+    average_last: int = 0
+    """How many of the last checkpoints the final weights are the mean of; 0 takes the last."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
+        for name in (*counts, "checkpoint_every", "keep_checkpoints", "validate_every"):
+            _at_least(1, f"training.{name}", getattr(self, name))
+        for name in ("warmup_steps", "clip_norm", "weight_decay", "patience", "average_last"):
+            _at_least(0, f"training.{name}", getattr(self, name))
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise SettingError(
+                f"training.label_smoothing must lie in [0, 1), got {self.label_smoothing}."
+            )
+        find(self.schedule, SCHEDULES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides a run."""
+
+    data: DataRecipe
+    training: TrainingRecipe
+    tokens: TokensRecipe = field(default_factory=TokensRecipe)
+    model: TransformerSpec = field(default_factory=TransformerSpec)
+
+    def as_table(self) -> dict[str, Any]:
+        """The resolved recipe as TOML can hold it."""
+        return {name: _plain(section) for name, section in asdict(self).items()}
+
+
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file, with `section.key=value` changes on top."""
+    if not path.is_file():
+        raise RecipeError(f"recipe: there is no file '{path}'.")
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{path}: this is not TOML: {error}.") from error
+    for change in changes:
+        _change(table, change)
+    return parse_recipe(table, str(path), key_lines(text))
+
+
+def parse_recipe(table: Mapping[str, Any], where: str, lines: dict[str, int]) -> Recipe:
+    """Turn a table into a recipe, or raise one error that lists every mistake."""
+    mistakes = Mistakes()
+    recipe = read_section(Recipe, _with_size(table, mistakes), "", mistakes)
+    if recipe is not None:
+        for split in ("train", "valid", "test"):
+            choice = getattr(recipe.data, split)
+            if choice is not None:
+                _source(choice, split, f"data.{split}", mistakes)
+    if mistakes.found or recipe is None:
+        raise RecipeError("\n".join(_said(where, lines, *found) for found in mistakes.found))
+    return recipe
+
+
+def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:
+    """How to read a split, as often as one likes."""
+    mistakes = Mistakes()
+    source = _source(choice, split, f"data.{split}", mistakes)
+    if source is None:
+        raise RecipeError("\n".join(f"{path}: {text}" for path, text in mistakes.found))
+    return source
+
+
+def _source(
+    choice: Choice, split: str, path: str, mistakes: Mistakes
+) -> Callable[[], Iterator[Example]] | None:
+    if choice.name in READERS:
+        reader = read_section(READERS[choice.name], choice.settings, path, mistakes)
+        return None if reader is None else reader.examples
+    if choice.name not in GENERATORS:
+        mistakes.add(path, unknown(choice.name, [*READERS, *GENERATORS]))
+        return None
+    generator = GENERATORS[choice.name]
+    settings = read_settings(generator, choice.settings, path, mistakes)
+    return None if settings is None else lambda: generator(split, **settings)
+
+
+def _with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
+    """`model.size` stands for a row of the table of sizes; keys beside it win."""
+    model = table.get("model")
+    if not isinstance(model, dict) or "size" not in model:
+        return dict(table)
+    given = {key: value for key, value in model.items() if key != "size"}
+    if model["size"] not in SIZES:
+        mistakes.add("model.size", unknown(str(model["size"]), SIZES))
+        return {**table, "model": given}
+    return {**table, "model": {**SIZES[model["size"]], **given}}
+
+
+def _change(table: dict[str, Any], change: str) -> None:
+    path, equals, text = change.partition("=")
+    if not equals:
+        raise RecipeError(f"--set takes section.key=value, got '{change}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, key = path.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise RecipeError(f"--set {change}: '{section}' is no section.")
+    table[key] = value
+
+
+def _said(where: str, lines: dict[str, int], path: str, text: str) -> str:
+    line = line_of(path, lines)
+    place = where if line is None else f"{where}:{line}"
+    # a check of a whole section already names its key in full
+    return (
+        f"{place}: {text}" if path.split(".")[0] in text.split()[0] else f"{place}: {path}: {text}"
+    )
+
+
+def _at_least(least: int, name: str, value: float | int) -> None:
+    if value < least:
+        raise SettingError(f"{name} must be at least {least}, got {value}.")
+
+
+def _plain(value: Any) -> Any:
+    """What TOML can hold: no None, no tuples, no paths, choices as tables."""
+    if isinstance(value, dict):
+        if set(value) == {"name", "settings"}:
+            return {"name": value["name"], **_plain(dict(value["settings"]))}
+        return {key: _plain(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

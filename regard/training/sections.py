@@ -1,0 +1,123 @@
+"""A table of a recipe → a frozen dataclass, with every mistake collected and none raised.
+
+Unknown keys name the nearest known one; wrong types say what was expected; a dataclass's own
+checks speak with their full path.
+"""
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regard.choices import Choice, unknown
+from regard.errors import RegardError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class Mistakes:
+    """What is wrong with a recipe, by the path of the key."""
+
+    found: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    def add(self, path: str, text: str) -> None:
+        """Remember one mistake."""
+        self.found.append((path, text))
+
+
+def read_section(
+    kind: type[T], table: Mapping[str, Any], path: str, mistakes: Mistakes
+) -> T | None:
+    """Make the dataclass, or None if something in the table is wrong."""
+    fields = {
+        field.name: field.default is not dataclasses.MISSING
+        or field.default_factory is not dataclasses.MISSING
+        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+    }
+    values = _read(get_type_hints(kind), fields, table, path, mistakes)
+    if values is None:
+        return None
+    try:
+        return kind(**values)
+    except RegardError as error:
+        mistakes.add(path, str(error))
+        return None
+
+
+def read_settings(
+    function: Callable[..., Any], table: Mapping[str, Any], path: str, mistakes: Mistakes
+) -> dict[str, Any] | None:
+    """The table as arguments for a function that takes a split first; None if it is wrong."""
+    _, *others = inspect.signature(function).parameters.values()
+    fields = {one.name: one.default is not inspect.Parameter.empty for one in others}
+    return _read(get_type_hints(function), fields, table, path, mistakes)
+
+
+def _read(
+    hints: Mapping[str, Any],
+    fields: Mapping[str, bool],
+    table: Mapping[str, Any],
+    path: str,
+    mistakes: Mistakes,
+) -> dict[str, Any] | None:
+    """Every value as its type; `fields` says which names there are, and which have a default."""
+    before, values = len(mistakes.found), {}
+    for key, value in table.items():
+        full = f"{path}.{key}" if path else key
+        if key in fields:
+            values[key] = _convert(hints[key], value, full, mistakes)
+        else:
+            mistakes.add(full, unknown(key, fields))
+    for name, has_default in fields.items():
+        if name not in table and not has_default:
+            mistakes.add(f"{path}.{name}" if path else name, "is missing; it has no default.")
+    return None if len(mistakes.found) > before else values
+
+
+def _convert(hint: Any, value: Any, path: str, mistakes: Mistakes) -> Any:
+    """The value as the field's type, or a mistake."""
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    for option in options:
+        converter = _CONVERTERS.get(option)
+        if converter is not None and isinstance(value, converter[0]):
+            if isinstance(value, bool) and option is not bool:
+                continue
+            return converter[1](value)
+        if option is not Choice and isinstance(option, type) and isinstance(value, dict):
+            return read_section(option, value, path, mistakes)
+        if option is Choice and isinstance(value, dict | str):
+            return _choice(value, path, mistakes)
+        if get_origin(option) in (tuple, Sequence) and isinstance(value, list | str):
+            inner, several = get_args(option)[0], [value] if isinstance(value, str) else value
+            return tuple(_convert(inner, each, path, mistakes) for each in several)
+    wanted = " or ".join(_name(option) for option in options if option is not type(None))
+    mistakes.add(path, f"must be {wanted}, got {value!r}.")
+    return None
+
+
+def _choice(value: dict[str, Any] | str, path: str, mistakes: Mistakes) -> Choice | None:
+    if isinstance(value, str):
+        return Choice.parse(value)
+    settings = {key: setting for key, setting in value.items() if key != "name"}
+    if not isinstance(value.get("name"), str):
+        mistakes.add(path, 'needs a name, as in { name = "additive", d_hidden = 128 }.')
+        return None
+    return Choice(value["name"], settings)
+
+
+_CONVERTERS: Mapping[Any, tuple[Any, Callable[[Any], Any]]] = {
+    int: (int, int),
+    float: ((int, float), float),
+    str: (str, str),
+    bool: (bool, bool),
+    Path: (str, Path),
+}
+
+
+def _name(option: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false",
+             Path: "a path", Choice: "a name, or a table with a name"}  # fmt: skip
+    return names.get(option) or ("a list" if get_origin(option) is tuple else "a table")

@@ -1,0 +1,138 @@
+"""Recipes: every mistake at once, each with file, line and remedy."""
+
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from regard.choices import Choice
+from regard.errors import RecipeError
+from regard.training.lines import key_lines
+from regard.training.recipes import examples, parse_recipe, read_recipe
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = """\
+[data]
+train = { name = "copy", count = 50 }
+valid = { name = "copy", count = 10 }
+
+[model]
+size = "tiny"
+dropout = 0.2
+
+[training]
+steps = 7
+"""
+
+
+def _write(tmp_path, text):
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_size_stands_for_its_row_and_keys_beside_it_win(tmp_path):
+    recipe = read_recipe(_write(tmp_path, GOOD))
+    assert (recipe.model.d_model, recipe.model.n_heads, recipe.model.dropout) == (64, 4, 0.2)
+    assert recipe.training.steps == 7
+
+
+def test_the_resolved_recipe_reads_back_as_itself(tmp_path):
+    text = GOOD.replace("dropout = 0.2", 'relation = { name = "shaw", clip = 4 }')
+    recipe = read_recipe(_write(tmp_path, text))
+    again = tmp_path / "again.toml"
+    again.write_text(tomli_w.dumps(recipe.as_table()))
+    assert read_recipe(again) == recipe
+    assert recipe.model.relation == Choice("shaw", {"clip": 4})
+
+
+def test_changes_from_the_command_line_come_on_top(tmp_path):
+    path = _write(tmp_path, GOOD)
+    recipe = read_recipe(path, ["training.steps=9", "model.norm=pre_norm", "tokens.size=99"])
+    assert (recipe.training.steps, recipe.model.norm, recipe.tokens.size) == (9, "pre_norm", 99)
+
+
+def test_all_mistakes_are_shown_together_with_their_lines(tmp_path):
+    text = """\
+[data]
+train = { name = "copi", count = 50 }
+valid = { name = "copy", count = 10, length = 3 }
+
+[modle]
+d_model = 64
+
+[training]
+stepps = 7
+warmup_steps = "many"
+"""
+    path = _write(tmp_path, text)
+    with pytest.raises(RecipeError) as said:
+        read_recipe(path)
+    lines = str(said.value).splitlines()
+    assert f"{path}:5: modle: There is no 'modle' here. Did you mean 'model'?" in lines[0]
+    assert any(f"{path}:9: training.stepps" in x and "Did you mean 'steps'" in x for x in lines)
+    assert any(f"{path}:10" in x and "must be a whole number, got 'many'" in x for x in lines)
+    assert any("training.steps: is missing" in x for x in lines)
+
+
+MISTAKES = {
+    ("steps = 7", "steps = 7\nwarmup_steps = -3"): "training.warmup_steps must be at least 0",
+    ("steps = 7", "steps = 0"): "training.steps must be at least 1, got 0",
+    ("steps = 7", "steps = true"): "must be a whole number, got True",
+    ('size = "tiny"', 'size = "tinny"'): "Did you mean 'tiny'",
+    ('"copy", count = 50', '"copi", count = 50'): "Did you mean 'copy'",
+    (
+        '"copy", count = 50',
+        '"copy", counts = 50',
+    ): "data.train.counts: There is no 'counts' here. Did you mean 'count'",
+    ('{ name = "copy", count = 50 }', '{ name = "tsv" }'): "data.train.path: is missing",
+    ('{ name = "copy", count = 50 }', "{ count = 50 }"): "needs a name",
+    ("dropout = 0.2", "n_heads = 5"): "n_heads (5) must divide d_model (64)",
+    ("dropout = 0.2", 'select = "sof"'): "Did you mean 'soft'",
+    ("[training]", "[training"): "this is not TOML",
+}
+
+
+@pytest.mark.parametrize(("change", "text"), MISTAKES.items(), ids=MISTAKES.values())
+def test_a_mistake_says_where_and_what_to_do(change, text, tmp_path):
+    path = _write(tmp_path, GOOD.replace(*change))
+    with pytest.raises(RecipeError) as said:
+        read_recipe(path)
+    assert text in str(said.value)
+    assert str(path) in str(said.value)
+
+
+def test_a_missing_file_and_a_malformed_change_are_named(tmp_path):
+    with pytest.raises(RecipeError, match=r"there is no file '.*nowhere\.toml'"):
+        read_recipe(tmp_path / "nowhere.toml")
+    with pytest.raises(RecipeError, match=r"--set takes section\.key=value, got 'steps'"):
+        read_recipe(_write(tmp_path, GOOD), ["steps"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_recipe_of_ours_is_complete_and_annotated(path):
+    recipe = read_recipe(path)
+    head = path.read_text().split("[data]")[0]
+    assert "Expect:" in head
+    assert "Takes:" in head
+    assert recipe.training.steps > 0
+
+
+def test_keys_are_found_on_their_lines():
+    text = "# a\n[model]\nd_model = 3\n\n[data.train]\nname = 'x'\n"
+    assert key_lines(text) == {"model": 2, "model.d_model": 3, "data.train": 5,
+                               "data.train.name": 6}  # fmt: skip
+
+
+def test_splits_of_a_generator_are_read_by_their_own_names(tmp_path):
+    recipe = read_recipe(_write(tmp_path, GOOD))
+    train = {e.source for e in examples(recipe.data.train, "train")()}
+    valid = {e.source for e in examples(recipe.data.valid, "valid")()}
+    assert (len(train), len(valid)) == (50, 10)
+    assert not train & valid
+
+
+def test_a_table_from_elsewhere_needs_no_lines():
+    with pytest.raises(RecipeError, match="run: data: is missing; it has no default"):
+        parse_recipe({"training": {"steps": 3}}, "run", {})

@@ -1,0 +1,224 @@
+"""A run: what it writes, that it refuses to overwrite, and that a kill loses nothing."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.cli import main
+from regard.errors import CheckpointError, LengthError, RunError
+from regard.training import read_recipe, run
+from regard.training.checkpoints import checkpoints
+from regard.training.loop import Step
+from regard.training.run import Finished, Said, Validated
+
+ROOT = Path(__file__).parents[2]
+
+RECIPE = """\
+[data]
+train = { name = "reverse", count = 300 }
+valid = { name = "reverse", count = 20 }
+
+[tokens]
+kind = "words"
+size = 32
+
+[model]
+size = "tiny"
+d_model = 16
+d_hidden = 16
+dropout = 0.1
+
+[training]
+steps = 24
+target_tokens_per_update = 200
+target_tokens_per_batch = 100
+warmup_steps = 5
+checkpoint_every = 4
+keep_checkpoints = 2
+validate_every = 8
+validate_examples = 10
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def _sha(run_dir):
+    return hashlib.sha256((run_dir / "model.safetensors").read_bytes()).hexdigest()
+
+
+def _environment():
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def _command(recipe, out, *words):
+    return [sys.executable, "-m", "regard", "train", str(recipe), "--out", str(out), *words]
+
+
+def test_a_run_directory_holds_everything_that_was_made(recipe, tmp_path):
+    events = list(run(read_recipe(recipe), tmp_path / "run"))
+    assert isinstance(events[-1], Finished)
+    assert sum(isinstance(e, Step) for e in events) == 24
+    assert [e.step for e in events if isinstance(e, Validated)] == [8, 16, 24]
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"recipe.toml", "tokenizer.json", "corpus", "metrics.jsonl", "checkpoints",
+                     "model.safetensors"}  # fmt: skip
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == read_recipe(recipe)
+    rows = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [r["step"] for r in rows if "train_loss" in r] == list(range(1, 25))
+    assert all(0 <= r["exact_match"] <= 1 for r in rows if "exact_match" in r)
+    first = next(e for e in events if isinstance(e, Step))
+    last = [e for e in events if isinstance(e, Step)][-1]
+    assert last.nll < first.nll
+    kept = {path.name for path in checkpoints(tmp_path / "run" / "checkpoints")}
+    best = [e for e in events if isinstance(e, Validated) and e.is_best][-1].step
+    assert kept == {"step-000020", "step-000024", f"step-{best:06d}"}
+
+
+KILLED_WHILE_SAVING = """
+import os, signal, sys
+from regard.training import checkpoints
+written = checkpoints.write_tensors
+def killed(path, tensors):
+    if "optimiser" in path.name and "step-000012" in str(path):
+        path.with_name(path.name + ".partial").write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    written(path, tensors)
+checkpoints.write_tensors = killed
+from regard.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_killed_three_times_and_resumed_the_weights_are_the_same_to_the_bit(recipe, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(_command(recipe, whole), env=_environment(), check=True, capture_output=True)
+
+    for lines in (3, 9):
+        child = subprocess.Popen(
+            _command(recipe, killed, "--resume"), env=_environment(), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        metrics, deadline = killed / "metrics.jsonl", time.monotonic() + 60
+        while time.monotonic() < deadline and (
+            not metrics.exists() or len(metrics.read_bytes().splitlines()) < lines
+        ):
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert not (killed / "model.safetensors").exists()
+
+    words = ["train", str(recipe), "--out", str(killed), "--resume"]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_SAVING, *words], env=_environment(), capture_output=True
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert (killed / "checkpoints" / "step-000012.partial").exists()
+    assert checkpoints(killed / "checkpoints")[-1].name == "step-000008"
+
+    subprocess.run(
+        _command(recipe, killed, "--resume"), env=_environment(), check=True, capture_output=True
+    )
+    assert _sha(killed) == _sha(whole)
+    steps = [json.loads(x)["step"] for x in (killed / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert steps.count(5) == 1
+
+
+def test_a_terminated_run_saves_stops_and_can_go_on(recipe, tmp_path):
+    out, text = tmp_path / "run", RECIPE.replace("steps = 24", "steps = 5000")
+    recipe.write_text(text)
+    child = subprocess.Popen(_command(recipe, out), env=_environment(), stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+    while not checkpoints(out / "checkpoints"):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGTERM)
+    said, _ = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert "go on with --resume" in said
+    newest = checkpoints(out / "checkpoints")[-1]
+    assert f"stopped at step {int(newest.name.removeprefix('step-'))};" in said
+
+
+def test_a_run_is_never_overwritten(recipe, tmp_path, capsys):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "precious.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not empty, and a run is never overwritten"):
+        next(run(read_recipe(recipe), out))
+    assert main(["train", str(recipe), "--out", str(out)]) == 2
+    assert "Add --resume" in capsys.readouterr().err
+    assert [p.name for p in out.iterdir()] == ["precious.txt"]
+
+
+def test_resuming_a_finished_run_says_so_and_changes_nothing(recipe, tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["train", str(recipe), "--out", str(out), "--set", "training.steps=4"]
+    assert main(words) == 0
+    before = _sha(out)
+    capsys.readouterr()
+    assert main([*words, "--resume"]) == 0
+    assert "finished at step 4" in capsys.readouterr().out
+    assert _sha(out) == before
+    assert main(words) == 2
+
+
+def test_long_examples_are_an_error_or_are_counted(recipe, tmp_path):
+    text = RECIPE.replace("[tokens]", "max_tokens = 6\n\n[tokens]")
+    recipe.write_text(text)
+    with pytest.raises(
+        LengthError, match=r"examples have more than 6 tokens \(the first is number"
+    ):
+        list(run(read_recipe(recipe), tmp_path / "a"))
+    plan = read_recipe(recipe, ["data.on_long=skip", "training.steps=2"])
+    said = [e.text for e in run(plan, tmp_path / "b") if isinstance(e, Said)]
+    assert any("examples past 6 tokens are left out" in text for text in said)
+
+
+def test_patience_stops_a_training_that_no_longer_improves(recipe, tmp_path):
+    changes = ["training.learning_rate=0.0", "training.validate_every=2", "training.patience=2"]
+    events = list(run(read_recipe(recipe, changes), tmp_path / "run"))
+    assert events[-1].progress.step == 6
+    assert any(isinstance(e, Said) and "no better loss in 2 validations" in e.text for e in events)
+
+
+def test_the_final_weights_can_be_the_mean_of_the_last_checkpoints(recipe, tmp_path):
+    from safetensors.torch import load_file
+
+    out = tmp_path / "run"
+    changes = ["training.average_last=3", "training.steps=12"]
+    list(run(read_recipe(recipe, changes), out))
+    last = [load_file(path / "model.safetensors") for path in checkpoints(out / "checkpoints")[-3:]]
+    for name, tensor in load_file(out / "model.safetensors").items():
+        torch.testing.assert_close(tensor, torch.stack([each[name] for each in last]).mean(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("model.safetensors", b"\x80\x04\x95pickle"),
+        ("optimiser.safetensors", b""),
+        ("state.json", b'{"step": '),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_by_name(name, content, recipe, tmp_path):
+    out, plan = tmp_path / "run", read_recipe(recipe, ["training.steps=8"])
+    for event in run(plan, out):
+        if isinstance(event, Step) and event.progress.step == 6:
+            break
+    newest = checkpoints(out / "checkpoints")[-1]
+    (newest / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=newest.name):
+        list(run(plan, out, resume=True))
