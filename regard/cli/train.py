@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from regard.training.hardware import Hardware
 from regard.training.loop import Step
 from regard.training.recipes import read_recipe
 from regard.training.run import Finished, Said, Validated, run
@@ -16,6 +17,8 @@ def train(
     out: Path = typer.Option(..., help="The run directory to make; never overwritten."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
     resume: bool = typer.Option(False, "--resume", help="Go on from the last checkpoint."),
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
 ) -> None:
     """Train a model by a recipe.
 
@@ -24,6 +27,7 @@ def train(
     Example: regard train recipes/copy.toml --out runs/copy
     """
     plan = read_recipe(recipe, change)
+    hardware = Hardware.chosen(device, precision)
     console = Console(stderr=True, highlight=False)
     bar = Progress(
         TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
@@ -36,7 +40,7 @@ def train(
     )
     with bar:
         task = bar.add_task("", total=plan.training.steps, said="")
-        for event in run(plan, out, resume=resume):
+        for event in run(plan, out, resume=resume, hardware=hardware):
             if isinstance(event, Step):
                 speed = event.target_tokens / event.seconds
                 said = (

@@ -73,9 +73,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimiz
         if kept["exp_avg"].shape != parameter.shape:  # type: ignore[union-attr]
             raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape.")
         optimiser.state[parameter] = {
-            key: value.to(parameter.device) if key != "step" else value
-            for key, value in kept.items()
-            if value is not None
+            key: value.to(parameter.device) for key, value in kept.items() if value is not None
         }
     return read_progress(path)
 
@@ -110,7 +108,7 @@ def distinct_tensors(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:
             seen[tensor.data_ptr()] = name
-            out[name] = tensor.detach().contiguous()
+            out[name] = tensor.detach().cpu().contiguous()
     return out
 
 

@@ -20,11 +20,13 @@ from regard.data.corpus import Corpus
 from regard.models import Transformer
 from regard.models.stepping import BOS, PAD
 from regard.training.checkpoints import Progress
+from regard.training.hardware import Hardware
 from regard.training.losses import token_loss
 from regard.training.recipes import Recipe, TrainingRecipe
 from regard.training.schedules import SCHEDULES, Pace
 
 Rows = np.ndarray
+CPU = Hardware()
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,8 @@ def learn(
     recipe: Recipe,
     progress: Progress,
     *,
+    hardware: Hardware = CPU,
     rows: Rows | None = None,
-    device: torch.device | None = None,
 ) -> Iterator[Step]:
     """Update after update, from where `progress` stands to the recipe's last step.
 
@@ -60,8 +62,8 @@ def learn(
         corpus: what it learns from.
         recipe: batches, schedule, length of the training.
         progress: where to go on.
+        hardware: where the products are made, and how exactly.
         rows: learn from these rows of the corpus only; from all unless given.
-        device: where the batches go.
     """
     training = recipe.training
     pace = Pace(
@@ -79,7 +81,7 @@ def learn(
                 group["lr"] = rate
             batches = [collate(corpus, each) for each in micro]
             optimiser.zero_grad(set_to_none=True)
-            nll = accumulate(model, batches, smoothing=training.label_smoothing, device=device)
+            nll = accumulate(model, batches, smoothing=training.label_smoothing, hardware=hardware)
             limit = training.clip_norm or math.inf
             norm = float(nn.utils.clip_grad_norm_(model.parameters(), limit))
             optimiser.step()
@@ -131,21 +133,22 @@ def accumulate(
     batches: Sequence[Batch],
     *,
     smoothing: float,
-    device: torch.device | None = None,
+    hardware: Hardware = CPU,
 ) -> float:
     """Add the gradient of one update to the model; the mean loss per token comes back."""
     model.train()
     tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
-    nll = 0.0
+    nll: torch.Tensor | float = 0.0
     for batch in batches:
-        source, target = batch.source.to(device), batch.target.to(device)
-        hidden = model.hidden(source, shifted(target))
-        loss = token_loss(
-            hidden, model.output.weight, target, smoothing=smoothing, scale=1 / tokens
-        )
+        source, target = hardware.put(batch.source), hardware.put(batch.target)
+        with hardware.products():
+            hidden = model.hidden(source, shifted(target))
+            loss = token_loss(
+                hidden, model.output.weight, target, smoothing=smoothing, scale=1 / tokens
+            )
         loss.total.backward()
-        nll += float(loss.nll.detach())
-    return nll / tokens
+        nll = nll + loss.nll.detach()
+    return float(nll) / tokens
 
 
 @torch.no_grad()
@@ -154,17 +157,18 @@ def mean_loss(
     corpus: Corpus,
     *,
     target_tokens: int,
+    hardware: Hardware = CPU,
     rows: Rows | None = None,
-    device: torch.device | None = None,
 ) -> float:
     """Negative log-likelihood per token over a whole corpus, without smoothing."""
     model.eval()
     total, tokens = 0.0, 0
     for each in epoch_batches(corpus, target_tokens=target_tokens, seed=0, epoch=0, rows=rows):
         batch = collate(corpus, each)
-        source, target = batch.source.to(device), batch.target.to(device)
-        hidden = model.hidden(source, shifted(target))
-        total += float(token_loss(hidden, model.output.weight, target).nll)
+        source, target = hardware.put(batch.source), hardware.put(batch.target)
+        with hardware.products():
+            hidden = model.hidden(source, shifted(target))
+            total += float(token_loss(hidden, model.output.weight, target).nll)
         tokens += int(batch.target_lengths.sum())
     return total / tokens
 

@@ -61,30 +61,30 @@ class _RowByRow(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         learns = any(ctx.needs_input_grad)
         counts = gold != PAD
-        hidden, gold = hidden[counts], gold[counts]
+        # under autocast the products are made in its type, and the sums in float32
+        kept, low = hidden.dtype, _product_type(hidden)
+        hidden, gold, weight = hidden[counts].to(low), gold[counts], output.to(low)
         d_hidden = torch.zeros_like(hidden) if learns else None
         d_output = torch.zeros_like(output) if learns else None
-        total = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
-        nll = total.clone()
+        total = hidden.new_zeros((), dtype=torch.promote_types(low, torch.float32))
+        nll, share = total.clone(), smoothing / (len(output) - 1)
         at_once = max(1, LOGITS_AT_ONCE // len(output))
         for first in range(0, len(hidden), at_once):
             rows = slice(first, first + at_once)
-            logits = (hidden[rows] @ output.mT).to(total.dtype)
-            logs = logits.log_softmax(-1)
+            logs = (hidden[rows] @ weight.mT).to(total.dtype).log_softmax(-1)
             right = -logs.gather(-1, gold[rows, None]).sum()
             nll += right
             # every token but the padding has its share of what is smoothed away
-            spread = -(logs.sum() - logs[:, PAD].sum()) / (len(output) - 1)
-            total += (1 - smoothing) * right + smoothing * spread
+            total += (1 - smoothing) * right - share * (logs.sum() - logs[:, PAD].sum())
             if d_hidden is None or d_output is None:
                 continue
-            grad = logs.exp_()
-            grad.sub_(smoothing / (len(output) - 1))
-            grad[:, PAD] += smoothing / (len(output) - 1)
+            grad = logs.exp_().sub_(share)
+            grad[:, PAD] += share
             grad.scatter_add_(-1, gold[rows, None], grad.new_full((len(grad), 1), smoothing - 1))
-            grad = (grad * scale).to(hidden.dtype)
-            d_hidden[rows] = grad @ output
-            d_output.addmm_(grad.mT, hidden[rows])
+            grad = (grad * scale).to(low)
+            d_hidden[rows] = grad @ weight
+            d_output += grad.mT @ hidden[rows]
+        ctx.kept = kept
         if d_hidden is not None:
             ctx.save_for_backward(d_hidden, d_output, counts)
         ctx.mark_non_differentiable(nll)
@@ -93,6 +93,11 @@ class _RowByRow(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_output, counts = ctx.saved_tensors
-        spread = d_hidden.new_zeros(len(counts), d_hidden.shape[-1])
-        spread[counts] = d_hidden * grad
+        spread = d_hidden.new_zeros(len(counts), d_hidden.shape[-1], dtype=ctx.kept)
+        spread[counts] = (d_hidden * grad).to(ctx.kept)
         return spread, d_output * grad, None, None, None
+
+
+def _product_type(hidden: Tensor) -> torch.dtype:
+    kind = hidden.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype

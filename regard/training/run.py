@@ -38,7 +38,8 @@ from regard.training.checkpoints import (
     write_tensors,
     write_text,
 )
-from regard.training.loop import Step, learn, make_optimiser, mean_loss
+from regard.training.hardware import Hardware
+from regard.training.loop import CPU, Step, learn, make_optimiser, mean_loss
 from regard.training.recipes import Recipe, examples
 
 SPLITS = ("train", "valid")
@@ -73,7 +74,9 @@ class Finished:
 Event = Said | Step | Validated | Finished
 
 
-def run(recipe: Recipe, out: Path, *, resume: bool = False) -> Iterator[Event]:
+def run(
+    recipe: Recipe, out: Path, *, resume: bool = False, hardware: Hardware = CPU
+) -> Iterator[Event]:
     """Train by a recipe into a directory."""
     if (out / "model.safetensors").exists():
         if not resume:
@@ -86,14 +89,14 @@ def run(recipe: Recipe, out: Path, *, resume: bool = False) -> Iterator[Event]:
             f"train: '{out}' is not empty, and a run is never overwritten. Add --resume to go on "
             "with it, or choose another --out."
         )
-    yield from _Training(recipe, out).events()
+    yield from _Training(recipe, out, hardware).events()
 
 
 class _Training:
     """One training, from the files to the final weights."""
 
-    def __init__(self, recipe: Recipe, out: Path) -> None:
-        self.recipe, self.out = recipe, out
+    def __init__(self, recipe: Recipe, out: Path, hardware: Hardware) -> None:
+        self.recipe, self.out, self.hardware = recipe, out, hardware
         self.folder, self.metrics = out / "checkpoints", out / "metrics.jsonl"
         self.best: float | None = None
         self.best_step, self.stale = 0, 0
@@ -109,7 +112,7 @@ class _Training:
         torch.manual_seed(training.seed)
         model = build_transformer(
             self.recipe.model, n_source_tokens=len(source), n_target_tokens=len(target)
-        )
+        ).to(self.hardware.device)
         optimiser = make_optimiser(model, training)
         progress = Progress(environment=environment())
         if found := checkpoints(self.folder):
@@ -121,7 +124,13 @@ class _Training:
         yield Said(f"{count:,} parameters, {len(corpora['train']):,} training examples")
         with _Stop() as stop:
             steps = learn(
-                model, optimiser, corpora["train"], self.recipe, progress, rows=self.rows["train"]
+                model,
+                optimiser,
+                corpora["train"],
+                self.recipe,
+                progress,
+                hardware=self.hardware,
+                rows=self.rows["train"],
             )
             for step in steps:
                 progress = step.progress
@@ -203,7 +212,7 @@ class _Training:
     ) -> Validated:
         training = self.recipe.training
         rows, budget = self.rows["valid"], training.target_tokens_per_batch
-        loss = mean_loss(model, corpus, target_tokens=budget, rows=rows)
+        loss = mean_loss(model, corpus, target_tokens=budget, hardware=self.hardware, rows=rows)
         match = self._exact_match(model, corpus, target)
         is_best = self.best is None or loss < self.best
         if is_best:
@@ -229,7 +238,8 @@ class _Training:
         while some := list(islice(rows, 250)):
             batch = collate(corpus, torch.tensor(some).numpy())
             longest = int(batch.source_lengths.max()) * 2 + 50
-            ids = greedy(model, batch.source, max_tokens=min(longest, self.recipe.model.max_len))
+            source = self.hardware.put(batch.source)
+            ids = greedy(model, source, max_tokens=min(longest, self.recipe.model.max_len))
             hypotheses += [target.decode(each) for each in ids]
         return exact_match(hypotheses, list(references.values()))
 
@@ -250,7 +260,7 @@ class _Training:
             weights = {
                 name: torch.stack([tensors[name] for tensors in read]).mean(0) for name in weights
             }
-        write_tensors(self.out / "model.safetensors", weights)
+        write_tensors(self.out / "model.safetensors", {k: w.cpu() for k, w in weights.items()})
 
     def _record(self, row: dict[str, float | int]) -> None:
         with self.metrics.open("a", encoding="utf-8") as file:

@@ -1,0 +1,119 @@
+"""regard doctor: what is wrong with the data, with line numbers."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from regard.data import Subwords, reader_for
+from regard.data.doctor import SHOWN, Diagnosis, Finding, diagnose
+from regard.errors import SettingError
+
+
+class ManyTests(TyperCommand):
+    """A command whose --test takes every path up to the next option, as a shell's wildcards do."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write --test A B as --test A --test B, which is what the parser knows."""
+        spelt: list[str] = []
+        is_inside = False
+        for word in args:
+            if word.startswith("--"):
+                is_inside = word == "--test"
+            elif is_inside and spelt[-1] != "--test":
+                spelt.append("--test")
+            spelt.append(word)
+        return super().parse_args(ctx, spelt)
+
+
+def doctor(
+    data: list[Path] = typer.Argument(
+        help="SOURCE TARGET [TARGET ...], or one .tsv, .jsonl or folder (.gz and .xz too)."
+    ),
+    test: list[Path] | None = typer.Option(
+        None, help="Test data in the same forms, after the training data: looks for leakage."
+    ),
+    max_tokens: int | None = typer.Option(
+        None, min=1, help="Length a training would allow: says how much is longer."
+    ),
+    tokenizer: list[Path] | None = typer.Option(
+        None, help="A tokenizer.json to count with; twice for source and target."
+    ),
+    keys: str = typer.Option("source,target", help="Keys of .jsonl files."),
+    suffixes: str | None = typer.Option(None, help="Pairs of files in a folder, such as en,de."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Look for what is wrong with data: exit 0 when it is clean, 1 when something was found.
+
+    Line counts, encoding, empty lines, control characters, outliers in length and ratio,
+    duplicates, contradictions, copies; against test data, leakage and unseen characters.
+
+    Example: regard doctor train.en train.de --test test.en test.de --max-tokens 100
+    """
+    named = _two("--keys", keys)
+    pair = None if suffixes is None else _two("--suffixes", suffixes)
+    train = reader_for(data, keys=named, suffixes=pair)
+    tested = reader_for(test, keys=named, suffixes=pair) if test else None
+    console = Console(stderr=True)
+    with console.status("reading") if console.is_terminal else nullcontext():
+        found = diagnose(
+            train, test=tested, max_tokens=max_tokens, subwords=_subwords(tokenizer or [])
+        )
+    print(json.dumps(_data(found), ensure_ascii=False) if as_json else _text(found))
+    if not found.is_clean:
+        raise typer.Exit(1)
+
+
+def _two(option: str, text: str) -> tuple[str, str]:
+    first, comma, second = (part.strip() for part in text.partition(","))
+    if not (first and comma and second) or "," in second:
+        raise SettingError(f"doctor: {option} takes two names and a comma, got '{text}'.")
+    return first, second
+
+
+def _subwords(paths: list[Path]) -> tuple[Subwords, Subwords] | None:
+    if len(paths) > 2:
+        raise SettingError(f"doctor: --tokenizer is given once or twice, got {len(paths)}.")
+    if not paths:
+        return None
+    return Subwords.load(paths[0]), Subwords.load(paths[-1])
+
+
+def _data(found: Diagnosis) -> dict[str, object]:
+    return {
+        "examples": found.examples,
+        "test_examples": found.test_examples,
+        "is_clean": found.is_clean,
+        "findings": [
+            {
+                "check": finding.check,
+                "message": finding.message,
+                "count": finding.count,
+                "places": [{"file": str(p), "line": line} for p, line in finding.places],
+            }
+            for finding in found.findings
+        ],
+    }
+
+
+def _text(found: Diagnosis) -> str:
+    tested = "" if found.test_examples is None else f", {found.test_examples} test examples"
+    said = "nothing wrong" if found.is_clean else f"{len(found.findings)} findings"
+    lines = [f"{found.examples} examples{tested}: {said}."]
+    for finding in found.findings:
+        lines += ["", f"{finding.check:<12} {finding.message}", f"{'':<12} {_where(finding)}"]
+    return "\n".join(lines)
+
+
+def _where(finding: Finding) -> str:
+    """The lines, each file named once: 12 in all: train.en 3, 7, 9 ..."""
+    by_file: dict[str, list[str]] = {}
+    for path, line in finding.places:
+        by_file.setdefault(path.name, []).append(str(line))
+    shown = "; ".join(f"{name} {', '.join(lines)}" for name, lines in by_file.items())
+    more = " ..." if finding.count > SHOWN else ""
+    return f"{finding.count} in all: {shown}{more}"

@@ -1,0 +1,42 @@
+"""Where a training runs, and in which precision its products are made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.choices import find
+from regard.errors import SettingError
+
+PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A device and a precision; weights and sums stay in float32."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    precision: torch.dtype = torch.float32
+
+    @classmethod
+    def chosen(cls, device: str | None, precision: str | None) -> "Hardware":
+        """What was asked for; unless said, a GPU where there is one, and bfloat16 on it."""
+        gpu = torch.cuda.is_available()
+        try:
+            where = torch.device(device or ("cuda" if gpu else "cpu"))
+        except RuntimeError as error:
+            raise SettingError(f"--device: '{device}' is none. Take cpu or cuda.") from error
+        if where.type == "cuda" and not gpu:
+            raise SettingError("--device: cuda was asked for, but torch sees no GPU. Take cpu.")
+        name = precision or ("bfloat16" if where.type == "cuda" else "float32")
+        return cls(where, find(name, PRECISIONS))
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """The tensor on this device."""
+        return tensor.to(self.device, non_blocking=True)
+
+    def products(self) -> torch.autocast:
+        """A context in which products are made in this precision."""
+        is_low = self.precision is not torch.float32
+        return torch.autocast(self.device.type, self.precision, enabled=is_low)
