@@ -1,11 +1,15 @@
 """regard: every attention of the literature's main line, as a small interchangeable part.
 
-    data         files → examples → batches                (to come)
+    data         files → examples → batches
     positions    indices → vectors
     attention    query, key, value → context, map
     layers       vectors → vectors
+    models       tokens → logits
+    decoding     model + source → hypotheses
+    evaluating   hypotheses + references → scores
     inspecting   a mechanism → what there is to see of it
     plots        numbers → picture
+    training     batches + model → run directory
     cli          one file per verb
 
 A package imports only from those above it, and from errors, dims, choices and places.

@@ -54,6 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader has seen enough, as with `| head`; nothing more can be said to it
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # the system said no (a full disk, a closed file); that is nobody's mistake
+        print(f"regard: {error}", file=sys.stderr)
+        return 1
     except SystemExit as done:
         return int(done.code or 0)
     return 0

@@ -62,5 +62,5 @@ def train(
 
 def _ending(event: Finished) -> str:
     if event.is_complete:
-        return f"finished at step {event.progress.step}: {event.path}"
+        return f"finished at step {event.progress.step}: {event.path} (curves in report.html)"
     return f"stopped at step {event.progress.step}; go on with --resume: {event.path}"

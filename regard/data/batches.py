@@ -25,9 +25,9 @@ class Batch:
 
     source: Int64[Tensor, "b s"]
     target: Int64[Tensor, "b t"]
-    source_lengths: Int64[Tensor, "b"]
-    target_lengths: Int64[Tensor, "b"]
-    rows: Int64[Tensor, "b"]
+    source_lengths: Int64[Tensor, " b"]
+    target_lengths: Int64[Tensor, " b"]
+    rows: Int64[Tensor, " b"]
     """Which rows of the corpus these are."""
 
 
@@ -38,11 +38,11 @@ def epoch_batches(
     seed: int,
     epoch: int,
     bucket: int = 2,
-    rows: Int64[np.ndarray, "n"] | None = None,
+    rows: Int64[np.ndarray, " n"] | None = None,
     max_source: int | None = None,
     max_target: int | None = None,
     pad_to_multiple: int = 1,
-) -> list[Int64[np.ndarray, "_"]]:
+) -> list[Int64[np.ndarray, " _"]]:
     """The batches of one epoch, each an array of row numbers.
 
     Args:
@@ -70,7 +70,7 @@ def epoch_batches(
 
 def too_long(
     corpus: Corpus, *, max_source: int | None = None, max_target: int | None = None
-) -> Int64[np.ndarray, "n"]:
+) -> Int64[np.ndarray, " n"]:
     """The rows that pass a limit on either side, for a training to report and leave out."""
     passes = np.zeros(len(corpus), dtype=bool)
     if max_source is not None:
@@ -81,7 +81,7 @@ def too_long(
 
 
 def padding_share(
-    corpus: Corpus, batches: Iterable[Int64[np.ndarray, "_"]], *, pad_to_multiple: int = 1
+    corpus: Corpus, batches: Iterable[Int64[np.ndarray, " _"]], *, pad_to_multiple: int = 1
 ) -> float:
     """The share of all numbers in the batches, source and target, that is padding."""
     filled, padded = 0, 0
@@ -93,7 +93,7 @@ def padding_share(
     return 1 - filled / padded if padded else 0.0
 
 
-def collate(corpus: Corpus, rows: Int64[np.ndarray, "b"], *, pad_to_multiple: int = 1) -> Batch:
+def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: int = 1) -> Batch:
     """Read rows from the corpus and pad them."""
     source, source_lengths = _padded([corpus.source(int(row)) for row in rows], pad_to_multiple)
     target, target_lengths = _padded([corpus.target(int(row)) for row in rows], pad_to_multiple)

@@ -38,11 +38,11 @@ class Corpus:
     """Rows of ids, read from disk as they are asked for."""
 
     path: Path
-    source_ids: UInt[np.ndarray, "n_source"]
-    target_ids: UInt[np.ndarray, "n_target"]
-    source_begins: Int64[np.ndarray, "rows_and_one"]
-    target_begins: Int64[np.ndarray, "rows_and_one"]
-    examples: Int64[np.ndarray, "rows"]
+    source_ids: UInt[np.ndarray, " n_source"]
+    target_ids: UInt[np.ndarray, " n_target"]
+    source_begins: Int64[np.ndarray, " rows_and_one"]
+    target_begins: Int64[np.ndarray, " rows_and_one"]
+    examples: Int64[np.ndarray, " rows"]
     """Which example, counted from 0 in the order of reading, each row came from."""
     fingerprints: tuple[str, str]
     """Of the source's and the target's sub-words."""
@@ -66,21 +66,21 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def source(self, row: int) -> UInt[np.ndarray, "s"]:
+    def source(self, row: int) -> UInt[np.ndarray, " s"]:
         """The ids of one source, with eos: a view, not a copy."""
         return self.source_ids[self.source_begins[row] : self.source_begins[row + 1]]
 
-    def target(self, row: int) -> UInt[np.ndarray, "t"]:
+    def target(self, row: int) -> UInt[np.ndarray, " t"]:
         """The ids of one target, with eos: a view, not a copy."""
         return self.target_ids[self.target_begins[row] : self.target_begins[row + 1]]
 
     @property
-    def source_lengths(self) -> Int64[np.ndarray, "rows"]:
+    def source_lengths(self) -> Int64[np.ndarray, " rows"]:
         """How many ids each source has, eos counted."""
         return np.diff(self.source_begins)
 
     @property
-    def target_lengths(self) -> Int64[np.ndarray, "rows"]:
+    def target_lengths(self) -> Int64[np.ndarray, " rows"]:
         """How many ids each target has, eos counted."""
         return np.diff(self.target_begins)
 

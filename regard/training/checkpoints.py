@@ -47,12 +47,21 @@ def save_checkpoint(
     """Write a checkpoint; it has its name only once it is complete."""
     path = folder / f"step-{progress.step:06d}"
     partial = folder / (path.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    write_tensors(partial / "model.safetensors", distinct_tensors(model))
-    write_tensors(partial / "optimiser.safetensors", _optimiser_tensors(model, optimiser))
-    write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
-    _sync(partial)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write_tensors(partial / "model.safetensors", distinct_tensors(model))
+        write_tensors(partial / "optimiser.safetensors", _optimiser_tensors(model, optimiser))
+        write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
+        _sync(partial)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        before = checkpoints(folder)
+        kept = f"the last whole one is '{before[-1].name}'" if before else "there is none yet"
+        raise OSError(
+            f"checkpoint '{path}' cannot be written ({error}); {kept}. Make room and go on with "
+            "--resume."
+        ) from error
     if path.exists():
         shutil.rmtree(path)
     partial.rename(path)

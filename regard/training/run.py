@@ -1,6 +1,7 @@
 """A run directory: everything one training made, written so that a kill loses little.
 
     recipe.toml  tokenizer.json  corpus/  metrics.jsonl  checkpoints/  model.safetensors
+    report.html
 
 `run` is a generator of events; the command line prints them, a test stops after three.
 """
@@ -41,6 +42,7 @@ from regard.training.checkpoints import (
 from regard.training.hardware import Hardware
 from regard.training.loop import CPU, Step, learn, make_optimiser, mean_loss
 from regard.training.recipes import Recipe, examples
+from regard.training.report import write_report
 
 SPLITS = ("train", "valid")
 
@@ -149,6 +151,7 @@ class _Training:
                     yield Said(f"no better loss in {self.stale} validations: stopping")
                     break
         self._finish(model)
+        write_report(self.out)
         yield Finished(self.out, progress, is_complete=True)
 
     def _subwords(self) -> tuple[Subwords, Subwords]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import Chain, multi_head
+from regard.attention import Chain, attend, multi_head
 from regard.attention.patterns.causal import CausalPattern
 from regard.dims import Dims
 from regard.layers import FeedForward
@@ -81,3 +81,23 @@ def test_large_scores_stop_the_learning():
         traces.append(jacobian.trace().item())
     assert traces[0] > 0.8
     assert traces[0] > traces[1] > traces[2]
+
+
+def test_looking_everywhere_alike_reaches_the_floor_of_the_doubly_stochastic_penalty():
+    n_words, n_cells, width = 10, 196, 8
+
+    def penalty(scale):
+        words, cells = scale * doubles(n_words, width), doubles(n_cells, width)
+        weights = attend(words, cells, cells).map.dense()
+        return float((1 - weights.sum(0)).square().sum())
+
+    floor = n_cells * (1 - n_words / n_cells) ** 2
+    assert abs(floor - 176.5) < 0.05
+    assert abs(penalty(0.0) - floor) < 1e-10
+    assert penalty(1.0) > floor
+    assert penalty(5.0) > penalty(1.0)
+
+
+def test_constant_scores_give_the_mean_of_the_values():
+    query, key, value = doubles(3, 4), torch.ones(7, 4, dtype=torch.float64), doubles(7, 5)
+    assert_close("context", attend(query, key, value).context, value.mean(0).expand(3, 5))

@@ -135,7 +135,7 @@ def test_a_malformed_command_line_exits_with_2_and_no_traceback(words, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["list", "explain", "bench"])
+@pytest.mark.parametrize("verb", ["list", "explain", "bench", "train", "doctor"])
 def test_every_verb_has_help_with_an_example(verb, capsys):
     assert main([verb, "--help"]) == 0
     assert f"Example: regard {verb}" in capsys.readouterr().out

@@ -156,3 +156,18 @@ def test_branches_that_do_not_divide_the_inner_width_are_refused():
     said = r"weighted_branches: 3 branches must divide d_hidden \(20\): each branch owns an equal"
     with pytest.raises(DimsError, match=said):
         branches(d_hidden=20)
+
+
+def test_frozen_weights_stay_as_they_are_to_the_bit_while_the_rest_learns():
+    dims = Dims(d_model=8, n_heads=4)
+    layer = WeightedBranches(dims, attention=multi_head(dims), d_hidden=16)
+    layer.kappa.requires_grad_(False)
+    layer.alpha.requires_grad_(False)
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    optimiser = torch.optim.Adam([p for p in layer.parameters() if p.requires_grad], lr=0.1)
+    layer(torch.randn(2, 5, 8)).square().sum().backward()
+    optimiser.step()
+    after = layer.state_dict()
+    assert torch.equal(after["kappa"], before["kappa"])
+    assert torch.equal(after["alpha"], before["alpha"])
+    assert not torch.equal(after["W1"], before["W1"])

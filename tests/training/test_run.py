@@ -16,6 +16,7 @@ from regard.cli import main
 from regard.errors import CheckpointError, LengthError, RunError
 from regard.training import read_recipe, run
 from regard.training.checkpoints import checkpoints
+from regard.training.hardware import Hardware
 from regard.training.loop import Step
 from regard.training.run import Finished, Said, Validated
 
@@ -74,7 +75,7 @@ def test_a_run_directory_holds_everything_that_was_made(recipe, tmp_path):
     assert [e.step for e in events if isinstance(e, Validated)] == [8, 16, 24]
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"recipe.toml", "tokenizer.json", "corpus", "metrics.jsonl", "checkpoints",
-                     "model.safetensors"}  # fmt: skip
+                     "model.safetensors", "report.html"}  # fmt: skip
     assert read_recipe(tmp_path / "run" / "recipe.toml") == read_recipe(recipe)
     rows = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in rows if "train_loss" in r] == list(range(1, 25))
@@ -222,3 +223,79 @@ def test_a_damaged_checkpoint_is_refused_by_name(name, content, recipe, tmp_path
     (newest / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=newest.name):
         list(run(plan, out, resume=True))
+
+
+SMALL_DISK = """
+import resource, signal, sys
+from regard.training import checkpoints
+written = checkpoints.write_tensors
+def full(path, tensors):
+    if "step-000008" in str(path):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    written(path, tensors)
+checkpoints.write_tensors = full
+from regard.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_it_loadable(recipe, tmp_path):
+    out = tmp_path / "run"
+    words = ["train", str(recipe), "--out", str(out)]
+    done = subprocess.run([sys.executable, "-c", SMALL_DISK, *words], env=_environment(),
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 1
+    assert "step-000008' cannot be written" in done.stderr
+    assert "the last whole one is 'step-000004'. Make room and go on with --resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-000004"]
+    subprocess.run(_command(recipe, out, "--resume"), env=_environment(), check=True,
+                   capture_output=True)  # fmt: skip
+    assert (out / "model.safetensors").exists()
+
+
+MISTAKES = {
+    ("[training]", "[trainig]"): "Did you mean 'training'",
+    ("warmup_steps = 5", "warmup_steps = -5"): "training.warmup_steps must be at least 0, got -5",
+    ('{ name = "reverse", count = 300 }', '{ name = "tsv", path = "nowhere.tsv" }'): "nowhere.tsv",
+    ("d_hidden = 16", 'score = "additive"\nrelation = "shaw"'): "shaw cannot meet",
+    ("d_hidden = 16", 'positions = "rotary"\nscore = "general"'): "rotary and general cannot meet",
+}
+
+
+@pytest.mark.parametrize(("change", "text"), MISTAKES.items(), ids=MISTAKES.values())
+def test_a_mistake_in_the_recipe_exits_with_2_and_says_what_to_do(
+    change, text, recipe, tmp_path, capsys
+):
+    recipe.write_text(RECIPE.replace(*change))
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert text in said
+    assert "Traceback" not in said
+
+
+def test_files_of_different_length_are_refused_with_both_counts(recipe, tmp_path, capsys):
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a.de").write_text("eins\nzwei\n")
+    files = f'{{ name = "parallel", source = "{tmp_path}/a.en", target = "{tmp_path}/a.de" }}'
+    recipe.write_text(RECIPE.replace('{ name = "reverse", count = 300 }', files))
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "a.en' has 3" in said
+    assert "a.de' has 2" in said
+
+
+def test_a_device_that_is_not_there_is_refused(recipe, tmp_path, capsys):
+    words = ["train", str(recipe), "--out", str(tmp_path / "run")]
+    assert main([*words, "--device", "cuda"]) == 2
+    assert "torch sees no GPU" in capsys.readouterr().err
+    assert main([*words, "--precision", "float23"]) == 2
+    assert "Did you mean 'float32'" in capsys.readouterr().err
+
+
+def test_a_run_in_bfloat16_learns_too(recipe, tmp_path):
+    hardware = Hardware.chosen("cpu", "bfloat16")
+    events = list(run(read_recipe(recipe), tmp_path / "run", hardware=hardware))
+    losses = [e.nll for e in events if isinstance(e, Step)]
+    assert losses[-1] < losses[0] - 0.2

@@ -1,0 +1,75 @@
+"""report.html: one file with a run's curves and numbers, which asks nothing of the network."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from regard.plots.curves import curves
+from regard.training.checkpoints import write_text
+
+STYLE = """
+:root { color-scheme: light dark; --line-1: #0072b2; --line-2: #d55e00; --grid: #8884; }
+@media (prefers-color-scheme: dark) { :root { --line-1: #56b4e9; --line-2: #e69f00; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem; }
+figure { margin: 1.5rem 0; } figcaption { font-weight: 600; }
+figcaption span { font-weight: 400; margin-left: 1rem; }
+figcaption i { display: inline-block; width: 1.2em; height: 3px; margin-right: .4em;
+  vertical-align: middle; }
+svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColor; }
+.grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; }
+table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
+pre { overflow-x: auto; padding: 1rem; border: 1px solid var(--grid); }
+"""
+
+
+def write_report(run: Path) -> Path:
+    """Draw what `metrics.jsonl` says, and show the recipe beside it."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    learned = [row for row in rows if "train_loss" in row]
+    checked = [row for row in rows if "valid_loss" in row]
+    body = [
+        f"<h1>{escape(run.name)}</h1>",
+        _table(learned, checked),
+        curves(
+            {"training": _line(_thinned(learned), "train_loss"),
+             "validation": _line(checked, "valid_loss")},
+            title="Loss, nats per target token",
+        ),
+        curves({"exact match": _line(checked, "exact_match")}, title="Exact match, greedy"),
+        curves({"rate": _line(_thinned(learned), "learning_rate")}, title="Learning rate"),
+        "<h2>Recipe</h2>",
+        f"<pre>{escape((run / 'recipe.toml').read_text())}</pre>",
+    ]  # fmt: skip
+    page = (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(run.name)}</title><style>{STYLE}</style>{''.join(body)}</html>\n"
+    )
+    write_text(run / "report.html", page)
+    return run / "report.html"
+
+
+def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]) -> str:
+    facts: dict[str, str] = {}
+    if learned:
+        speed = sorted(row["target_tokens_per_second"] for row in learned)[len(learned) // 2]
+        facts["updates"] = f"{learned[-1]['step']:,}"
+        facts["target tokens seen"] = f"{learned[-1]['target_tokens']:,}"
+        facts["target tokens a second (median)"] = f"{speed:,.0f}"
+    if checked:
+        best = min(checked, key=lambda row: row["valid_loss"])
+        facts["best validation loss"] = f"{best['valid_loss']:.4f} at update {best['step']:,}"
+        facts["last exact match"] = f"{checked[-1]['exact_match']:.4f}"
+    cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
+    return f"<table>{cells}</table>"
+
+
+def _line(rows: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float]]:
+    return [(float(row["step"]), float(row[key])) for row in rows]
+
+
+def _thinned(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """At most about 500 rows: a page shows no more."""
+    return rows[:: max(1, len(rows) // 500)]
