@@ -19,8 +19,7 @@ def list_mechanisms(
     kinds = KINDS if kind is None else {kind: find(kind, KINDS)}
     entries = [entry for entry in mechanisms() if entry.kind in kinds]
     if as_json:
-        fields = ("kind", "name", "summary", "equation", "paper", "cost", "settings", "file")
-        print(json.dumps([{f: getattr(e, f) for f in fields} for e in entries], ensure_ascii=False))
+        print(json.dumps([_as_data(entry) for entry in entries], ensure_ascii=False))
         return
     for name in kinds:
         print(f"{name}")
@@ -31,7 +30,12 @@ def list_mechanisms(
     print("regard explain NAME says more.")
 
 
+def _as_data(entry: Mechanism) -> dict[str, object]:
+    fields = ("kind", "name", "summary", "paper", "cost", "settings", "file")
+    return {**{name: getattr(entry, name) for name in fields}, "equation": entry.one_line}
+
+
 def _entry(entry: Mechanism) -> str:
-    first, *more = entry.equation.splitlines()
-    notes = [*more, entry.paper, entry.cost]
-    return "\n".join([f"  {entry.name:<17} {first}", *(f"{'':<20}{note}" for note in notes)])
+    return "\n".join(
+        [f"  {entry.name:<19} {entry.one_line}", f"{'':<22}{entry.paper}", f"{'':<22}{entry.cost}"]
+    )

@@ -55,6 +55,11 @@ class Mechanism:
         return {name: _default(known[name]) for name in known if name != "dims"}
 
     @property
+    def one_line(self) -> str:
+        """The equation without line breaks."""
+        return ";  ".join(self.equation.splitlines())
+
+    @property
     def file(self) -> str:
         """The file that holds it, from the package's folder on."""
         return self.part.__module__.replace(".", "/") + ".py"

@@ -1,6 +1,10 @@
 """tokens → logits: models made of layers, and what every decoder may rely on."""
 
-from regard.models.building import build_language_model, build_transformer
+from regard.models.building import (
+    build_language_model,
+    build_transformer,
+    transformer_shapes,
+)
 from regard.models.language_model import LanguageModel
 from regard.models.spec import SIZES, TransformerSpec
 from regard.models.stepping import Stepper
@@ -14,4 +18,5 @@ __all__ = [
     "TransformerSpec",
     "build_language_model",
     "build_transformer",
+    "transformer_shapes",
 ]

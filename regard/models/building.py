@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from regard.attention import RELATIONS, SCORES, SELECTIONS, Chain, GroupedQueryHeads, multi_head
@@ -37,8 +38,20 @@ def build_transformer(
         decoder_norm=parts.last_norm(),
         output=parts.output(target),
     )
-    check_masks(model, min(n_source_tokens, n_target_tokens))
+    if target.E.weight.device.type != "meta":
+        check_masks(model, min(n_source_tokens, n_target_tokens))
     return model
+
+
+def transformer_shapes(
+    spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> dict[str, tuple[int, ...]]:
+    """What the model's weights would look like, without making one number of them."""
+    with torch.device("meta"):
+        model = build_transformer(
+            spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens
+        )
+    return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 
 def build_language_model(spec: TransformerSpec, *, n_tokens: int) -> LanguageModel:

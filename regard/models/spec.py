@@ -16,6 +16,15 @@ from regard.errors import SettingError
 from regard.layers import FEED_FORWARDS, RESIDUALS
 from regard.positions import POSITIONS
 
+LARGEST: Mapping[str, int] = {
+    "d_model": 1 << 16,
+    "n_heads": 1 << 10,
+    "d_hidden": 1 << 18,
+    "n_encoder_layers": 1000,
+    "n_decoder_layers": 1000,
+    "max_len": 1 << 24,
+}
+"""Beyond these a size is a mistake, or a file that means harm."""
 TIES = ("none", "output", "all")
 
 
@@ -59,8 +68,11 @@ class TransformerSpec:
     def __post_init__(self) -> None:
         counts = ("d_model", "n_heads", "d_hidden", "n_encoder_layers", "n_decoder_layers")
         for name in (*counts, "max_len"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"model.{name} must be at least 1, got {getattr(self, name)}.")
+            if not 1 <= getattr(self, name) <= LARGEST[name]:
+                raise SettingError(
+                    f"model.{name} must lie between 1 and {LARGEST[name]:,}, "
+                    f"got {getattr(self, name)}."
+                )
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 56, 16, 16, 36
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 68, 16, 16, 36
 Points = Sequence[tuple[float, float]]
 
 

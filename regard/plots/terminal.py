@@ -15,7 +15,7 @@ def shade(
     >>> import torch
     >>> print(shade(torch.tensor([[1.0, 0.0], [0.25, 0.75]])))
     ██
-    ░░▓▓
+    ··▓▓
     """
     top = float(numbers.abs().max()) or 1.0
     names = [f"{name} " for name in rows] if rows else [""] * len(numbers)

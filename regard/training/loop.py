@@ -119,11 +119,13 @@ def epoch_updates(
     group: list[Rows] = []
     tokens = 0
     for batch in batches:
-        group.append(batch)
-        tokens += int(corpus.target_lengths[batch].sum())
-        if tokens >= training.target_tokens_per_update:
+        more = int(corpus.target_lengths[batch].sum())
+        # an update ends where its tokens are nearest to what was asked for
+        if group and tokens + more / 2 > training.target_tokens_per_update:
             updates.append(group)
             group, tokens = [], 0
+        group.append(batch)
+        tokens += more
     # what is left over is learned from too: no example is dropped
     return [*updates, group] if group else updates
 

@@ -20,6 +20,7 @@ def test_list_names_every_mechanism_with_paper_equation_and_cost(capsys):
     assert [entry["name"] for entry in entries] == [m.name for m in mechanisms()]
     for entry in entries:
         assert all(entry[field] for field in ("kind", "name", "paper", "equation", "cost"))
+        assert "\n" not in entry["equation"]
 
 
 def test_list_shows_one_kind_when_asked(capsys):

@@ -146,7 +146,8 @@ def test_the_self_check_notices_a_mask_that_hides_nothing(monkeypatch):
 
 MISTAKES = {
     "model.dropout must lie in [0, 1), got 1.0": (SettingError, {"dropout": 1.0}),
-    "model.n_heads must be at least 1, got 0": (SettingError, {"n_heads": 0}),
+    "model.n_heads must lie between 1 and 1,024, got 0": (SettingError, {"n_heads": 0}),
+    "model.d_model must lie between 1 and 65,536, got 99999": (SettingError, {"d_model": 99999}),
     "n_heads (3) must divide d_model (512)": (DimsError, {"n_heads": 3}),
     "Did you mean 'pre_norm'": (UnknownChoice, {"norm": "prenorm"}),
     "Did you mean 'all'": (UnknownChoice, {"tied": "alll"}),

@@ -46,7 +46,7 @@ def test_every_row_is_learned_from_once_an_epoch_and_updates_hold_their_tokens(c
     assert sorted(rows.tolist()) == list(range(len(corpus)))
     for update in updates[:-1]:
         tokens = sum(int(corpus.target_lengths[batch].sum()) for batch in update)
-        assert 300 <= tokens < 390
+        assert 300 - 45 <= tokens <= 300 + 45
     again = epoch_updates(corpus, training, 0)
     assert all(np.array_equal(a, b) for u, v in zip(updates, again, strict=True)
                for a, b in zip(u, v, strict=True))  # fmt: skip

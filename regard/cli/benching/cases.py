@@ -33,8 +33,8 @@ SETTINGS: Mapping[str, dict[str, object]] = {
 
 PEERS = ("dense", "sdpa")
 
-NOT_TIMED = frozenset({"feed_forward", "norm", "residual", "encoder_layer", "decoder_layer"})
-"""Layers without an attention of their own kind."""
+LAYERS_TIMED = ("weighted_branches",)
+"""The layers that are an attention of their own kind."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Work:
 
 def names() -> list[str]:
     """Every case, the peers first."""
-    return [*PEERS, *(m.name for m in mechanisms() if m.name not in NOT_TIMED)]
+    timed = (m for m in mechanisms() if m.kind != "layer" or m.name in LAYERS_TIMED)
+    return [*PEERS, *(m.name for m in timed)]
 
 
 def build(name: str, n: int) -> Work:
