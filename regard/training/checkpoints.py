@@ -23,6 +23,9 @@ from regard.errors import CheckpointError
 
 PARTIAL = ".partial"
 
+KEPT = ("exp_avg", "exp_avg_sq", "step")
+"""What Adam remembers of each parameter."""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -76,13 +79,13 @@ def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimiz
     torch.set_rng_state(_taken(tensors, "random.cpu", path))
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
-        kept = {key: tensors.get(f"{key}.{name}") for key in ("exp_avg", "exp_avg_sq", "step")}
-        if any(value is None for value in kept.values()):
+        names = [f"{key}.{name}" for key in KEPT]
+        if any(each not in tensors for each in names):
             raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
-        if kept["exp_avg"].shape != parameter.shape:  # type: ignore[union-attr]
+        if tensors[names[0]].shape != parameter.shape:
             raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape.")
         optimiser.state[parameter] = {
-            key: value.to(parameter.device) for key, value in kept.items() if value is not None
+            key: tensors[each].to(parameter.device) for key, each in zip(KEPT, names, strict=True)
         }
     return read_progress(path)
 

@@ -9,7 +9,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from regard.choices import Choice, unknown
 from regard.errors import RegardError
@@ -35,7 +35,7 @@ def read_section(
     fields = {
         field.name: field.default is not dataclasses.MISSING
         or field.default_factory is not dataclasses.MISSING
-        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+        for field in dataclasses.fields(cast(Any, kind))
     }
     values = _read(get_type_hints(kind), fields, table, path, mistakes)
     if values is None:
