@@ -6,6 +6,7 @@ from regard.models.building import (
     transformer_shapes,
 )
 from regard.models.language_model import LanguageModel
+from regard.models.learning import Learner, Lesson
 from regard.models.spec import SIZES, TransformerSpec
 from regard.models.stepping import Stepper
 from regard.models.transformer import Transformer
@@ -13,6 +14,8 @@ from regard.models.transformer import Transformer
 __all__ = [
     "SIZES",
     "LanguageModel",
+    "Learner",
+    "Lesson",
     "Stepper",
     "Transformer",
     "TransformerSpec",

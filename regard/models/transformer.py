@@ -16,6 +16,7 @@ from regard.attention import padding
 from regard.attention.masks import Padding
 from regard.layers import DecoderCache, DecoderLayer
 from regard.models.embedding import Embedding
+from regard.models.learning import Lesson, shifted
 from regard.models.stepping import PAD
 from regard.places import Places, Tree
 
@@ -69,13 +70,17 @@ class Transformer(nn.Module):
         """Logits for the token after each target token, all at once."""
         return self.output(self.hidden(source, target, tree))
 
+    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
+        """Every target token is asked for, with those before it at hand."""
+        return Lesson(self.hidden(source, shifted(target)), target)
+
     def hidden(
         self,
         source: Int[Tensor, "b s"],
         target: Int[Tensor, "b t"],
         tree: Tree | None = None,
     ) -> Float[Tensor, "b t m"]:
-        """What the output layer reads; a loss that never holds all logits starts from here."""
+        """What the output layer reads."""
         sees_source, sees_target = _mask(source != PAD), _mask(target != PAD)
         h, x = self.encode(source, tree), self.target(target)
         for layer in self.decoder:

@@ -1,7 +1,8 @@
 """Where a training runs, and in which precision its products are made."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from regard.choices import find
 from regard.errors import SettingError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -18,6 +21,8 @@ class Hardware:
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: torch.dtype = torch.float32
+    compiles: bool = False
+    """Whether a model is compiled before it learns."""
 
     @classmethod
     def chosen(cls, device: str | None, precision: str | None) -> "Hardware":
@@ -44,3 +49,7 @@ class Hardware:
         """A context in which products are made in this precision."""
         is_low = self.precision is not torch.float32
         return torch.autocast(self.device.type, self.precision, enabled=is_low)
+
+    def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, compiled once for all lengths if this hardware compiles."""
+        return torch.compile(function, dynamic=True) if self.compiles else function

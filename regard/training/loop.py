@@ -8,20 +8,19 @@ its gradient is the sum over micro-batches of the loss divided by all tokens of 
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.batches import Batch, collate, epoch_batches
 from regard.data.corpus import Corpus
-from regard.models import Transformer
-from regard.models.stepping import BOS, PAD
+from regard.models import Lesson, Transformer
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
-from regard.training.losses import token_loss
+from regard.training.losses import Loss, token_loss
 from regard.training.recipes import Recipe, TrainingRecipe
 from regard.training.schedules import SCHEDULES, Pace
 
@@ -140,17 +139,28 @@ def accumulate(
     """Add the gradient of one update to the model; the mean loss per token comes back."""
     model.train()
     tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
-    nll: torch.Tensor | float = 0.0
+    lesson = hardware.compiled(model.lesson)
+    nll: Tensor | float = 0.0
     for batch in batches:
-        source, target = hardware.put(batch.source), hardware.put(batch.target)
-        with hardware.products():
-            hidden = model.hidden(source, shifted(target))
-            loss = token_loss(
-                hidden, model.output.weight, target, smoothing=smoothing, scale=1 / tokens
-            )
+        loss = _loss(lesson, model.output, batch, hardware, smoothing=smoothing, scale=1 / tokens)
         loss.total.backward()
         nll = nll + loss.nll.detach()
     return float(nll) / tokens
+
+
+def _loss(
+    lesson: Callable[[Tensor, Tensor], Lesson],
+    output: nn.Linear,
+    batch: Batch,
+    hardware: Hardware,
+    *,
+    smoothing: float = 0.0,
+    scale: float = 1.0,
+) -> Loss:
+    source, target = hardware.put(batch.source), hardware.put(batch.target)
+    with hardware.products():
+        hidden, gold = lesson(source, target)
+        return token_loss(hidden, output.weight, gold, smoothing=smoothing, scale=scale)
 
 
 @torch.no_grad()
@@ -167,20 +177,9 @@ def mean_loss(
     total, tokens = 0.0, 0
     for each in epoch_batches(corpus, target_tokens=target_tokens, seed=0, epoch=0, rows=rows):
         batch = collate(corpus, each)
-        source, target = hardware.put(batch.source), hardware.put(batch.target)
-        with hardware.products():
-            hidden = model.hidden(source, shifted(target))
-            total += float(token_loss(hidden, model.output.weight, target).nll)
+        total += float(_loss(model.lesson, model.output, batch, hardware).nll)
         tokens += int(batch.target_lengths.sum())
     return total / tokens
-
-
-def shifted(target: torch.Tensor) -> torch.Tensor:
-    """What the decoder reads: the start token, then all target tokens but the last."""
-    start = torch.full_like(target[:, :1], BOS)
-    read = torch.cat([start, target[:, :-1]], 1)
-    # a row's end token stands before its padding, and is nothing to read on from
-    return read.masked_fill(target == PAD, PAD)
 
 
 def make_optimiser(model: nn.Module, training: TrainingRecipe) -> torch.optim.AdamW:

@@ -10,7 +10,8 @@ from regard.data.corpus import write_corpus
 from regard.data.kinds import BOS, EOS, KINDS, PAD
 from regard.data.subwords import Subwords
 from regard.models import TransformerSpec, build_transformer
-from regard.training.loop import accumulate, epoch_updates, mean_loss, shifted
+from regard.models.learning import shifted
+from regard.training.loop import accumulate, epoch_updates, mean_loss
 from regard.training.recipes import TrainingRecipe
 from tests.asserting import assert_close
 
