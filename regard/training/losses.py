@@ -2,8 +2,8 @@
 
     loss = (1 - eps) · -log p[gold]  +  eps · mean over v ≠ pad of -log p[v]
 
-Szegedy et al. 2016, section 7. Logits are made a few rows at a time, in float32, and turned into
-gradients at once; only the gradients of hidden states and output weights are kept. Padding has no
+Szegedy et al. 2016, section 7. Logits are made a few rows at a time and turned into gradients in
+place; only the gradients of hidden states and output weights are kept. Padding has no
 loss, and no share of the smoothing.
 """
 
@@ -16,7 +16,10 @@ from torch import Tensor
 from regard.models.stepping import PAD
 
 LOGITS_AT_ONCE = 1 << 24
-"""How many logits exist at a time."""
+"""How many logits exist at a time …"""
+
+LOGITS_AT_ONCE_ON_A_GPU = 1 << 28
+"""… and on a GPU, which wants larger products."""
 
 
 class Loss(NamedTuple):
@@ -59,43 +62,61 @@ class _RowByRow(torch.autograd.Function):
         smoothing: float,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        learns = any(ctx.needs_input_grad)
-        counts = gold != PAD
+        learns, counts = any(ctx.needs_input_grad), gold != PAD
         # under autocast the products are made in its type, and the sums in float32
-        kept, low = hidden.dtype, _product_type(hidden)
-        hidden, gold, weight = hidden[counts].to(low), gold[counts], output.to(low)
-        d_hidden = torch.zeros_like(hidden) if learns else None
+        low = _product_type(hidden)
+        ctx.kept = hidden.dtype
+        # rows that do not count are read as zeros, and so add nothing to the weights' gradient
+        hidden, weight = hidden.masked_fill(~counts[:, None], 0.0).to(low), output.to(low)
+        right, rest = (
+            hidden.new_zeros(len(gold), dtype=torch.promote_types(low, torch.float32))
+            for _ in range(2)
+        )
+        d_hidden = torch.empty_like(hidden) if learns else None
         d_output = torch.zeros_like(output) if learns else None
-        total = hidden.new_zeros((), dtype=torch.promote_types(low, torch.float32))
-        nll, share = total.clone(), smoothing / (len(output) - 1)
-        at_once = max(1, LOGITS_AT_ONCE // len(output))
-        for first in range(0, len(hidden), at_once):
+        is_gpu = hidden.device.type == "cuda"
+        logits_at_once = LOGITS_AT_ONCE_ON_A_GPU if is_gpu else LOGITS_AT_ONCE
+        at_once = max(1, logits_at_once // len(output))
+        for first in range(0, len(gold), at_once):
             rows = slice(first, first + at_once)
-            logs = (hidden[rows] @ weight.mT).to(total.dtype).log_softmax(-1)
-            right = -logs.gather(-1, gold[rows, None]).sum()
-            nll += right
-            # every token but the padding has its share of what is smoothed away
-            total += (1 - smoothing) * right - share * (logs.sum() - logs[:, PAD].sum())
-            if d_hidden is None or d_output is None:
-                continue
-            grad = logs.exp_().sub_(share)
-            grad[:, PAD] += share
-            grad.scatter_add_(-1, gold[rows, None], grad.new_full((len(grad), 1), smoothing - 1))
-            grad = (grad * scale).to(low)
-            d_hidden[rows] = grad @ weight
-            d_output += grad.mT @ hidden[rows]
-        ctx.kept = kept
+            logits = hidden[rows] @ weight.mT
+            right[rows], rest[rows] = _into_gradient(logits, gold[rows], smoothing)
+            if d_hidden is not None and d_output is not None:
+                torch.mm(logits, weight, out=d_hidden[rows])
+                d_output += logits.mT @ hidden[rows]
         if d_hidden is not None:
             ctx.save_for_backward(d_hidden, d_output, counts)
+        ctx.scale = scale
+        nll, others = (right * counts).sum(), (rest * counts).sum()
         ctx.mark_non_differentiable(nll)
-        return total * scale, nll
+        share = smoothing / (len(output) - 1)
+        return ((1 - smoothing) * nll + share * others) * scale, nll
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_output, counts = ctx.saved_tensors
-        spread = d_hidden.new_zeros(len(counts), d_hidden.shape[-1], dtype=ctx.kept)
-        spread[counts] = (d_hidden * grad).to(ctx.kept)
-        return spread, d_output * grad, None, None, None
+        grad = grad * ctx.scale
+        d_hidden = (d_hidden * grad).to(ctx.kept) * counts[:, None]
+        return d_hidden, d_output * grad, None, None, None
+
+
+def _into_gradient(logits: Tensor, gold: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Overwrite logits by their gradient; -log p of the right token, and of all but padding."""
+    if logits.device.type == "cuda" and logits.dtype is not torch.float64:
+        # Triton comes with torch only where there is a GPU
+        from regard.training.softmax_kernel import into_gradient
+
+        return into_gradient(logits, gold, smoothing=smoothing, pad=PAD)
+    n = logits.shape[-1]
+    logs = logits.sub_(logits.logsumexp(-1, keepdim=True))
+    right = -logs.gather(-1, gold[:, None])
+    rest = logs[:, PAD] - logs.sum(-1)
+    # every token but the padding has its share of what is smoothed away
+    share = smoothing / (n - 1)
+    grad = logs.exp_().sub_(share)
+    grad[:, PAD] += share
+    grad.scatter_add_(-1, gold[:, None], right.new_full(right.shape, smoothing - 1))
+    return right.squeeze(-1), rest
 
 
 def _product_type(hidden: Tensor) -> torch.dtype:

@@ -1,7 +1,6 @@
 """One attention about to be computed: its links, its tensors, and their lowered forms."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -25,7 +24,7 @@ from regard.places import Places
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Everything a path may look at. Lowered forms are asked for once."""
+    """Everything a path may look at. Lowered forms are asked for once, when it is made."""
 
     query: Float[Tensor, "b h q dq"]
     key: Float[Tensor, "b h k dk"]
@@ -40,30 +39,29 @@ class Case:
     """Share of the weights dropped in this call: 0 outside training."""
     columns: str = "keys"
 
-    @cached_property
-    def dot(self) -> Dot | None:
-        """The score as a dot product, or None."""
-        return self.score.as_dot(self.query, self.key)
+    dot: Dot | None = field(init=False)
+    """The score as a dot product, or None."""
+    softmax: float | None = field(init=False)
+    """The selection's inverse temperature if it is a softmax, or None."""
+    window: Window | None = field(init=False)
+    """The selection's window, or None."""
+    kernel_mask: KernelMask | None = field(init=False)
+    """The mask as torch's kernels know it, or None."""
 
-    @cached_property
-    def softmax(self) -> float | None:
-        """The selection's inverse temperature if it is a softmax, or None."""
-        return self.select.as_softmax()
+    def __post_init__(self) -> None:
+        lowered = {
+            "dot": self.score.as_dot(self.query, self.key),
+            "softmax": self.select.as_softmax(),
+            "window": self.select.as_window(),
+            "kernel_mask": self.mask.as_kernel(),
+        }
+        for name, form in lowered.items():
+            object.__setattr__(self, name, form)
 
-    @cached_property
-    def window(self) -> Window | None:
-        """The selection's window, or None."""
-        return self.select.as_window()
-
-    @cached_property
-    def kernel_mask(self) -> KernelMask | None:
-        """The mask as torch's kernels know it, or None."""
-        return self.mask.as_kernel()
-
-    @cached_property
     def short(self) -> "Case":
-        """The same case over the slots of its memory."""
-        assert self.memory is not None
+        """The same case over the slots of its memory; itself if it has none."""
+        if self.memory is None:
+            return self
         short = self.memory.shorten(self.key, self.value, self.mask, self.places)
         return replace(
             self,

@@ -21,11 +21,11 @@ class DensePath:
 
     def cost(self, case: Case) -> Cost:
         """Scores and weights of every pair."""
-        return every_pair(case if case.memory is None else case.short)
+        return every_pair(case.short())
 
     def run(self, case: Case) -> Attended:
         """Follow the equations."""
-        case = case if case.memory is None else case.short
+        case = case.short()
         done = attend(
             case.query,
             case.key,

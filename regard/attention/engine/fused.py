@@ -2,8 +2,6 @@
 
 from typing import final
 
-from torch import Tensor
-
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
 from regard.attention.engine.kernels import softmax_attention
@@ -45,25 +43,17 @@ class FusedPath:
     def run(self, case: Case) -> Attended:
         """Call the kernel."""
         assert case.dot is not None and case.softmax is not None and case.kernel_mask is not None
+        valid = case.kernel_mask.valid
         context, lse = softmax_attention(
             case.dot.query,
             case.dot.key,
             case.value,
-            _bias(case),
+            None,
+            valid=None if valid is None else keys_that_exist(valid, case.key.shape[-2]),
             is_causal=case.kernel_mask.is_causal and _is_square(case) and not _sees_all(case),
             scale=case.dot.scale * case.softmax,
         )
         return case.attended(context, case.soft_rows(lse))
-
-
-def _bias(case: Case) -> Tensor | None:
-    """Minus infinity for keys that do not exist, one row for all queries."""
-    assert case.kernel_mask is not None
-    if (valid := case.kernel_mask.valid) is None:
-        return None
-    hidden = ~keys_that_exist(valid, case.key.shape[-2])[:, None, None]
-    bias = case.query.new_zeros(hidden.shape).masked_fill(hidden, -float("inf"))
-    return bias.expand(*case.query.shape[:-1], -1)
 
 
 def _is_square(case: Case) -> bool:

@@ -2,11 +2,12 @@
 
 `softmax_attention` gives the context and, for each row, the logarithm of its normaliser, from
 which any weight can be rebuilt. torch's public function keeps the second to itself. On the CPU
-and on CUDA the stock kernels are used; anywhere else plain tensor algebra gives the same numbers.
+and on CUDA the stock kernels are used, but for short sequences on CUDA, which have one of their own
+(tile_kernel.py); anywhere else plain tensor algebra gives the same numbers.
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -16,6 +17,9 @@ _ops = torch.ops.aten
 
 HALF = (torch.float16, torch.bfloat16)
 """What the fastest CUDA kernel takes."""
+
+TILE, TILE_WIDTHS = 64, (16, 32, 64, 128)
+"""Longest sequence, and the widths of a head, for the kernel of short sequences."""
 
 EMPTY_ROW = 0.0
 """The log-sum-exp reported for a row that sees nothing; its weights are masked anyway."""
@@ -27,15 +31,24 @@ def softmax_attention(
     value: Float[Tensor, "b h k dv"],
     bias: Float[Tensor, "b h q k"] | None,
     *,
+    valid: Bool[Tensor, "b k"] | None = None,
     is_causal: bool,
     scale: float,
 ) -> tuple[Float[Tensor, "b h q dv"], Float[Tensor, "b h q"]]:
     """softmax(scale · q kᵀ + bias) v and the log-sum-exp of each row; differentiable in q, k, v.
 
-    `is_causal` aligns the first query with the first key. The bias gets no gradient.
+    `valid` says which keys exist. `is_causal` aligns the first query with the first key. The bias
+    gets no gradient.
     """
     width = value.shape[-1]
     query, key, value = _same_width(query, key, value)
+    if bias is None and _fits_a_tile(query, key):
+        # Triton comes with torch only where there is a GPU
+        from regard.attention.engine.tile_kernel import AttendInATile
+
+        out, lse = AttendInATile.apply(query, key, value, valid, is_causal, scale)
+        return out[..., :width], lse.detach()
+    bias = _with_hidden(bias, valid, query)
     if query.device.type == "cpu":
         out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=bias, scale=scale
@@ -83,6 +96,24 @@ def softmax_attention_backward(
     d_scores = weights * (grad @ value.mT - level) * scale
     d_query, d_key, d_value = d_scores @ key, d_scores.mT @ query, weights.mT @ grad
     return d_query.to(dtype), d_key.to(dtype), d_value.to(dtype)
+
+
+def _fits_a_tile(query: Tensor, key: Tensor) -> bool:
+    """Whether the whole matrix of a head fits one program of the kernel for short sequences."""
+    is_short = query.shape[-2] <= TILE and key.shape[-2] <= TILE
+    is_whole = query.shape[-1] in TILE_WIDTHS
+    return query.device.type == "cuda" and query.dtype in HALF and is_short and is_whole
+
+
+def _with_hidden(bias: Tensor | None, valid: Tensor | None, query: Tensor) -> Tensor | None:
+    """The bias with minus infinity for keys that do not exist, one row for all queries."""
+    if valid is None:
+        return bias
+    hidden = ~valid[:, None, None]
+    if bias is not None:
+        return bias.masked_fill(hidden, -torch.inf)
+    shown = query.new_zeros(hidden.shape).masked_fill(hidden, -torch.inf)
+    return shown.expand(*query.shape[:-1], -1)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -21,21 +21,24 @@ class ShortPath:
 
     def why(self, case: Case) -> str:
         """How short, and what runs over the slots."""
-        inner = self._inner(case)
-        slots = case.short.key.shape[-2]
+        short = case.short()
+        slots, inner = short.key.shape[-2], _fastest(short)
         return f"{case.key.shape[-2]} keys become {slots} slots, over which {inner.name} runs"
 
     def cost(self, case: Case) -> Cost:
         """The inner path's, over the slots."""
-        return self._inner(case).cost(case.short)
+        short = case.short()
+        return _fastest(short).cost(short)
 
     def run(self, case: Case) -> Attended:
         """Shorten, then run."""
-        return self._inner(case).run(case.short)
+        short = case.short()
+        return _fastest(short).run(short)
 
-    def _inner(self, case: Case) -> Path:
-        paths: tuple[Path, ...] = (FUSED, SPARSE, DENSE)
-        return next(path for path in paths if path.why_not(case.short) is None)
+
+def _fastest(short: Case) -> Path:
+    paths: tuple[Path, ...] = (FUSED, SPARSE, DENSE)
+    return next(path for path in paths if path.why_not(short) is None)
 
 
 SHORT = ShortPath()
