@@ -1,5 +1,48 @@
 """hypotheses + references → scores."""
 
+from regard.evaluating.alignment import AlignmentCounts, alignment_error
+from regard.evaluating.bleu import bleu
+from regard.evaluating.chrf import chrf
+from regard.evaluating.comparing import Comparison, compare
+from regard.evaluating.digits import digit_gold
 from regard.evaluating.exact_match import exact_match
+from regard.evaluating.heads import Pieces, Row, View, best_head, view_links, view_table
+from regard.evaluating.length_ratio import length_ratio
+from regard.evaluating.links import Gold, check_links, read_naacl, read_pharaoh, write_pharaoh
+from regard.evaluating.perplexity import loss_and_perplexity, perplexity
+from regard.evaluating.score import Score
+from regard.evaluating.scoring import score_all
+from regard.evaluating.significance import Difference, Resampling, compare_pair, score_interval
+from regard.evaluating.ter import ter
 
-__all__ = ["exact_match"]
+__all__ = [
+    "AlignmentCounts",
+    "Comparison",
+    "Difference",
+    "Gold",
+    "Pieces",
+    "Resampling",
+    "Row",
+    "Score",
+    "View",
+    "alignment_error",
+    "best_head",
+    "bleu",
+    "check_links",
+    "chrf",
+    "compare",
+    "compare_pair",
+    "digit_gold",
+    "exact_match",
+    "length_ratio",
+    "loss_and_perplexity",
+    "perplexity",
+    "read_naacl",
+    "read_pharaoh",
+    "score_all",
+    "score_interval",
+    "ter",
+    "view_links",
+    "view_table",
+    "write_pharaoh",
+]

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from regard.errors import ShapeError
+import numpy as np
+
+from regard.evaluating.score import Measured, Score, Statistics, check_texts, reference_counts
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
@@ -11,10 +13,22 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
     >>> exact_match(["a b", "c"], [["a b"], ["d", "e"]])
     0.5
     """
-    if len(hypotheses) != len(references) or not hypotheses:
-        raise ShapeError(
-            f"exact_match: expected as many hypotheses as references and at least one, got "
-            f"{len(hypotheses)} and {len(references)}."
-        )
+    check_texts("exact_match", hypotheses, references)
     right = sum(text in answers for text, answers in zip(hypotheses, references, strict=True))
     return right / len(hypotheses)
+
+
+def measured_exact_match(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Measured:
+    """Exact match in per cent, with what each sentence adds to it."""
+    share = exact_match(hypotheses, references)
+    rows = [
+        [float(text in answers), 1.0] for text, answers in zip(hypotheses, references, strict=True)
+    ]
+    score = Score("exact match", 100 * share, f"{reference_counts(references)}|case:mixed|percent")
+    return Measured(score, np.array(rows), _per_cent)
+
+
+def _per_cent(total: Statistics) -> float:
+    return float(100 * total[0] / total[1])

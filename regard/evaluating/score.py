@@ -1,0 +1,80 @@
+"""A score one can quote, and the checks that every score makes of its texts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import ShapeError
+
+Statistics = NDArray[np.float64]
+"""Counts from which a score is computed; those of a corpus are the sum of its sentences'."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of one system, with all that somebody needs to compute it again.
+
+    >>> print(Score("BLEU", 41.234, "nrefs:1|case:mixed|tok:13a"))
+    BLEU 41.23 (nrefs:1|case:mixed|tok:13a)
+    """
+
+    name: str
+    value: float
+    signature: str
+    note: str = ""
+    """What a reader should know before quoting it; empty as a rule."""
+
+    def __str__(self) -> str:
+        said = f"{self.name} {self.value:.2f} ({self.signature})"
+        return f"{said} [{self.note}]" if self.note else said
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A system's score and what each sentence added to it, so that any subset can be scored."""
+
+    score: Score
+    rows: Statistics
+    """Counts of each sentence, one row a sentence."""
+    value: Callable[[Statistics], float]
+    """The score of summed rows."""
+    is_higher_better: bool = True
+
+    def of(self, sentences: Sequence[int]) -> float:
+        """The score of some sentences only."""
+        return self.value(self.rows[list(sentences)].sum(axis=0))
+
+    def by_sentence(self) -> list[float]:
+        """The score of every sentence alone."""
+        return [self.value(row) for row in self.rows]
+
+
+def check_texts(who: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Refuse texts that do not pair up: every hypothesis needs its own list of references."""
+    if len(hypotheses) != len(references) or not hypotheses:
+        raise ShapeError(
+            f"{who}: expected as many hypotheses as lists of references and at least one, got "
+            f"{len(hypotheses)} and {len(references)}."
+        )
+    for line, answers in enumerate(references, 1):
+        if isinstance(answers, str):
+            raise ShapeError(
+                f"{who}: the references of sentence {line} are one text, {answers!r}, where a list "
+                f"was expected. Write [{answers!r}] for a single reference."
+            )
+        if not answers:
+            raise ShapeError(
+                f"{who}: sentence {line} has no reference. Give it one, or leave the sentence out."
+            )
+
+
+def reference_counts(references: Sequence[Sequence[str]]) -> str:
+    """How many references a sentence has, as sacreBLEU's signatures say it.
+
+    >>> reference_counts([["a", "b"], ["c"]]), reference_counts([["a"], ["b"]])
+    ('nrefs:var', 'nrefs:1')
+    """
+    counts = {len(answers) for answers in references}
+    return f"nrefs:{counts.pop() if len(counts) == 1 else 'var'}"
