@@ -22,6 +22,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.linear_bias import LinearBiasRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.selections.local_predictive import LocalPredictiveSelection
+from regard.training.losses import token_loss
 
 DIMS = Dims(d_model=64, n_heads=4, max_len=4096)
 
@@ -82,6 +83,25 @@ def check(n: int) -> bool:
     return good
 
 
+def check_loss() -> bool:
+    """The loss and its gradients, by the kernel that turns logits into gradients in place."""
+    hidden = torch.randn(2, 61, 48, dtype=torch.float64)
+    output, gold = torch.randn(1003, 48, dtype=torch.float64), torch.randint(4, 1003, (2, 61))
+    gold[1, 40:] = 0
+
+    def found(dtype: torch.dtype, device: str) -> list[Tensor]:
+        leaves = [x.to(device, dtype).requires_grad_() for x in (hidden, output)]
+        loss = token_loss(*leaves, gold.to(device), smoothing=0.1, scale=0.01)
+        return [loss.total, loss.nll, *torch.autograd.grad(loss.total, leaves)]
+
+    want, good = found(torch.float64, "cpu"), True
+    for dtype, limit in ((torch.float32, 1e-4), (torch.bfloat16, 2e-2)):
+        worst = _worst(found(dtype, "cuda"), want)
+        good &= worst < limit
+        print(f"loss {dtype}: error {worst:.1e}, limit {limit:.1e}")
+    return good
+
+
 def milliseconds(work: object) -> float:
     assert callable(work)
     for _ in range(5):
@@ -125,7 +145,7 @@ def timed(n: int = 4096) -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    passed = min(check(n) for n in (1, 17, 129, 1000))
+    passed = min(check(n) for n in (1, 17, 33, 64, 65, 129, 1000)) and check_loss()
     timed()
     print("every path equals the law" if passed else "some path is wrong")
     sys.exit(0 if passed else 1)
