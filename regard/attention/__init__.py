@@ -8,8 +8,9 @@ the project; inside, links are objects.
 from collections.abc import Callable, Mapping
 
 from regard.attention.attend import Attended, attend
+from regard.attention.caches import KeyValues
 from regard.attention.chain import Chain
-from regard.attention.heads.grouped_query import GroupedQueryHeads, KeyValues
+from regard.attention.heads.grouped_query import GroupedQueryHeads
 from regard.attention.heads.multi_head import multi_head
 from regard.attention.maps import AttentionMap
 from regard.attention.masks import FULL, all_of, any_of, given, padding

@@ -1,5 +1,50 @@
-"""model + source → hypotheses."""
+"""model + source → hypotheses: greedy search, beam search and sampling over one stepper protocol.
 
-from regard.decoding.greedy import greedy
+A search is an object that is called with a model and some sentences; `decode_all` cuts many
+sentences into batches for it. A model is anything that satisfies `regard.models.Stepper`.
+"""
 
-__all__ = ["greedy"]
+from regard.decoding.arranging import arranged
+from regard.decoding.batching import Answered, Search, decode_all, decode_each
+from regard.decoding.beam import Beam
+from regard.decoding.ensembles import Ensemble
+from regard.decoding.greedy import Greedy, greedy
+from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.lengths import (
+    PENALTIES,
+    AveragePenalty,
+    LengthPenalty,
+    NoPenalty,
+    PaperPenalty,
+)
+from regard.decoding.replaying import Replaying
+from regard.decoding.rules import RULES, Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
+from regard.decoding.sampling import Sampling
+from regard.decoding.sentences import Limits, Sentence
+
+__all__ = [
+    "PENALTIES",
+    "RULES",
+    "Answered",
+    "AveragePenalty",
+    "Beam",
+    "Ensemble",
+    "Forbidden",
+    "Greedy",
+    "Hypothesis",
+    "LengthPenalty",
+    "Limits",
+    "NoPenalty",
+    "NoRepeatedNgrams",
+    "PaperPenalty",
+    "RepetitionPenalty",
+    "Replaying",
+    "Rule",
+    "Sampling",
+    "Search",
+    "Sentence",
+    "arranged",
+    "decode_all",
+    "decode_each",
+    "greedy",
+]

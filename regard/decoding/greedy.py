@@ -3,31 +3,49 @@
 y[t] = argmax p(y | source, y[:t])
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.models.stepping import BOS, EOS, PAD, Stepper
+from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.rules import Rule, Written
+from regard.decoding.scoring import Best, best_next, judge
+from regard.decoding.sentences import Batch, Limits, Sentence
+from regard.decoding.walking import walk
+from regard.models.stepping import PAD, Stepper
 
 
-@torch.no_grad()
+@final
+@dataclass(frozen=True, kw_only=True)
+class Greedy:
+    """Greedy search with limits and rules."""
+
+    limits: Limits = field(default_factory=Limits)
+    rules: Sequence[Rule] = ()
+
+    @torch.inference_mode()
+    def __call__(
+        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """One answer for each sentence."""
+        batch = Batch.of(sentences, self.limits, torch.device(device))
+        rules = batch.rules(self.rules)
+
+        def likeliest(logits: Tensor, written: Written) -> Best:
+            may_end = written.tokens.shape[1] >= self.limits.min_tokens
+            if rules:
+                return judge(logits, rules, written, may_end=may_end).best(1)
+            return best_next(logits, 1, may_end=may_end)
+
+        return walk(model, batch, 1, likeliest)
+
+
 def greedy(model: Stepper, source: Int[Tensor, "b s"], *, max_tokens: int) -> list[list[int]]:
     """The tokens of each row, without the end token. Finished rows leave the batch."""
-    state = model.start(source)
-    rows = torch.arange(len(source), device=source.device)
-    tokens = torch.full((len(source), 1), BOS, device=source.device)
-    out: list[list[int]] = [[] for _ in range(len(source))]
-    for _ in range(max_tokens):
-        logits, state = model.step(state, tokens)
-        # padding and the start token are never written
-        logits[:, -1, [PAD, BOS]] = -torch.inf
-        best = logits[:, -1].argmax(-1)
-        going = best != EOS
-        for row, token in zip(rows[going].tolist(), best[going].tolist(), strict=True):
-            out[row].append(token)
-        if not bool(going.any()):
-            break
-        if not bool(going.all()):
-            state = model.select(state, going.nonzero().squeeze(-1))
-        rows, tokens = rows[going], best[going, None]
-    return out
+    sentences = [Sentence([token for token in row if token != PAD]) for row in source.tolist()]
+    found = Greedy(limits=Limits(max_tokens=max_tokens))(model, sentences, device=source.device)
+    return [list(answers[0].tokens) for answers in found]

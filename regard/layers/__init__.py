@@ -11,7 +11,13 @@ from regard.layers.feed_forward import FeedForward, gelu_feed_forward
 from regard.layers.gated_feed_forward import GatedFeedForward
 from regard.layers.norm import Norm
 from regard.layers.residual import RESIDUALS, PostNorm, PreNorm, Residual
-from regard.layers.weighted_branches import WeightedBranches, project_to_simplex
+from regard.layers.weighted_branches import (
+    BranchedDecoderLayer,
+    BranchedEncoderLayer,
+    WeightedBranches,
+    project_all,
+    project_to_simplex,
+)
 
 FEED_FORWARDS: Mapping[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
@@ -33,6 +39,8 @@ __all__ = [
     "FEED_FORWARDS",
     "LAYERS",
     "RESIDUALS",
+    "BranchedDecoderLayer",
+    "BranchedEncoderLayer",
     "DecoderCache",
     "DecoderLayer",
     "EncoderLayer",
@@ -43,5 +51,6 @@ __all__ = [
     "PreNorm",
     "Residual",
     "WeightedBranches",
+    "project_all",
     "project_to_simplex",
 ]

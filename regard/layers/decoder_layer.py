@@ -21,14 +21,30 @@ CAUSAL = CausalPattern()
 
 
 class DecoderCache(NamedTuple):
-    """What one decoder layer remembers between steps: its own past, and the source."""
+    """What one decoder layer remembers between steps: its own past, and the source.
+
+    The past has a row for each hypothesis, the source one for each sentence.
+    """
 
     past: KeyValues | None
     source: KeyValues
 
+    @property
+    def width(self) -> int:
+        """How many hypotheses a sentence has."""
+        return 1 if self.past is None else len(self.past.key) // len(self.source.key)
+
     def select(self, rows: Int[Tensor, " r"]) -> "DecoderCache":
         """The past of some rows of the batch; the source is kept once for each sentence."""
         return DecoderCache(None if self.past is None else self.past.select(rows), self.source)
+
+    def reorder(self, rows: Int[Tensor, " r"]) -> "DecoderCache":
+        """The same as `select`, but this cache must not be used again."""
+        return DecoderCache(None if self.past is None else self.past.reorder(rows), self.source)
+
+    def keep(self, rows: Int[Tensor, " r"], sentences: Int[Tensor, " b"]) -> "DecoderCache":
+        """The past of some rows, and the source of the sentences that they write."""
+        return DecoderCache(self.select(rows).past, self.source.select(sentences))
 
 
 @final

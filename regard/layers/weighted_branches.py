@@ -12,11 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import FULL, GroupedQueryHeads
+from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.links import Pattern
 from regard.attention.selections.sparsemax import simplex_threshold
+from regard.choices import find
 from regard.dims import Dims
 from regard.errors import DimsError, SettingError
+from regard.layers.decoder_layer import CAUSAL, DecoderCache
+from regard.layers.feed_forward import ACTIVATIONS
+from regard.layers.residual import Residual
 from regard.places import Places
 
 
@@ -28,10 +32,18 @@ class WeightedBranches(nn.Module):
         dims: the model width; its heads are the branches.
         attention: the heads; its output projection is cut into one piece for each branch.
         d_hidden: inner width of all feed-forwards together; each branch gets an equal part.
+        activation: "relu" as in the paper, or "gelu".
+        dropout: on the inner activations; 0 in the paper.
     """
 
     def __init__(
-        self, dims: Dims, *, attention: GroupedQueryHeads, d_hidden: int | None = None
+        self,
+        dims: Dims,
+        *,
+        attention: GroupedQueryHeads,
+        d_hidden: int | None = None,
+        activation: str = "relu",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         d_hidden, n_branches = d_hidden or 4 * dims.d_model, dims.n_heads
@@ -45,14 +57,17 @@ class WeightedBranches(nn.Module):
                 "weighted_branches: the attention's output projection is cut into one piece for "
                 "each branch, and its bias would belong to none. Take has_bias=False."
             )
-        self.attention = attention
-        self.kappa = nn.Parameter(_nearly_alike(n_branches))
-        self.alpha = nn.Parameter(_nearly_alike(n_branches))
+        self.attention, self.dropout = attention, nn.Dropout(dropout)
+        self.activation = find(activation, ACTIVATIONS)
+        # random points of the simplex far from its edges, where a branch would be dead
+        draws = 1 + torch.rand(2, n_branches)
+        self.kappa, self.alpha = (nn.Parameter(draw / draw.sum()) for draw in draws)
         self.W1 = nn.Parameter(torch.empty(n_branches, dims.d_model, d_hidden // n_branches))
         self.b1 = nn.Parameter(torch.zeros(n_branches, 1, d_hidden // n_branches))
         self.W2 = nn.Parameter(torch.empty(n_branches, d_hidden // n_branches, dims.d_model))
         self.b2 = nn.Parameter(torch.zeros(dims.d_model))
-        bound = (6 / (dims.d_model + d_hidden)) ** 0.5
+        # as loud as a plain network, though kappa and alpha begin near 1 / branches
+        bound = n_branches * (6 / (dims.d_model + d_hidden)) ** 0.5
         nn.init.uniform_(self.W1, -bound, bound)
         nn.init.uniform_(self.W2, -bound, bound)
 
@@ -65,10 +80,14 @@ class WeightedBranches(nn.Module):
     ) -> Float[Tensor, "b n m"]:
         """Every branch attends and thinks; alpha says how much each counts."""
         key = x if key is None else key
-        heads = self.attention.look(x, self.attention.remember(key, key), mask, places).context
+        memory = self.attention.remember(key, key)
+        return self.join(self.attention.look(x, memory, mask, places).context)
+
+    def join(self, heads: Float[Tensor, "b h n d"]) -> Float[Tensor, "b n m"]:
+        """What the branches make of what the heads saw."""
         W_O = self.attention.W_O.weight.T.unflatten(0, (heads.shape[1], -1))
         branches = self.kappa.view(-1, 1, 1) * (heads @ W_O)
-        thoughts = (branches @ self.W1 + self.b1).relu() @ self.W2
+        thoughts = self.dropout(self.activation(branches @ self.W1 + self.b1)) @ self.W2
         return torch.einsum("h,bhnm->bnm", self.alpha, thoughts) + self.b2
 
     @torch.no_grad()
@@ -78,10 +97,100 @@ class WeightedBranches(nn.Module):
         self.alpha.copy_(project_to_simplex(self.alpha))
 
 
-def _nearly_alike(n_branches: int) -> Float[Tensor, " h"]:
-    """A random point of the simplex far from its edges, where a branch would be dead."""
-    draw = 1 + torch.rand(n_branches)
-    return draw / draw.sum()
+@final
+class BranchedEncoderLayer(nn.Module):
+    """An encoder layer in which branches take the place of attention and feed-forward."""
+
+    def __init__(self, *, branches: WeightedBranches, around_branches: Residual) -> None:
+        super().__init__()
+        self.branches, self.around_branches = branches, around_branches
+
+    def forward(
+        self, x: Float[Tensor, "b n m"], mask: Pattern | Tensor = FULL, places: Places | None = None
+    ) -> Float[Tensor, "b n m"]:
+        """One residual around the branches: there is no sum between attention and network."""
+        return self.around_branches(x, lambda z: self.branches(z, mask=mask, places=places))
+
+    def step(
+        self,
+        x: Float[Tensor, "b n m"],
+        past: KeyValues | None = None,
+        mask: Pattern | Tensor = FULL,
+    ) -> tuple[Float[Tensor, "b n m"], KeyValues]:
+        """The next positions behind a cache, under a causal mask; the longer cache comes back."""
+        n_past = 0 if past is None else past.length
+        kept: list[KeyValues] = []
+        at = Places.between(x.shape[1], n_past + x.shape[1], past=n_past, device=x.device)
+
+        def own_past(z: Tensor) -> Tensor:
+            new = self.branches.attention.remember(z, z, past=n_past)
+            kept.append(new if past is None else past.append(new))
+            return self.branches.join(self.branches.attention.look(z, kept[0], mask, at).context)
+
+        return self.around_branches(x, own_past), kept[0]
+
+
+@final
+class BranchedDecoderLayer(nn.Module):
+    """A decoder layer whose branches replace the cross-attention and the feed-forward behind it."""
+
+    def __init__(
+        self,
+        *,
+        attention: GroupedQueryHeads,
+        branches: WeightedBranches,
+        around_attention: Residual,
+        around_branches: Residual,
+    ) -> None:
+        super().__init__()
+        self.attention, self.branches = attention, branches
+        self.around_attention, self.around_branches = around_attention, around_branches
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n m"],
+        source: Float[Tensor, "b k ms"],
+        mask: Pattern | Tensor = FULL,
+        source_mask: Pattern | Tensor = FULL,
+    ) -> Float[Tensor, "b n m"]:
+        """All target positions at once; none sees a later one, whatever the mask says."""
+        return self.step(x, self.start(source), mask, source_mask)[0]
+
+    def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
+        """Project the source once, before the first step."""
+        return DecoderCache(None, self.branches.attention.remember(source, source))
+
+    def step(
+        self,
+        x: Float[Tensor, "b n m"],
+        cache: DecoderCache,
+        mask: Pattern | Tensor = FULL,
+        source_mask: Pattern | Tensor = FULL,
+    ) -> tuple[Float[Tensor, "b n m"], DecoderCache]:
+        """The next positions; the longer cache comes back, nothing is hidden in the layer."""
+        causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
+        n_past = 0 if cache.past is None else cache.past.length
+        kept: list[KeyValues] = []
+        at = Places.between(x.shape[1], cache.source.length, past=n_past, device=x.device)
+
+        def own_past(z: Tensor) -> Tensor:
+            attended, past = self.attention.step(z, cache.past, causal)
+            kept.append(past)
+            return attended.context
+
+        def the_source(z: Tensor) -> Tensor:
+            heads = self.branches.attention.look(z, cache.source, source_mask, at)
+            return self.branches.join(heads.context)
+
+        y = self.around_attention(x, own_past)
+        return self.around_branches(y, the_source), DecoderCache(kept[0], cache.source)
+
+
+def project_all(model: nn.Module) -> None:
+    """Bring every branch's weights in a model back to the simplex, after an optimiser's step."""
+    for part in model.modules():
+        if isinstance(part, WeightedBranches):
+            part.project()
 
 
 def project_to_simplex(point: Float[Tensor, "*b k"]) -> Float[Tensor, "*b k"]:

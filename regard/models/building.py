@@ -1,21 +1,20 @@
-"""spec → model: the one place where the choices of a [model] section become parts."""
+"""spec → model: the one place where the choices of a [model] section become models."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import nn
 
-from regard.attention import RELATIONS, SCORES, SELECTIONS, Chain, GroupedQueryHeads, multi_head
-from regard.attention.links import NO_RELATION
-from regard.choices import Choice
-from regard.dims import Dims
+from regard.choices import find
 from regard.errors import SettingError
-from regard.layers import FEED_FORWARDS, RESIDUALS, DecoderLayer, EncoderLayer, Norm, Residual
-from regard.models.embedding import Embedding
+from regard.layers import Norm
+from regard.models.bert import POOLS, Classifier, Encoder, MaskedLanguageModel, Tagger
+from regard.models.checking import check_future, check_padding
 from regard.models.language_model import LanguageModel
+from regard.models.parts import LAYER_KINDS, Parts, speak_softly
 from regard.models.spec import TransformerSpec
 from regard.models.transformer import Transformer, check_masks
-from regard.positions import POSITIONS, RotaryPositions
 
 
 def build_transformer(
@@ -27,104 +26,167 @@ def build_transformer(
             f"model.tied = 'all' needs one vocabulary for both sides, got {n_source_tokens} source "
             f"and {n_target_tokens} target tokens. Take a joint vocabulary, or tied = 'output'."
         )
-    parts = _Parts(spec, spec.dims)
+    parts = Parts(spec)
     target = parts.embedding(n_target_tokens)
     model = Transformer(
         source=target if spec.tied == "all" else parts.embedding(n_source_tokens),
         target=target,
-        encoder=[parts.encoder_layer() for _ in range(spec.n_encoder_layers)],
-        decoder=[parts.decoder_layer() for _ in range(spec.n_decoder_layers)],
+        encoder=parts.encoder_layers(spec.n_encoder_layers),
+        decoder=parts.decoder_layers(spec.n_decoder_layers),
         encoder_norm=parts.last_norm(),
         decoder_norm=parts.last_norm(),
         output=parts.output(target),
     )
-    if target.E.weight.device.type != "meta":
+    if LAYER_KINDS[spec.layer].is_faint:
+        speak_softly(model, n_target_tokens)
+    if not _is_meta(model):
         check_masks(model, min(n_source_tokens, n_target_tokens))
     return model
 
 
-def transformer_shapes(
+def build_language_model(spec: TransformerSpec, *, n_tokens: int) -> LanguageModel:
+    """Make the decoder-only model: the encoder's layers under a causal mask."""
+    parts = Parts(spec)
+    embedding = parts.embedding(n_tokens)
+    model = LanguageModel(
+        embedding=embedding,
+        layers=parts.encoder_layers(spec.n_decoder_layers),
+        norm=parts.last_norm(),
+        output=parts.output(embedding),
+    )
+    speak_softly(model, n_tokens)
+    if not _is_meta(model):
+        check_future(model, model.hidden, n_tokens)
+        check_padding(model, model.hidden, n_tokens)
+    return model
+
+
+def build_masked_language_model(
+    spec: TransformerSpec, *, n_tokens: int, n_segments: int = 0
+) -> MaskedLanguageModel:
+    """Make the encoder-only model that guesses hidden words.
+
+    Args:
+        spec: sizes and choices. The output layer is the embedding unless `tied` is "none".
+        n_tokens: size of the vocabulary.
+        n_segments: parts of a row with a vector of their own; 2 in BERT.
+    """
+    parts = Parts(spec)
+    encoder = _encoder(parts, n_tokens, n_segments)
+    return MaskedLanguageModel(parts.dims, encoder=encoder, output=parts.output(encoder.embedding))
+
+
+def build_classifier(
+    spec: TransformerSpec, *, n_tokens: int, n_labels: int, pool: str = "first", n_segments: int = 0
+) -> Classifier:
+    """Make the encoder-only model that says one label about a text.
+
+    Args:
+        spec: sizes and choices.
+        n_tokens: size of the vocabulary.
+        n_labels: size of the labels' vocabulary, its four special ids included.
+        pool: "first" reads the begin token, "mean" all tokens.
+        n_segments: parts of a row with a vector of their own; 2 in BERT.
+    """
+    parts = Parts(spec)
+    return Classifier(
+        parts.dims,
+        encoder=_encoder(parts, n_tokens, n_segments),
+        pool=find(pool, POOLS),
+        output=parts.label_output(n_labels),
+    )
+
+
+def build_tagger(
+    spec: TransformerSpec, *, n_tokens: int, n_labels: int, n_segments: int = 0
+) -> Tagger:
+    """Make the encoder-only model that says one label about each token.
+
+    Args:
+        spec: sizes and choices.
+        n_tokens: size of the vocabulary.
+        n_labels: size of the labels' vocabulary, its four special ids included.
+        n_segments: parts of a row with a vector of their own; 2 in BERT.
+    """
+    parts = Parts(spec)
+    return Tagger(
+        encoder=_encoder(parts, n_tokens, n_segments), output=parts.label_output(n_labels)
+    )
+
+
+class Builder(Protocol):
+    """Makes a model for a corpus of sources and targets."""
+
+    def __call__(
+        self, spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
+    ) -> nn.Module:
+        """The model; what it reads and says are the vocabularies of the two sides."""
+
+
+def _language_model(
     spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> LanguageModel:
+    if n_source_tokens != n_target_tokens:
+        raise SettingError(
+            "language_model: source and target stand in one row and need one vocabulary, got "
+            f"{n_source_tokens} source and {n_target_tokens} target tokens. Take a joint "
+            "vocabulary (tokens.is_joint = true)."
+        )
+    return build_language_model(spec, n_tokens=n_target_tokens)
+
+
+def _masked_language_model(
+    spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> MaskedLanguageModel:
+    return build_masked_language_model(spec, n_tokens=n_target_tokens)
+
+
+def _classifier(spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int) -> Classifier:
+    return build_classifier(spec, n_tokens=n_source_tokens, n_labels=n_target_tokens)
+
+
+def _tagger(spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int) -> Tagger:
+    return build_tagger(spec, n_tokens=n_source_tokens, n_labels=n_target_tokens)
+
+
+MODELS: Mapping[str, Builder] = {
+    "transformer": build_transformer,
+    "language_model": _language_model,
+    "masked_language_model": _masked_language_model,
+    "classifier": _classifier,
+    "tagger": _tagger,
+}
+"""Every kind of model, made for the vocabularies of a corpus's two sides."""
+
+
+def model_shapes(
+    name: str, spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
 ) -> dict[str, tuple[int, ...]]:
-    """What the model's weights would look like, without making one number of them."""
+    """What a model's weights would look like, without making one number of them."""
     with torch.device("meta"):
-        model = build_transformer(
+        model = find(name, MODELS)(
             spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens
         )
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 
-def build_language_model(spec: TransformerSpec, *, n_tokens: int) -> LanguageModel:
-    """Make the decoder-only model: the encoder's layers under a causal mask."""
-    parts = _Parts(spec, spec.dims)
-    embedding = parts.embedding(n_tokens)
-    return LanguageModel(
-        embedding=embedding,
-        layers=[parts.encoder_layer() for _ in range(spec.n_decoder_layers)],
-        norm=parts.last_norm(),
-        output=parts.output(embedding),
+def transformer_shapes(
+    spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> dict[str, tuple[int, ...]]:
+    """What the Transformer's weights would look like, without making one number of them."""
+    return model_shapes(
+        "transformer", spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens
     )
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Makes each part afresh: no two layers share a parameter unless a tie says so."""
+def _encoder(parts: Parts, n_tokens: int, n_segments: int) -> Encoder:
+    embedding = parts.embedding(n_tokens, n_segments=n_segments, norm=Norm(parts.dims, eps=1e-12))
+    layers = parts.encoder_layers(parts.spec.n_encoder_layers)
+    encoder = Encoder(embedding=embedding, layers=layers, norm=parts.last_norm())
+    if not _is_meta(encoder):
+        check_padding(encoder, encoder, n_tokens)
+    return encoder
 
-    spec: TransformerSpec
-    dims: Dims
 
-    def embedding(self, n_tokens: int) -> Embedding:
-        name = self.spec.positions.name
-        adds = name not in ("none", "rotary")
-        positions = self.spec.positions.build(POSITIONS, self.dims) if adds else None
-        return Embedding(
-            self.dims, n_tokens=n_tokens, positions=positions, dropout=self.spec.dropout
-        )
-
-    def output(self, target: Embedding) -> nn.Linear:
-        layer = nn.Linear(self.spec.d_model, target.E.num_embeddings, bias=False)
-        nn.init.normal_(layer.weight, std=self.spec.d_model**-0.5)
-        if self.spec.tied != "none":
-            layer.weight = target.E.weight
-        return layer
-
-    def encoder_layer(self) -> EncoderLayer:
-        return EncoderLayer(
-            attention=self.attention(self.spec.relation),
-            feed_forward=self.feed_forward(),
-            around_attention=self.residual(),
-            around_feed_forward=self.residual(),
-        )
-
-    def decoder_layer(self) -> DecoderLayer:
-        return DecoderLayer(
-            attention=self.attention(self.spec.relation),
-            cross_attention=self.attention(None),
-            feed_forward=self.feed_forward(),
-            around_attention=self.residual(),
-            around_cross_attention=self.residual(),
-            around_feed_forward=self.residual(),
-        )
-
-    def attention(self, relation: Choice | None) -> GroupedQueryHeads:
-        head = self.dims.head()
-        chain = Chain(
-            self.spec.score.build(SCORES, head),
-            relation=relation.build(RELATIONS, head) if relation else NO_RELATION,
-            select=self.spec.select.build(SELECTIONS, head),
-            dropout=self.spec.attention_dropout,
-        )
-        is_rotary = self.spec.positions.name == "rotary"
-        return multi_head(
-            self.dims, chain=chain, rotary=RotaryPositions(self.dims) if is_rotary else None
-        )
-
-    def feed_forward(self) -> nn.Module:
-        settings = {"d_hidden": self.spec.d_hidden, "dropout": self.spec.feed_forward_dropout}
-        return Choice(self.spec.feed_forward, settings).build(FEED_FORWARDS, self.dims)
-
-    def residual(self) -> Residual:
-        return RESIDUALS[self.spec.norm](self.dims, dropout=self.spec.dropout)
-
-    def last_norm(self) -> nn.Module:
-        return Norm(self.dims) if self.spec.norm == "pre_norm" else nn.Identity()
+def _is_meta(model: nn.Module) -> bool:
+    return next(model.parameters()).device.type == "meta"

@@ -1,8 +1,10 @@
 """Embedding: tokens become vectors, and the vectors learn where they stand.
 
-    x = dropout(sqrt(m) E[token] + PE[position]),   E ~ N(0, 1/m)
+    x = dropout(norm(sqrt(m) E[token] + PE[position] + S[segment])),   E ~ N(0, 1/m)
 
-Paper: Vaswani et al. 2017, sections 3.4 and 3.5.
+Segments and the norm are BERT's; a Transformer has neither.
+
+Paper: Vaswani et al. 2017, sections 3.4 and 3.5; Devlin et al. 2019, section 3.
 """
 
 from typing import final
@@ -12,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.dims import Dims
+from regard.errors import SettingError
 from regard.places import Tree
 
 
@@ -24,23 +27,55 @@ class Embedding(nn.Module):
         n_tokens: size of the vocabulary.
         positions: a module that gives a vector for each position; None if nothing is added.
         dropout: on the sum.
+        n_segments: how many parts of a row have a vector of their own; 0 for none.
+        norm: of the sum, before the dropout; None if there is none.
     """
 
     def __init__(
-        self, dims: Dims, *, n_tokens: int, positions: nn.Module | None, dropout: float
+        self,
+        dims: Dims,
+        *,
+        n_tokens: int,
+        positions: nn.Module | None,
+        dropout: float,
+        n_segments: int = 0,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.E = nn.Embedding(n_tokens, dims.d_model)
         nn.init.normal_(self.E.weight, std=dims.d_model**-0.5)
         self.positions, self.dropout = positions, nn.Dropout(dropout)
+        self.S = nn.Embedding(n_segments, dims.d_model) if n_segments else None
+        if self.S is not None:
+            nn.init.normal_(self.S.weight, std=0.02)
+        self.norm = norm or nn.Identity()
         self.scale = dims.d_model**0.5
 
+    @property
+    def n_segments(self) -> int:
+        """How many segments it knows."""
+        return 0 if self.S is None else self.S.num_embeddings
+
     def forward(
-        self, tokens: Int[Tensor, "b n"], *, past: int = 0, tree: Tree | None = None
+        self,
+        tokens: Int[Tensor, "b n"],
+        *,
+        past: int = 0,
+        at: Int[Tensor, "b n"] | None = None,
+        tree: Tree | None = None,
+        segments: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n m"]:
-        """Look the tokens up, scale, and add the positions counted from `past` on."""
+        """Look the tokens up, scale, and add positions: those of `at`, or counted from `past`."""
         x = self.E(tokens) * self.scale
         if self.positions is not None:
-            at = torch.arange(past, past + tokens.shape[1], device=tokens.device)
-            x = x + self.positions(at[None], tree).to(x.dtype)
-        return self.dropout(x)
+            if at is None:
+                at = torch.arange(past, past + tokens.shape[1], device=tokens.device)[None]
+            x = x + self.positions(at, tree).to(x.dtype)
+        if segments is not None:
+            if self.S is None:
+                raise SettingError(
+                    "embedding: segments were given, but this model has no vectors for them. Build "
+                    "it with n_segments=2, or leave them out."
+                )
+            x = x + self.S(segments)
+        return self.dropout(self.norm(x))

@@ -14,6 +14,7 @@ from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers import FEED_FORWARDS, RESIDUALS
+from regard.layers.feed_forward import ACTIVATIONS
 from regard.positions import POSITIONS
 
 LARGEST: Mapping[str, int] = {
@@ -26,6 +27,11 @@ LARGEST: Mapping[str, int] = {
 }
 """Beyond these a size is a mistake, or a file that means harm."""
 TIES = ("none", "output", "all")
+LAYERS: Mapping[str, tuple[str, ...]] = {
+    "plain": tuple(FEED_FORWARDS),
+    "weighted_branches": tuple(ACTIVATIONS),
+}
+"""Kinds of layers, and the feed-forwards that each can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +45,9 @@ class TransformerSpec:
     d_hidden: int = 2048
     """Inner width of the feed-forward."""
     n_encoder_layers: int = 6
-    """Layers that read the source."""
+    """Layers that read the source; all layers of an encoder-only model."""
     n_decoder_layers: int = 6
-    """Layers that write the target."""
+    """Layers that write the target; all layers of a language model."""
     dropout: float = 0.1
     """On embeddings and on every sublayer's output, before it is added."""
     attention_dropout: float = 0.0
@@ -52,6 +58,8 @@ class TransformerSpec:
     """Where the layer norm stands: "post_norm" as printed, or "pre_norm"."""
     feed_forward: str = "relu"
     """"relu" as in the paper, "gelu", or "gated" (SwiGLU)."""
+    layer: str = "plain"
+    """"plain", or "weighted_branches": each head with a feed-forward of its own."""
     tied: str = "all"
     """"none", "output" (target embedding = output layer) or "all" (the source's too)."""
     positions: Choice = field(default_factory=lambda: Choice("sinusoidal"))
@@ -78,6 +86,11 @@ class TransformerSpec:
                 raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
         find(self.norm, RESIDUALS)
         find(self.feed_forward, FEED_FORWARDS)
+        if self.feed_forward not in (able := find(self.layer, LAYERS)):
+            raise SettingError(
+                f"model.layer = '{self.layer}' cannot hold a feed-forward '{self.feed_forward}': "
+                f"take {' or '.join(able)}, or layer = 'plain'."
+            )
         find(self.tied, dict.fromkeys(TIES))
         find(self.positions.name, {**POSITIONS, "none": None})
         find(self.score.name, SCORES)

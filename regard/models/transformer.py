@@ -6,25 +6,40 @@ Paper: Vaswani et al. 2017, section 3.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast, final
+from typing import NamedTuple, Protocol, cast, final, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import padding
+from regard.attention import FULL, padding
+from regard.attention.links import Pattern
 from regard.attention.masks import Padding
-from regard.layers import DecoderCache, DecoderLayer
+from regard.layers import DecoderCache
 from regard.models.embedding import Embedding
 from regard.models.learning import Lesson, shifted
-from regard.models.stepping import PAD
+from regard.models.stepping import PAD, rows_of
 from regard.places import Places, Tree
+
+
+@runtime_checkable
+class WritingLayer(Protocol):
+    """A decoder layer, of whatever kind, that can go on from a cache."""
+
+    def start(self, source: Float[Tensor, "b s m"]) -> DecoderCache:
+        """Project the source once."""
+
+    def step(
+        self, x: Float[Tensor, "r t m"], cache: DecoderCache, *, source_mask: Pattern
+    ) -> tuple[Float[Tensor, "r t m"], DecoderCache]:
+        """The next positions, and the longer cache."""
 
 
 class TransformerState(NamedTuple):
     """What decoding remembers: the source's mask, and every decoder layer's cache."""
 
-    valid: Bool[Tensor, "b s"]
+    valid: Bool[Tensor, "b s"] | None
+    """The source's tokens that exist; None if all do, which the fastest kernels want to know."""
     caches: tuple[DecoderCache, ...]
     length: int
     """Target tokens seen so far."""
@@ -50,7 +65,7 @@ class Transformer(nn.Module):
         source: Embedding,
         target: Embedding,
         encoder: Sequence[nn.Module],
-        decoder: Sequence[DecoderLayer],
+        decoder: Sequence[nn.Module],
         encoder_norm: nn.Module,
         decoder_norm: nn.Module,
         output: nn.Linear,
@@ -99,31 +114,38 @@ class Transformer(nn.Module):
 
     def start(self, source: Int[Tensor, "b s"]) -> TransformerState:
         """Read the source, and project it once for every decoder layer."""
-        h = self.encode(source)
+        h, valid = self.encode(source), source != PAD
         caches = tuple(layer.start(h) for layer in self._decoder())
-        return TransformerState(source != PAD, caches, 0)
+        return TransformerState(None if bool(valid.all()) else valid, caches, 0)
 
     def step(
-        self, state: TransformerState, tokens: Int[Tensor, "b t"]
-    ) -> tuple[Float[Tensor, "b t v"], TransformerState]:
+        self, state: TransformerState, tokens: Int[Tensor, "r t"]
+    ) -> tuple[Float[Tensor, "r t v"], TransformerState]:
         """Logits after each new token; earlier ones are in the state."""
         x, caches = self.target(tokens, past=state.length), []
+        sees_source = FULL if state.valid is None else _mask(state.valid)
         for layer, cache in zip(self._decoder(), state.caches, strict=True):
-            x, longer = layer.step(x, cache, source_mask=_mask(state.valid))
+            x, longer = layer.step(x, cache, source_mask=sees_source)
             caches.append(longer)
         after = TransformerState(state.valid, tuple(caches), state.length + tokens.shape[1])
         return self.output(self.decoder_norm(x)), after
 
     def select(self, state: TransformerState, rows: Int[Tensor, " r"]) -> TransformerState:
-        """The state of some rows, each with its own sentence."""
-        caches = tuple(
-            DecoderCache(cache.select(rows).past, cache.source.select(rows))
-            for cache in state.caches
-        )
-        return TransformerState(state.valid[rows], caches, state.length)
+        """The state of some rows, all or none of a sentence's, each with its sentence."""
+        width = state.caches[0].width
+        sentences = rows[::width] // width
+        caches = tuple(cache.keep(rows, sentences) for cache in state.caches)
+        valid = None if state.valid is None else state.valid[sentences]
+        return TransformerState(valid, caches, state.length)
 
-    def _decoder(self) -> list[DecoderLayer]:
-        return cast(list[DecoderLayer], list(self.decoder))
+    def branch(self, state: TransformerState, parents: Int[Tensor, "b w"]) -> TransformerState:
+        """Go on in w rows a sentence; the source stays where it is."""
+        rows = rows_of(parents, len(parents) * state.caches[0].width)
+        caches = tuple(cache.reorder(rows) for cache in state.caches)
+        return TransformerState(state.valid, caches, state.length)
+
+    def _decoder(self) -> list[WritingLayer]:
+        return cast(list[WritingLayer], list(self.decoder))
 
 
 def _mask(valid: Bool[Tensor, "b n"]) -> Padding:

@@ -6,16 +6,61 @@ import pytest
 import torch
 
 from regard.attention import multi_head, padding
+from regard.attention.patterns.causal import CausalPattern
 from regard.dims import Dims
-from regard.errors import DimsError, SettingError
-from regard.layers import FeedForward, WeightedBranches, project_to_simplex
-from tests.asserting import assert_close, doubles
+from regard.errors import DimsError, SettingError, UnknownChoice
+from regard.layers import (
+    RESIDUALS,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    WeightedBranches,
+    project_to_simplex,
+)
+from regard.layers.weighted_branches import (
+    BranchedDecoderLayer,
+    BranchedEncoderLayer,
+    project_all,
+)
+from tests.asserting import assert_close, assert_same_gradients, doubles
 
 DIMS = Dims(d_model=15, n_heads=3)
 
 
 def branches(dims=DIMS, d_hidden=21):
     return WeightedBranches(dims, attention=multi_head(dims), d_hidden=d_hidden).double()
+
+
+def encoder_layer(residual="pre_norm", dims=DIMS):
+    around = RESIDUALS[residual](dims)
+    return BranchedEncoderLayer(branches=branches(dims), around_branches=around).double()
+
+
+def decoder_layer(residual="pre_norm", dims=DIMS):
+    around = RESIDUALS[residual]
+    return BranchedDecoderLayer(
+        attention=multi_head(dims),
+        branches=branches(dims),
+        around_attention=around(dims),
+        around_branches=around(dims),
+    ).double()
+
+
+def bare(z, sublayer):
+    """No sum and no norm: what a plain layer has around its attention if it is one branch."""
+    return sublayer(z)
+
+
+def network_of(layer, dims):
+    """The one branch's feed-forward as a plain one, with the same weights."""
+    layer.b1.data.normal_()
+    layer.b2.data.normal_()
+    network = FeedForward(dims, d_hidden=21).double()
+    network.inner.weight.data.copy_(layer.W1[0].T)
+    network.inner.bias.data.copy_(layer.b1[0, 0])
+    network.outer.weight.data.copy_(layer.W2[0].T)
+    network.outer.bias.data.copy_(layer.b2)
+    return network
 
 
 def test_the_output_is_the_equation_branch_by_branch():
@@ -52,13 +97,7 @@ def test_feed_forwards_cut_in_columns_and_rows_add_up_to_the_whole_one():
 def test_one_branch_is_attention_and_then_the_feed_forward():
     dims = Dims(d_model=15)
     layer, x = branches(dims), doubles(2, 7, 15)
-    layer.b1.data.normal_()
-    layer.b2.data.normal_()
-    network = FeedForward(dims, d_hidden=21).double()
-    network.inner.weight.data.copy_(layer.W1[0].T)
-    network.inner.bias.data.copy_(layer.b1[0, 0])
-    network.outer.weight.data.copy_(layer.W2[0].T)
-    network.outer.bias.data.copy_(layer.b2)
+    network = network_of(layer, dims)
     assert layer.kappa.tolist() == layer.alpha.tolist() == [1]
     assert_close("output", layer(x), network(layer.attention(x).context))
 
@@ -171,3 +210,94 @@ def test_frozen_weights_stay_as_they_are_to_the_bit_while_the_rest_learns():
     assert torch.equal(after["kappa"], before["kappa"])
     assert torch.equal(after["alpha"], before["alpha"])
     assert not torch.equal(after["W1"], before["W1"])
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_an_encoder_layer_of_one_branch_is_the_plain_layer_with_one_residual(residual):
+    dims = Dims(d_model=15)
+    layer, x = encoder_layer(residual, dims), doubles(2, 7, 15, requires_grad=True)
+    network, attention = network_of(layer.branches, dims), layer.branches.attention
+    mask = padding(torch.tensor([4, 7]))
+    # both sublayers stand inside the second residual, and nothing inside the first
+    plain = EncoderLayer(
+        attention=attention,
+        feed_forward=network,
+        around_attention=bare,
+        around_feed_forward=bare,
+    )
+    want = layer.around_branches(x, lambda z: plain(z, mask))
+    got = layer(x, mask)
+    assert_close("output", got, want)
+    assert_same_gradients(got, want, {"x": x, "W_Q": attention.W_Q.weight})
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_a_decoder_layer_of_one_branch_is_the_plain_layer_with_one_residual_less(residual):
+    dims = Dims(d_model=15)
+    layer, x = decoder_layer(residual, dims), doubles(2, 5, 15, requires_grad=True)
+    source, mask = doubles(2, 11, 15, requires_grad=True), padding(torch.tensor([4, 11]))
+    network, cross = network_of(layer.branches, dims), layer.branches.attention
+    after_itself = DecoderLayer(
+        attention=layer.attention,
+        cross_attention=cross,
+        feed_forward=network,
+        around_attention=layer.around_attention,
+        around_cross_attention=lambda y, the_source: layer.around_branches(
+            y, lambda z: network(the_source(z))
+        ),
+        around_feed_forward=lambda z, _: z,
+    )
+    got, want = layer(x, source, source_mask=mask), after_itself(x, source, source_mask=mask)
+    assert_close("output", got, want)
+    assert_same_gradients(got, want, {"x": x, "source": source, "W_V": cross.W_V.weight})
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_the_layers_go_on_from_a_cache_as_if_all_had_been_there(steps):
+    x, source, mask = doubles(2, 7, 15), doubles(2, 11, 15), padding(torch.tensor([4, 11]))
+    encoder, decoder = encoder_layer(), decoder_layer()
+    past, cache, read, written = None, decoder.start(source), [], []
+    for part in x.split(steps, 1):
+        out, past = encoder.step(part, past, CausalPattern())
+        read.append(out)
+        out, cache = decoder.step(part, cache, source_mask=mask)
+        written.append(out)
+    assert_close("encoder", torch.cat(read, 1), encoder(x, CausalPattern()))
+    assert_close("decoder", torch.cat(written, 1), decoder(x, source, source_mask=mask))
+
+
+def test_a_branched_decoder_hides_the_future_and_the_source_s_padding():
+    layer, x, source = decoder_layer(), doubles(2, 7, 15), doubles(2, 11, 15)
+    mask = padding(torch.tensor([4, 11]))
+    before = layer(x, source, source_mask=mask)
+    x[:, 5:] = 97.0
+    source[0, 4:] = 97.0
+    assert torch.equal(layer(x, source, source_mask=mask)[:, :5], before[:, :5])
+
+
+def test_the_activation_and_the_dropout_are_those_asked_for():
+    x, dims = doubles(2, 7, 15), DIMS
+    smooth = WeightedBranches(dims, attention=multi_head(dims), d_hidden=21, activation="gelu")
+    sharp = WeightedBranches(dims, attention=multi_head(dims), d_hidden=21, dropout=0.5)
+    sharp.load_state_dict(smooth.state_dict())
+    smooth, sharp = smooth.double(), sharp.double()
+    heads = smooth.attention.look(x, smooth.attention.remember(x, x)).context
+    W_O = smooth.attention.W_O.weight.T.unflatten(0, (3, 5))
+    inner = smooth.kappa.view(-1, 1, 1) * (heads @ W_O) @ smooth.W1
+    for layer, bend in ((smooth, torch.nn.functional.gelu), (sharp.eval(), torch.relu)):
+        want = torch.einsum("h,bhnm->bnm", smooth.alpha, bend(inner) @ smooth.W2)
+        assert_close("output", layer(x), want)
+    assert not torch.equal(sharp.train()(x), sharp(x))
+    with pytest.raises(UnknownChoice, match="There is no 'tanh' here"):
+        WeightedBranches(dims, attention=multi_head(dims), d_hidden=21, activation="tanh")
+
+
+def test_projecting_a_model_reaches_every_branch_in_it():
+    model = torch.nn.Sequential(encoder_layer(), torch.nn.Linear(3, 3), decoder_layer())
+    weights = [w for layer in model[::2] for w in (layer.branches.kappa, layer.branches.alpha)]
+    for weight in weights:
+        weight.data += 0.5
+    project_all(model)
+    for weight in weights:
+        assert weight.min() >= 0
+        assert weight.sum().item() == pytest.approx(1)

@@ -8,7 +8,13 @@ import torch
 
 from regard.choices import Choice
 from regard.errors import DimsError, MeetingError, SettingError, UnknownChoice
-from regard.models import SIZES, TransformerSpec, build_language_model, build_transformer
+from regard.models import (
+    SIZES,
+    TransformerSpec,
+    build_language_model,
+    build_transformer,
+    transformer_shapes,
+)
 from regard.models.stepping import PAD, Stepper
 from regard.models.transformer import check_masks
 from tests.asserting import assert_close
@@ -32,6 +38,8 @@ SPECS = {
     "sparsemax": replace(SMALL, select=Choice("sparsemax")),
     "top_k": replace(SMALL, select=Choice("top_k", {"count": 3})),
     "local_monotonic": replace(SMALL, select=Choice("local_monotonic", {"half_width": 2})),
+    "branches": replace(SMALL, layer="weighted_branches"),
+    "branches pre_norm": replace(SMALL, layer="weighted_branches", norm="pre_norm"),
     "untied": replace(SMALL, tied="none"),
     "tied output": replace(SMALL, tied="output"),
 }
@@ -126,6 +134,29 @@ def test_the_base_model_has_the_paper_s_number_of_parameters():
     assert sum(p.numel() for p in model.parameters()) == 63_045_632
 
 
+def test_the_big_model_has_as_many_parameters_as_its_formula_says():
+    V, d, f = 37000, 1024, 4096
+    shapes = transformer_shapes(
+        TransformerSpec(**SIZES["big"]), n_source_tokens=V, n_target_tokens=V
+    )
+    encoder = 4 * d * d + 2 * d * f + f + d + 4 * d
+    decoder = 8 * d * d + 2 * d * f + f + d + 6 * d
+    assert sum(map(math.prod, shapes.values())) == V * d + 6 * encoder + 6 * decoder
+    assert sum(map(math.prod, shapes.values())) == 214_171_648
+
+
+def test_branches_cost_two_numbers_each_and_save_one_norm_in_every_layer():
+    plain, branched = (
+        transformer_shapes(
+            TransformerSpec(layer=layer), n_source_tokens=37000, n_target_tokens=37000
+        )
+        for layer in ("plain", "weighted_branches")
+    )
+    count = {name: sum(map(math.prod, s.values())) for name, s in (("p", plain), ("b", branched))}
+    # the paper says 192 for 12 layers of 8 branches; a residual's norm is 2 numbers a channel
+    assert count["b"] - count["p"] == 192 - 12 * 2 * 512
+
+
 @pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
 def test_the_loss_before_training_is_near_log_v(norm):
     spec = replace(SMALL, d_model=64, norm=norm)
@@ -150,6 +181,7 @@ MISTAKES = {
     "model.d_model must lie between 1 and 65,536, got 99999": (SettingError, {"d_model": 99999}),
     "n_heads (3) must divide d_model (512)": (DimsError, {"n_heads": 3}),
     "Did you mean 'pre_norm'": (UnknownChoice, {"norm": "prenorm"}),
+    "Did you mean 'plain'": (UnknownChoice, {"layer": "plane"}),
     "Did you mean 'all'": (UnknownChoice, {"tied": "alll"}),
     "Did you mean 'additive'": (UnknownChoice, {"score": Choice("aditive")}),
     "Did you mean 'rotary'": (UnknownChoice, {"positions": Choice("rotray")}),

@@ -6,14 +6,15 @@ Paper: Ainslie et al. 2023, section 2.2; one group is multi-query (Shazeer 2019)
 Cost: projections O(n · m²), the chain's cost for each head; a cache shrinks by heads / groups.
 """
 
-from typing import NamedTuple, final
+from dataclasses import replace
+from typing import final
 
 import torch
-from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import Attended
+from regard.attention.caches import KeyValues
 from regard.attention.chain import Chain
 from regard.attention.engine import Explanation
 from regard.attention.links import Pattern
@@ -24,28 +25,6 @@ from regard.dims import Dims
 from regard.errors import DimsError
 from regard.places import Places
 from regard.positions.rotary import RotaryPositions
-
-
-class KeyValues(NamedTuple):
-    """Projected keys and values: the cache of one attention, passed in and returned."""
-
-    key: Float[Tensor, "b g k d"]
-    value: Float[Tensor, "b g k d"]
-
-    @property
-    def length(self) -> int:
-        """How many positions it holds."""
-        return self.key.shape[-2]
-
-    def append(self, other: "KeyValues") -> "KeyValues":
-        """These positions, then the other ones."""
-        return KeyValues(
-            torch.cat([self.key, other.key], -2), torch.cat([self.value, other.value], -2)
-        )
-
-    def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
-        """The cache of some rows of the batch, as a beam search needs it."""
-        return KeyValues(self.key[rows], self.value[rows])
 
 
 @final
@@ -116,19 +95,32 @@ class GroupedQueryHeads(nn.Module):
 
     def look(
         self,
-        query: Float[Tensor, "b q mq"],
+        query: Float[Tensor, "r q mq"],
         memory: KeyValues,
         mask: Pattern | Tensor = FULL,
         places: Places | None = None,
     ) -> Attended:
-        """Let every head look at projected keys and values; the heads are not yet joined."""
+        """Let every head look at projected keys and values; the heads are not yet joined.
+
+        Several rows of queries may share a row of the memory, as the beams of a sentence share its
+        source: they stand side by side, are looked up together, and so they are in the map.
+        """
         places = places or Places.between(query.shape[1], memory.length, device=query.device)
+        n_each = _rows_each(query, memory)
+        if n_each > 1:
+            query = query.reshape(-1, n_each * query.shape[1], query.shape[2])
+            places = _repeated(places, n_each)
         queries = self._split(self.W_Q(query), self.dims.n_heads)
         if self.rotary is not None:
-            queries = self.rotary(queries, places.query.squeeze(-1))
+            queries = self.rotary(queries, places.query.squeeze(-1).expand(queries.shape[-2]))
         each = self.dims.n_heads // self.n_groups
-        key, value = (x.repeat_interleave(each, 1) if each > 1 else x for x in memory)
-        return self.chain(queries, key, value, mask, places)
+        memories = (memory.key, memory.value)
+        key, value = (x.repeat_interleave(each, 1) if each > 1 else x for x in memories)
+        heads = self.chain(queries, key, value, mask, places)
+        if n_each == 1:
+            return heads
+        apart = heads.context.unflatten(2, (n_each, -1)).transpose(1, 2).flatten(0, 1)
+        return Attended(apart, heads.map, heads.rows)
 
     def step(
         self,
@@ -145,7 +137,7 @@ class GroupedQueryHeads(nn.Module):
 
     def join(self, heads: Attended) -> Attended:
         """Put the heads side by side and mix them."""
-        joined = self.W_O(rearrange(heads.context, "b h q d -> b q (h d)"))
+        joined = self.W_O(heads.context.transpose(1, 2).flatten(-2))
         return Attended(joined, heads.map, heads.rows)
 
     def explain(self, n_queries: int, n_keys: int | None = None) -> Explanation:
@@ -155,4 +147,17 @@ class GroupedQueryHeads(nn.Module):
         )
 
     def _split(self, x: Float[Tensor, "b n m"], n_heads: int) -> Float[Tensor, "b h n d"]:
-        return rearrange(x, "b n (h d) -> b h n d", h=n_heads)
+        return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def _rows_each(query: Tensor, memory: KeyValues) -> int:
+    """How many rows of queries share a row of the memory; rows that do not fit are left to fail."""
+    rows, kept = query.shape[0], memory.key.shape[0]
+    return 1 if rows == kept or kept == 0 or rows % kept else rows // kept
+
+
+def _repeated(places: Places, count: int) -> Places:
+    """The same queries several times over; a single one needs no repeating, as places broadcast."""
+    if places.query.shape[-2] == 1:
+        return places
+    return replace(places, query=places.query.repeat(count, 1), past=None)

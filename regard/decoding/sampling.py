@@ -1,0 +1,95 @@
+"""Sampling: draw each next token by its probability, sharpened or cut as one likes.
+
+    p'(y) ∝ p(y)^(1/temperature) on the `top_k` likeliest tokens that together hold `top_p`
+
+A sentence's draws depend on its own seed alone: not on its neighbours in the batch, nor on the
+device.
+
+Paper: Fan, Lewis & Dauphin 2018 (top k); Holtzman et al. 2020 (top p, the nucleus).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.rules import Rule, Written
+from regard.decoding.scoring import Best, Judged, judge
+from regard.decoding.sentences import Batch, Limits, Sentence
+from regard.decoding.walking import walk
+from regard.errors import SettingError
+from regard.models.stepping import Stepper
+
+MANY = 1_000_003
+"""Keeps the seeds of runs apart, as long as sentences have smaller ones."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Ancestral sampling, several answers for each sentence, in the order drawn."""
+
+    n_samples: int = 1
+    temperature: float = 1.0
+    """Below 1 the likely becomes likelier."""
+    top_k: int | None = None
+    """Draw among so many of the likeliest tokens."""
+    top_p: float = 1.0
+    """Draw among the fewest tokens that together are at least so likely."""
+    seed: int = 0
+    """Of the whole run; each sentence adds its own."""
+    limits: Limits = field(default_factory=Limits)
+    rules: Sequence[Rule] = ()
+
+    def __post_init__(self) -> None:
+        for name, value, is_good, wants in (
+            ("n_samples", self.n_samples, self.n_samples >= 1, "be at least 1"),
+            ("temperature", self.temperature, self.temperature > 0, "be above 0"),
+            ("top_k", self.top_k, self.top_k is None or self.top_k >= 1, "be at least 1"),
+            ("top_p", self.top_p, 0 < self.top_p <= 1, "lie in (0, 1]"),
+        ):
+            if not is_good:
+                raise SettingError(f"sampling: {name} must {wants}, got {value}.")
+
+    @torch.inference_mode()
+    def __call__(
+        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """`n_samples` answers for each sentence."""
+        batch = Batch.of(sentences, self.limits, torch.device(device))
+        rules = batch.rules(self.rules)
+        chances = [self._chances(sentence, batch.longest) for sentence in sentences]
+        table = torch.stack(chances).to(batch.source.device)
+
+        def draw(logits: Tensor, written: Written) -> Best:
+            t = written.tokens.shape[1]
+            judged = judge(logits, rules, written, may_end=t >= self.limits.min_tokens)
+            sample = torch.arange(len(logits), device=logits.device) % self.n_samples
+            return self._drawn(judged, table[written.sentence, sample, t])
+
+        return walk(model, batch, self.n_samples, draw)
+
+    def _chances(self, sentence: Sentence, n_steps: int) -> Float[Tensor, "n t"]:
+        """The sentence's random numbers, one for each sample and step, whatever the batch."""
+        seed = (self.seed * MANY + sentence.seed) % 2**63
+        generator = torch.Generator().manual_seed(seed)
+        # step by step, so that a longer limit draws the same numbers first
+        drawn = torch.rand(n_steps, self.n_samples, generator=generator, dtype=torch.float64)
+        return drawn.T
+
+    def _drawn(self, judged: Judged, chance: Float[Tensor, " r"]) -> Best:
+        """The token at which the summed probabilities, the largest first, pass the chance."""
+        scores, tokens = judged.scores.sort(descending=True, stable=True)
+        scores, tokens = scores[:, : self.top_k], tokens[:, : self.top_k]
+        p = (scores.double() / self.temperature).softmax(-1)
+        summed = p.cumsum(-1)
+        p = p.where(summed - p < self.top_p, 0.0)
+        summed = p.cumsum(-1)
+        at = (summed <= chance[:, None] * summed[:, -1:]).sum(-1, keepdim=True)
+        # a token of no probability is never drawn, not even by the largest chance
+        token = tokens.gather(1, at.minimum((p > 0).sum(-1, keepdim=True) - 1))
+        return Best(token, judged.scores.gather(1, token), judged.own.gather(1, token))

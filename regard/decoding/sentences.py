@@ -1,0 +1,113 @@
+"""What is asked of a search: sentences, each with its wishes, and limits for all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.decoding.rules import ForcedPrefix, Rule
+from regard.errors import SettingError
+from regard.models.stepping import BOS, EOS, PAD
+
+SIGNS = (PAD, BOS, EOS)
+"""Tokens that say nothing and that nobody can wish for."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One source, and what its answer must look like."""
+
+    source: Sequence[int]
+    prefix: Sequence[int] = ()
+    """Tokens the answer begins with."""
+    must_contain: Sequence[Sequence[int]] = ()
+    """Phrases that the answer holds, in any order; they may overlap. Beam search only."""
+    seed: int = 0
+    """Of its draws, when it is sampled."""
+
+    def __post_init__(self) -> None:
+        for name, phrase in (
+            ("prefix", self.prefix),
+            *(("must_contain", phrase) for phrase in self.must_contain),
+        ):
+            if signs := [token for token in phrase if token in SIGNS]:
+                raise SettingError(
+                    f"decoding: {name} holds token {signs[0]}, which is padding, begin or end "
+                    f"({', '.join(map(str, SIGNS))}); an answer holds none of them. Leave it out."
+                )
+        if any(not phrase for phrase in self.must_contain):
+            raise SettingError("decoding: must_contain holds an empty phrase. Leave it out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How short and how long an answer may be, in tokens without the end token."""
+
+    max_tokens: int = 256
+    """An answer is cut here, and says so (`Hypothesis.has_ended`)."""
+    min_tokens: int = 0
+    """The end token is not written before."""
+    beyond_source: int | None = None
+    """At most so many tokens more than the source has; 50 in the Transformer paper."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_tokens <= self.max_tokens or self.max_tokens < 1:
+            raise SettingError(
+                "decoding: expected 0 <= min_tokens <= max_tokens and max_tokens >= 1, got "
+                f"min_tokens = {self.min_tokens} and max_tokens = {self.max_tokens}."
+            )
+        if self.beyond_source is not None and self.beyond_source < 1:
+            raise SettingError(
+                f"decoding: beyond_source must be at least 1, got {self.beyond_source}."
+            )
+
+    def of(self, sentence: Sentence) -> int:
+        """The most tokens that this sentence's answer may have."""
+        most = self.max_tokens
+        if self.beyond_source is not None:
+            most = min(most, max(self.min_tokens, len(sentence.source) + self.beyond_source))
+        wished = sum(len(phrase) for phrase in set(map(tuple, sentence.must_contain)))
+        if (needed := len(sentence.prefix) + wished) > most:
+            raise SettingError(
+                f"decoding: prefix and must_contain take up to {needed} tokens, but the answer may "
+                f"have {most} at most. Raise max_tokens (or beyond_source), or wish for less."
+            )
+        return most
+
+
+class Batch(NamedTuple):
+    """Sentences as tensors."""
+
+    source: Int[Tensor, "b s"]
+    most: Int[Tensor, " b"]
+    """The most tokens each answer may have."""
+    longest: int
+    """The most tokens any answer may have."""
+    forced: Int[Tensor, "b p"]
+    """What each answer begins with, filled up with padding."""
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], limits: Limits, device: torch.device) -> "Batch":
+        """Put some sentences side by side."""
+        most = [limits.of(sentence) for sentence in sentences]
+        return cls(
+            # an empty source is one token of padding, which models know how to leave out
+            padded([sentence.source or [PAD] for sentence in sentences], device),
+            torch.tensor(most, device=device),
+            max(most),
+            padded([sentence.prefix for sentence in sentences], device),
+        )
+
+    def rules(self, others: Sequence[Rule]) -> list[Rule]:
+        """These rules, and the prefixes if there are any."""
+        return [*others, *([ForcedPrefix(self.forced)] if self.forced.numel() else [])]
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "b n"]:
+    """Rows of tokens as one tensor, the shorter ones filled up with padding."""
+    longest = max(map(len, rows), default=0)
+    filled = [[*row, *[PAD] * (longest - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.int64, device=device).view(len(rows), longest)

@@ -1,0 +1,186 @@
+"""BERT: an encoder alone reads a text, and a small head on it says something about it.
+
+    h = encoder(embed([begin] + tokens))
+    masked language model   logits[i] = LN(gelu(W h[i])) Eᵀ        the words that were hidden
+    classifier              logits = tanh(W pool(h)) Oᵀ            one label for the text
+    tagger                  logits[i] = h[i] Oᵀ                    one label for each token
+
+Labels have ids like tokens: 0 to 3 stay padding, begin, end and unknown, so that padding means
+that nothing is asked.
+
+Paper: Devlin et al. 2019, sections 3 and 4.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import gelu, pad
+
+from regard.attention import padding
+from regard.dims import Dims
+from regard.errors import ShapeError
+from regard.layers import Norm
+from regard.models.embedding import Embedding
+from regard.models.learning import Lesson
+from regard.models.masking import masked
+from regard.models.stepping import BOS, EOS, PAD
+
+
+@final
+class Encoder(nn.Module):
+    """One stack that reads a text in both directions; padding (token 0) never leaks.
+
+    Args:
+        embedding: tokens, positions and, if it has them, segments.
+        layers: map `b n m` to `b n m`, given a mask.
+        norm: the last norm; identity if the layers are post-norm.
+    """
+
+    def __init__(
+        self, *, embedding: Embedding, layers: Sequence[nn.Module], norm: nn.Module
+    ) -> None:
+        super().__init__()
+        self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
+
+    def forward(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b 1+n m"]:
+        """What stands at the begin token, which is put first, and at each token.
+
+        Args:
+            tokens: the text.
+            segments: which part of the row a token belongs to, for an embedding that knows
+                segments. Unless given, a new part begins after each end token.
+        """
+        read = pad(tokens, (1, 0), value=BOS)
+        parts = None if segments is None else pad(segments, (1, 0))
+        if parts is None and self.embedding.n_segments:
+            ended = (read == EOS).cumsum(1) - (read == EOS).long()
+            parts = ended.clamp(max=self.embedding.n_segments - 1)
+        x, mask = self.embedding(read, segments=parts), padding(read != PAD)
+        for layer in self.layers:
+            x = layer(x, mask=mask)
+        return self.norm(x)
+
+
+@final
+class MaskedLanguageModel(nn.Module):
+    """Guesses hidden words from the words around them."""
+
+    def __init__(self, dims: Dims, *, encoder: Encoder, output: nn.Linear) -> None:
+        super().__init__()
+        self.encoder, self.output = encoder, output
+        self.dense, self.norm = _dense(dims), Norm(dims)
+
+    def forward(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n v"]:
+        """Logits for the word at each token; `masking.MASK` stands for an unknown one."""
+        return self.output(self.hidden(tokens, segments))
+
+    def hidden(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n m"]:
+        """What the output layer reads."""
+        return self.norm(gelu(self.dense(self.encoder(tokens, segments)[:, 1:])))
+
+    def lesson(
+        self,
+        source: Int[Tensor, "b s"],
+        target: Int[Tensor, "b t"],
+        generator: torch.Generator | None = None,
+    ) -> Lesson:
+        """Some words of the target are hidden and asked for; the source is not read.
+
+        In training chance comes from the generator, or from torch's own. In evaluation it always
+        begins at the same place, so that two losses on the same batches can be compared.
+        """
+        if generator is None and not self.training:
+            generator = torch.Generator().manual_seed(0)
+        read, gold = masked(target, n_tokens=self.output.out_features, generator=generator)
+        return Lesson(self.hidden(read), gold)
+
+
+Pool = Callable[[Tensor, Tensor], Tensor]
+
+
+def first(h: Float[Tensor, "b n m"], valid: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 m"]:
+    """What stands at the begin token, as BERT has it."""
+    return h[:, :1]
+
+
+def mean(h: Float[Tensor, "b n m"], valid: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 m"]:
+    """The mean over the begin token and all real tokens."""
+    weights = valid.unsqueeze(-1).to(h.dtype)
+    return (h * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+
+
+POOLS: Mapping[str, Pool] = {"first": first, "mean": mean}
+
+
+@final
+class Classifier(nn.Module):
+    """Says one label about a whole text."""
+
+    def __init__(self, dims: Dims, *, encoder: Encoder, pool: Pool, output: nn.Linear) -> None:
+        super().__init__()
+        self.encoder, self.pool, self.output = encoder, pool, output
+        self.dense = _dense(dims)
+
+    def forward(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b v"]:
+        """Logits for the label of each row."""
+        return self.output(self.hidden(tokens, segments)).squeeze(1)
+
+    def hidden(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b 1 m"]:
+        """What the output layer reads."""
+        valid = pad(tokens != PAD, (1, 0), value=True)
+        return self.dense(self.pool(self.encoder(tokens, segments), valid)).tanh()
+
+    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
+        """The source is read; the first target token is its label."""
+        return Lesson(self.hidden(source), target[:, :1])
+
+
+@final
+class Tagger(nn.Module):
+    """Says one label about each token of a text."""
+
+    def __init__(self, *, encoder: Encoder, output: nn.Linear) -> None:
+        super().__init__()
+        self.encoder, self.output = encoder, output
+
+    def forward(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n v"]:
+        """Logits for the label of each token."""
+        return self.output(self.hidden(tokens, segments))
+
+    def hidden(
+        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n m"]:
+        """What the output layer reads."""
+        return self.encoder(tokens, segments)[:, 1:]
+
+    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
+        """Each target token is the label of the source token above it; ends are not asked for."""
+        if source.shape != target.shape:
+            raise ShapeError(
+                f"tagger: every token needs one label, got a source of {source.shape[1]} and a "
+                f"target of {target.shape[1]} tokens. Take tokens of kind words on both sides, "
+                "and as many labels as words in each line."
+            )
+        return Lesson(self.hidden(source), target.masked_fill(target == EOS, PAD))
+
+
+def _dense(dims: Dims) -> nn.Linear:
+    layer = nn.Linear(dims.d_model, dims.d_model)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

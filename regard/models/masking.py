@@ -1,0 +1,65 @@
+"""Masking: hide some words of a text, and ask for them.
+
+    15 % of a row's words are chosen; of these 80 % become the mask, 10 % any word, 10 % stay
+
+Paper: Devlin et al. 2019, section 3.1 and appendix A.1.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.data.kinds import PAD, SPECIALS, UNK
+
+MASK = UNK
+"""What stands for a hidden word: the unknown token, as a word stands there that is not told."""
+SHARE = 0.15
+"""How many of a row's words are chosen."""
+HIDDEN, ANOTHER = 0.8, 0.1
+"""How many of the chosen words become the mask, and how many become any word."""
+
+
+class Masked(NamedTuple):
+    """A text with holes, and what stood there."""
+
+    read: Int[Tensor, "b n"]
+    """The text as the model reads it."""
+    gold: Int[Tensor, "b n"]
+    """The chosen words; padding (0) at all others."""
+
+
+def masked(
+    tokens: Int[Tensor, "b n"],
+    *,
+    n_tokens: int,
+    share: float = SHARE,
+    generator: torch.Generator | None = None,
+) -> Masked:
+    """Choose words of every row and hide most of them.
+
+    Args:
+        tokens: the text. Special tokens (padding, begin, end, unknown) are never chosen.
+        n_tokens: size of the vocabulary.
+        share: how many words of a row are chosen, to the nearest whole number and at least one.
+        generator: where chance comes from; torch's own unless given.
+    """
+    words = tokens >= len(SPECIALS)
+    # ranks instead of coins: every row with a word in it has something to ask for
+    draws = _draws(tokens, generator).masked_fill(~words, 2.0)
+    wanted = (words.sum(1, keepdim=True) * share).round().clamp(min=1)
+    gold = tokens.masked_fill(~words | (draws.argsort(1).argsort(1) >= wanted), PAD)
+    fate, other = _draws(tokens, generator), _draws(tokens, generator)
+    first = min(len(SPECIALS), n_tokens - 1)
+    another = first + (other * (n_tokens - first)).long()
+    read = torch.where(fate < HIDDEN, MASK, tokens)
+    read = torch.where((fate >= HIDDEN) & (fate < HIDDEN + ANOTHER), another, read)
+    return Masked(torch.where(gold == PAD, tokens, read), gold)
+
+
+def _draws(tokens: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A number from 0 to 1 for each token, in double: a large vocabulary needs the digits."""
+    device = tokens.device if generator is None else generator.device
+    drawn = torch.rand(tokens.shape, generator=generator, device=device, dtype=torch.float64)
+    return drawn.to(tokens.device)

@@ -1,0 +1,154 @@
+"""Beam search: wide enough, it finds what looking at every answer finds."""
+
+import pytest
+import torch
+
+from regard.decoding import (
+    AveragePenalty,
+    Beam,
+    Greedy,
+    Limits,
+    NoPenalty,
+    PaperPenalty,
+    Sentence,
+)
+from regard.errors import SettingError
+from tests.decoding.writers import Table
+from tests.oracles.decoding import answers, paper_divisor
+
+DIVISORS = {
+    "none": (NoPenalty(), lambda n: 1.0),
+    "paper": (PaperPenalty(0.6), lambda n: paper_divisor(n, 0.6)),
+    "strong": (PaperPenalty(1.5), lambda n: paper_divisor(n, 1.5)),
+    "average": (AveragePenalty(), lambda n: n),
+}
+
+
+def ranked(model, source, divisor, *, n_tokens, max_tokens, min_tokens=0):
+    """Every answer, best first."""
+    found = [
+        (total / divisor(len(tokens) + has_ended), tokens, has_ended, total)
+        for tokens, has_ended, total in answers(
+            lambda written: model.log_probs(source, written), n_tokens, max_tokens, min_tokens
+        )
+    ]
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("penalty", DIVISORS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n_tokens", "max_tokens"), [(5, 4), (6, 3)])
+def test_a_beam_wide_enough_finds_the_best_answers_there_are(penalty, seed, n_tokens, max_tokens):
+    model, (object_, divisor) = Table(n_tokens, seed, sharpness=1.0 + seed), DIVISORS[penalty]
+    source = [3, 4][: 1 + seed % 2]
+    want = ranked(model, source, divisor, n_tokens=n_tokens, max_tokens=max_tokens)
+    beam = Beam(width=len(want), n_best=5, penalty=object_, limits=Limits(max_tokens=max_tokens))
+    (got,) = beam(model, [Sentence(source)])
+    assert [(h.tokens, h.has_ended) for h in got] == [row[1:3] for row in want[:5]]
+    assert [h.score for h in got] == pytest.approx([row[0] for row in want[:5]], abs=1e-5)
+    assert [h.log_probability for h in got] == pytest.approx([row[3] for row in want[:5]], abs=1e-5)
+
+
+@pytest.mark.parametrize("penalty", DIVISORS)
+def test_stopping_early_changes_nothing(penalty):
+    object_, divisor = DIVISORS[penalty]
+    for seed in range(8):
+        model = Table(6, seed, sharpness=2.5)
+        beam = Beam(width=3, n_best=2, penalty=object_, limits=Limits(max_tokens=9))
+        got = beam(model, [Sentence([3, seed % 3 + 3])])
+        assert [(h.tokens, pytest.approx(h.score, abs=1e-5)) for h in got[0]] == slowly(
+            model, [3, seed % 3 + 3], 3, 2, divisor, 9
+        )
+
+
+def slowly(model, source, width, n_best, divisor, max_tokens):
+    """The same search in plain lists, to the very end."""
+    live, ended = [((), 0.0)], []
+    for t in range(1, max_tokens + 1):
+        found = []
+        for tokens, total in live:
+            here = model.log_probs(source, tokens)
+            found += [((*tokens, y), total + here[y]) for y in range(2, len(here))]
+        found = sorted(found, key=lambda row: -row[1])[: width - len(ended)]
+        over = [row for row in found if row[0][-1] == 2 or t == max_tokens]
+        ended += [(total / divisor(t), tokens) for tokens, total in over]
+        live = [row for row in found if row not in over]
+    best = sorted(ended, reverse=True)[:n_best]
+    return [(tuple(y for y in tokens if y != 2), score) for score, tokens in best]
+
+
+@pytest.mark.parametrize("penalty", DIVISORS)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_beam_of_one_is_greedy(penalty, seed):
+    model, limits = Table(7, seed, sharpness=2.0), Limits(max_tokens=12, min_tokens=seed % 3)
+    sentences = [Sentence([3 + i, 4]) for i in range(4)]
+    narrow = Beam(width=1, penalty=DIVISORS[penalty][0], limits=limits)(model, sentences)
+    for (one,), (other,) in zip(narrow, Greedy(limits=limits)(model, sentences), strict=True):
+        assert one.tokens == other.tokens
+        assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities)
+
+
+def test_answers_are_distinct_and_the_best_comes_first():
+    model, sentences = Table(9, 1), [Sentence([3 + i]) for i in range(5)]
+    for row in Beam(width=8, n_best=8, limits=Limits(max_tokens=6))(model, sentences):
+        assert len(row) == 8
+        assert len({h.tokens for h in row}) == 8
+        assert [h.score for h in row] == sorted((h.score for h in row), reverse=True)
+
+
+def test_the_log_probabilities_of_the_tokens_are_the_model_s():
+    model, source = Table(9, 3), [5, 6]
+    beam = Beam(width=4, n_best=4, limits=Limits(max_tokens=6))
+    for h in beam(model, [Sentence(source)])[0]:
+        written = [*h.tokens, *([2] if h.has_ended else [])]
+        want = [model.log_probs(source, written[:t])[y] for t, y in enumerate(written)]
+        assert h.token_log_probabilities == pytest.approx(want, abs=1e-5)
+        assert h.log_probability == pytest.approx(sum(want), abs=1e-5)
+        assert h.score == pytest.approx(sum(want) / paper_divisor(len(written), 0.6), abs=1e-5)
+
+
+def test_limits_hold_for_each_sentence_alone():
+    model = Table(8, 4)
+    limits = Limits(min_tokens=2, max_tokens=7, beyond_source=2)
+    for n, row in enumerate(
+        Beam(width=4, n_best=4, limits=limits)(model, [Sentence([3] * n) for n in range(1, 9)]), 1
+    ):
+        lengths = {len(h.tokens) for h in row}
+        assert min(lengths) >= 2
+        assert max(lengths) <= min(7, n + 2)
+        assert all(h.has_ended for h in row if len(h.tokens) < min(7, n + 2))
+
+
+def test_a_beam_narrower_than_its_answers_is_refused():
+    with pytest.raises(SettingError, match="expected 1 <= n_best <= width, got n_best = 5 and wid"):
+        Beam(width=4, n_best=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"max_tokens": 0}, "max_tokens = 0"),
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens = 5 and max_tokens = 4"),
+        ({"beyond_source": 0}, "beyond_source must be at least 1, got 0"),
+    ],
+)
+def test_limits_that_contradict_themselves_are_refused(settings, text):
+    with pytest.raises(SettingError, match=text):
+        Limits(**settings)
+
+
+def test_an_alpha_that_rewards_improbability_is_refused():
+    with pytest.raises(SettingError, match=r"alpha must lie in \[0, 2\], got -1\.0"):
+        PaperPenalty(-1.0)
+
+
+def test_the_best_tokens_are_found_in_any_vocabulary():
+    from regard.decoding.scoring import largest
+
+    for n in (3, 64, 1000, 1024, 1100, 4097):
+        scores = torch.randn(5, n)
+        for count in (1, 3, 4):
+            values, at = largest(scores, count)
+            want = scores.topk(min(count, n))
+            assert torch.equal(values, want.values)
+            assert torch.equal(at, want.indices)

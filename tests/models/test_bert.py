@@ -1,0 +1,206 @@
+"""Encoder-only models: what they read, what they ask for, and the equations of their heads."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import gelu
+
+from regard.choices import Choice
+from regard.errors import SettingError, ShapeError, UnknownChoice
+from regard.models import (
+    TransformerSpec,
+    build_classifier,
+    build_masked_language_model,
+    build_tagger,
+)
+from regard.models.stepping import BOS, EOS, PAD
+from tests.asserting import assert_close, gradients
+
+SMALL = TransformerSpec(
+    d_model=16, n_heads=2, d_hidden=24, n_encoder_layers=2, n_decoder_layers=1, max_len=32
+)
+BERT_BASE = TransformerSpec(
+    d_model=768, n_heads=12, d_hidden=3072, n_encoder_layers=12,
+    feed_forward="gelu", positions=Choice("learned"), max_len=512,
+)  # fmt: skip
+
+
+def tokens(*shape):
+    return torch.randint(4, 29, shape)
+
+
+def masked_model(spec=SMALL, n_segments=0):
+    built = build_masked_language_model(spec, n_tokens=29, n_segments=n_segments)
+    return built.double().eval()
+
+
+def classifier(pool="first"):
+    return build_classifier(SMALL, n_tokens=29, n_labels=7, pool=pool).double().eval()
+
+
+def tagger():
+    return build_tagger(SMALL, n_tokens=29, n_labels=7).double().eval()
+
+
+def test_the_encoder_reads_the_begin_token_and_then_the_text():
+    encoder, text = masked_model().encoder, tokens(2, 5)
+    x = encoder.embedding(torch.cat([torch.full((2, 1), BOS), text], 1))
+    for layer in encoder.layers:
+        x = layer(x)
+    assert_close("states", encoder(text), encoder.norm(x))
+
+
+def test_the_embedding_is_normed_after_the_sum():
+    embedding = masked_model(n_segments=2).encoder.embedding
+    text, parts = tokens(2, 5), torch.randint(0, 2, (2, 5))
+    total = 4 * embedding.E.weight[text] + embedding.S.weight[parts]
+    total = total + embedding.positions(torch.arange(5)[None])
+    centred = total - total.mean(-1, keepdim=True)
+    want = centred / (centred.square().mean(-1, keepdim=True) + 1e-12).sqrt()
+    assert_close("vectors", embedding(text, segments=parts), want)
+
+
+def test_every_position_sees_both_directions():
+    model, text = masked_model(), tokens(1, 6)
+    other = text.clone()
+    other[0, 3] = 4 + (other[0, 3] - 3) % 25
+    changed = (model(text) != model(other)).any(-1)
+    assert changed.all()
+
+
+def test_the_masked_language_model_s_head_is_the_equation():
+    model, text = masked_model(), tokens(2, 5)
+    inner = gelu(model.encoder(text)[:, 1:] @ model.dense.weight.T + model.dense.bias)
+    want = model.norm(inner) @ model.encoder.embedding.E.weight.T
+    assert_close("logits", model(text), want)
+
+
+def test_the_target_is_masked_and_the_source_is_not_read():
+    model, text = masked_model(), tokens(3, 20)
+    lessons = [
+        model.train().lesson(source, text, torch.Generator().manual_seed(5))
+        for source in (tokens(3, 4), tokens(3, 0))
+    ]
+    (hidden, gold), other = lessons
+    model.eval()
+    assert torch.equal(gold, other.gold)
+    assert (gold != PAD).sum(1).tolist() == [3, 3, 3]
+    assert torch.equal(gold[gold != PAD], text[gold != PAD])
+    assert hidden.shape == (3, 20, 16)
+
+
+def test_the_lesson_reads_the_text_with_holes():
+    model, text = masked_model(), tokens(40, 20)
+    hidden, gold = model.lesson(text, text)
+    same = (hidden == model.hidden(text)).all(-1).all(-1)
+    # a row is unchanged only if all its three chosen words stayed
+    assert same.sum() <= 2
+    assert (gold != PAD).any(1).all()
+
+
+def test_evaluation_hides_the_same_words_every_time_and_training_does_not():
+    model, text = masked_model(), tokens(4, 40)
+    assert torch.equal(model.lesson(text, text).gold, model.lesson(text, text).gold)
+    model.train()
+    assert not torch.equal(model.lesson(text, text).gold, model.lesson(text, text).gold)
+
+
+def test_a_tied_output_s_gradient_is_the_sum_of_both_uses():
+    tied, free = masked_model(), masked_model(replace(SMALL, tied="none"))
+    weights = tied.state_dict()
+    free.load_state_dict({**weights, "output.weight": weights["encoder.embedding.E.weight"]})
+    text = tokens(2, 5)
+    whole = gradients(tied(text), {"E": tied.encoder.embedding.E.weight})["E"]
+    parts = gradients(free(text), {"E": free.encoder.embedding.E.weight, "O": free.output.weight})
+    assert_close("gradient", whole, parts["E"] + parts["O"])
+
+
+def test_bert_base_has_the_paper_s_parameters_but_for_attention_s_biases():
+    V, m, f = 30522, 768, 3072
+    with torch.device("meta"):
+        model = build_masked_language_model(BERT_BASE, n_tokens=V, n_segments=2)
+    embedding = (V + 512 + 2) * m + 2 * m
+    layer = 4 * m * m + 2 * m * f + f + m + 4 * m
+    assert sum(p.numel() for p in model.encoder.parameters()) == embedding + 12 * layer
+    # 109,482,240 with 4 m biases in each attention, and with the pooler's m m + m
+    assert embedding + 12 * (layer + 4 * m) + m * m + m == 109_482_240
+    assert sum(p.numel() for p in model.parameters()) == embedding + 12 * layer + m * m + 3 * m
+
+
+def test_a_new_segment_begins_after_each_end_token():
+    model = masked_model(n_segments=2)
+    text = torch.tensor([[5, 6, EOS, 7, EOS, 8], [9, EOS, 4, 4, EOS, PAD]])
+    parts = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1]])
+    assert_close("logits", model(text), model(text, parts))
+    assert not torch.allclose(model(text), model(text, 1 - parts))
+
+
+def test_equal_segments_make_no_difference():
+    model, text = masked_model(n_segments=2), tokens(2, 6)
+    model.encoder.embedding.S.weight.data[1] = model.encoder.embedding.S.weight.data[0]
+    parts = torch.randint(0, 2, (2, 6))
+    assert_close("logits", model(text, parts), model(text, 1 - parts))
+
+
+def test_segments_that_a_model_does_not_know_are_refused():
+    with pytest.raises(SettingError, match="segments were given, but this model has no vectors"):
+        masked_model()(tokens(1, 3), torch.zeros(1, 3, dtype=torch.long))
+
+
+def test_the_first_pool_reads_the_begin_token():
+    model, text = classifier("first"), tokens(3, 5)
+    state = model.encoder(text)[:, 0]
+    want = (state @ model.dense.weight.T + model.dense.bias).tanh() @ model.output.weight.T
+    assert_close("logits", model(text), want)
+
+
+def test_the_mean_pool_is_over_real_tokens_alone():
+    model, text = classifier("mean"), tokens(2, 5)
+    text[1, 3:] = PAD
+    states = model.encoder(text)
+    state = torch.stack([states[0].mean(0), states[1, :4].mean(0)])
+    want = (state @ model.dense.weight.T + model.dense.bias).tanh() @ model.output.weight.T
+    assert_close("logits", model(text), want)
+
+
+def test_the_first_target_token_is_the_label():
+    model, text = classifier(), tokens(3, 5)
+    label = torch.tensor([[4, EOS], [6, EOS], [5, EOS]])
+    hidden, gold = model.lesson(text, label)
+    assert gold.tolist() == [[4], [6], [5]]
+    assert_close("logits", model.output(hidden)[:, 0], model(text))
+
+
+def test_an_unknown_pool_is_refused():
+    with pytest.raises(UnknownChoice, match="Did you mean 'mean'"):
+        classifier("meen")
+
+
+def test_each_token_has_the_label_below_it_and_ends_none():
+    model, text = tagger(), torch.tensor([[9, 8, 7, EOS], [6, 5, EOS, PAD]])
+    labels = torch.tensor([[4, 5, 6, EOS], [4, 4, EOS, PAD]])
+    hidden, gold = model.lesson(text, labels)
+    assert gold.tolist() == [[4, 5, 6, PAD], [4, 4, PAD, PAD]]
+    assert_close("logits", model(text), model.encoder(text)[:, 1:] @ model.output.weight.T)
+    assert_close("hidden", model.output(hidden), model(text))
+
+
+def test_labels_that_do_not_fit_the_tokens_are_refused():
+    said = "tagger: every token needs one label, got a source of 5 and a target of 4 tokens"
+    with pytest.raises(ShapeError, match=said):
+        tagger().lesson(tokens(2, 5), tokens(2, 4))
+
+
+@pytest.mark.parametrize("build", [masked_model, classifier, tagger])
+def test_the_self_check_notices_padding_that_is_seen(build, monkeypatch):
+    monkeypatch.setattr("regard.models.bert.padding", lambda valid: valid.new_ones(1, 1, 1, 1))
+    with pytest.raises(AssertionError, match="padding changes states by"):
+        build()
+
+
+@pytest.mark.parametrize("pool", ["first", "mean"])
+def test_a_row_without_a_token_is_still_a_row(pool):
+    model, text = classifier(pool), tokens(2, 3)
+    text[1] = PAD
+    assert_close("label", model(text)[1:], model(text[1:, :0]))

@@ -1,0 +1,180 @@
+"""What every kind of model owes, over the whole table: loss, gradients, padding, shapes."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, pad
+
+from regard.choices import Choice
+from regard.errors import SettingError, UnknownChoice
+from regard.layers.weighted_branches import project_all
+from regard.models import MODELS, Learner, TransformerSpec, model_shapes, transformer_shapes
+from regard.models.checking import check_future, check_padding
+from regard.models.parts import LAYER_KINDS
+from regard.models.spec import LAYERS
+from regard.models.stepping import PAD
+from tests.asserting import assert_close
+
+V = 29
+SMALL = TransformerSpec(
+    d_model=16, n_heads=2, d_hidden=24, n_encoder_layers=2, n_decoder_layers=2, max_len=32
+)
+SPECS = {
+    "pre_norm, learned": replace(SMALL, norm="pre_norm", positions=Choice("learned")),
+    "gated, rotary, top_k": replace(
+        SMALL,
+        feed_forward="gated",
+        positions=Choice("rotary"),
+        select=Choice("top_k", {"count": 3}),
+    ),
+    "additive, no positions": replace(
+        SMALL, score=Choice("additive", {"d_hidden": 5}), positions=Choice("none")
+    ),
+    "shaw": replace(SMALL, relation=Choice("shaw", {"clip": 3})),
+    "general, bucketed, sparsemax": replace(
+        SMALL, score=Choice("general"), relation=Choice("bucketed"), select=Choice("sparsemax")
+    ),
+    "branches, linear_bias": replace(
+        SMALL, layer="weighted_branches", feed_forward="gelu", relation=Choice("linear_bias")
+    ),
+    "branches, pre_norm, local": replace(
+        SMALL,
+        layer="weighted_branches",
+        norm="pre_norm",
+        select=Choice("local_monotonic", {"half_width": 2}),
+    ),
+}
+
+
+def build(kind, spec=SMALL, n=V):
+    return MODELS[kind](spec, n_source_tokens=n, n_target_tokens=n)
+
+
+def batch(rows=3, width=7, n=V):
+    return torch.randint(4, n, (2, rows, width))
+
+
+def loss(model, source, target):
+    hidden, gold = model.lesson(source, target)
+    return cross_entropy(model.output(hidden).flatten(0, 1), gold.flatten(), ignore_index=PAD)
+
+
+def states(kind, model, tokens):
+    """What a model makes of one text, whatever else it reads."""
+    return model.hidden(tokens, tokens) if kind == "transformer" else model.hidden(tokens)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_kind_can_be_taught(kind):
+    model = build(kind)
+    assert isinstance(model, Learner)
+    assert model.output.bias is None
+    source, target = batch()
+    hidden, gold = model.lesson(source, target)
+    assert hidden.shape[:2] == gold.shape
+    assert gold.max() < model.output.out_features
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_padding_never_leaks(kind, spec):
+    model, (text, _) = build(kind, spec).double().eval(), batch()
+    text[1, 4:] = PAD
+    here, there = states(kind, model, text), states(kind, model, pad(text, (0, 4), value=PAD))
+    for row, length in enumerate((7, 4, 7)):
+        assert_close("states", there[row, :length], here[row, :length])
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_parameter_learns(kind, spec):
+    model = build(kind, spec)
+    loss(model, *batch(rows=8, width=9)).backward()
+    still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert still == []
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("norm", ["pre_norm", "post_norm"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_loss_begins_near_log_v(kind, norm, layer):
+    spec = replace(SMALL, d_model=64, n_heads=4, d_hidden=128, norm=norm, layer=layer)
+    model, n = build(kind, spec, 2000).eval(), 2000
+    with torch.no_grad():
+        began = float(loss(model, *batch(rows=48, width=20, n=n)))
+    assert began == pytest.approx(math.log(n), rel=0.1)
+
+
+@pytest.mark.parametrize("labels", [6, 7])
+@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+def test_the_loss_begins_near_log_v_for_a_handful_of_labels(kind, labels):
+    spec = replace(SMALL, d_model=256, n_heads=4)
+    model = MODELS[kind](spec, n_source_tokens=V, n_target_tokens=labels).eval()
+    with torch.no_grad():
+        began = float(loss(model, batch(32, 5)[0], batch(32, 5, labels)[1]))
+    assert began == pytest.approx(math.log(labels), rel=0.05)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_kind_learns_a_small_batch(kind, layer):
+    model = build(kind, replace(SMALL, norm="pre_norm", dropout=0.0, layer=layer))
+    source, target = batch(rows=4, width=5)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    # evaluation, so that the same words are hidden every time
+    model.eval()
+    before = float(loss(model, source, target).detach())
+    for _ in range(25):
+        optimiser.zero_grad()
+        loss(model, source, target).backward()
+        optimiser.step()
+        project_all(model)
+    assert float(loss(model, source, target).detach()) < 0.3 * before
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_shapes_are_those_of_the_model_without_a_number_made(kind):
+    spec = SPECS["branches, linear_bias"]
+    wanted = {name: tuple(p.shape) for name, p in build(kind, spec).named_parameters()}
+    assert model_shapes(kind, spec, n_source_tokens=V, n_target_tokens=V) == wanted
+    if kind == "transformer":
+        assert transformer_shapes(spec, n_source_tokens=V, n_target_tokens=V) == wanted
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(UnknownChoice, match="Did you mean 'tagger'"):
+        model_shapes("taggar", SMALL, n_source_tokens=V, n_target_tokens=V)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_building_a_model_leaves_it_in_training(kind):
+    assert all(part.training for part in build(kind).modules())
+
+
+def test_the_self_check_of_a_language_model_notices_a_future_that_is_seen(monkeypatch):
+    model = build("language_model")
+    check_future(model, model.hidden, V)
+    check_padding(model, model.hidden, V)
+    monkeypatch.setattr("regard.models.language_model.all_of", lambda causal, padding: padding)
+    with pytest.raises(AssertionError, match="a later token changes earlier states by"):
+        build("language_model")
+
+
+def test_the_self_check_of_a_language_model_notices_padding_that_is_read():
+    model = build("language_model")
+    with pytest.raises(AssertionError, match="padding changes states by"):
+        check_padding(model, lambda tokens: model.hidden(tokens.flip(1)).flip(1), V)
+
+
+def test_both_tables_of_layers_name_the_same_kinds():
+    assert set(LAYER_KINDS) == set(LAYERS)
+
+
+def test_a_feed_forward_that_branches_cannot_hold_is_refused():
+    said = (
+        r"model.layer = 'weighted_branches' cannot hold a feed-forward 'gated': take relu or gelu"
+    )
+    with pytest.raises(SettingError, match=said):
+        TransformerSpec(layer="weighted_branches", feed_forward="gated")
