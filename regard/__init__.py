@@ -7,7 +7,7 @@
     models       tokens → logits
     decoding     model + source → hypotheses
     evaluating   hypotheses + references → scores
-    inspecting   a mechanism → what there is to see of it
+    inspecting   a mechanism, or a model and a text → what there is to see of it
     plots        numbers → picture
     training     batches + model → run directory
     cli          one file per verb
@@ -19,6 +19,7 @@ from regard.attention import Attended, AttentionMap, Chain, attend, multi_head
 from regard.dims import Dims
 from regard.errors import RegardError
 from regard.places import Places, Tree
+from regard.training.trained import load
 
 __version__ = "0.1.0"
 
@@ -31,5 +32,6 @@ __all__ = [
     "RegardError",
     "Tree",
     "attend",
+    "load",
     "multi_head",
 ]

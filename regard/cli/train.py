@@ -1,15 +1,31 @@
 """regard train: a recipe becomes a run directory."""
 
+import json
+from collections import deque
 from pathlib import Path
+from typing import Protocol, final, runtime_checkable
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from regard.training.events import (
+    Event,
+    Finished,
+    Said,
+    Validated,
+    finished_record,
+    step_record,
+    validated_record,
+)
 from regard.training.hardware import Hardware
 from regard.training.loop import Step
 from regard.training.recipes import read_recipe
-from regard.training.run import Finished, Said, Validated, run
+from regard.training.run import run
+from regard.training.workers import joined, local_device
+
+CALM = 5.0
+"""Over so many seconds of updates the speed on the bar is a mean."""
 
 
 def train(
@@ -19,48 +35,143 @@ def train(
     resume: bool = typer.Option(False, "--resume", help="Go on from the last checkpoint."),
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
+    compiles: bool | None = typer.Option(
+        None, "--compile/--no-compile", help="Compile the layers first; done on cuda."
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Updates, validations and the end as JSON lines."
+    ),
 ) -> None:
     """Train a model by a recipe.
 
-    Ctrl-C saves a checkpoint and stops; --resume goes on to the same weights, to the bit.
+    Ctrl-C saves a checkpoint and stops; --resume goes on to the same weights, to the bit. On
+    several devices: torchrun --nproc-per-node 2 -m regard train RECIPE --out RUN
 
     Example: regard train recipes/copy.toml --out runs/copy
     """
     plan = read_recipe(recipe, change)
-    hardware = Hardware.chosen(device, precision)
-    console = Console(stderr=True, highlight=False)
-    bar = Progress(
-        TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(),
-        TextColumn("{task.fields[said]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
+    hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    teller: Teller = AsJson(console) if as_json else ForPeople(console, plan.training.steps)
+    with joined(hardware.device) as workers:
+        try:
+            for event in run(plan, out, resume=resume, hardware=hardware, workers=workers):
+                teller.tell(event)
+        finally:
+            teller.close()
+
+
+@runtime_checkable
+class Teller(Protocol):
+    """Says what happens."""
+
+    def tell(self, event: Event) -> None:
+        """Say one thing."""
+
+    def close(self) -> None:
+        """Say no more."""
+
+
+@final
+class AsJson:
+    """One JSON object a line on standard output, and nothing else there."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def tell(self, event: Event) -> None:
+        """Numbers go to standard output, words to the other."""
+        if isinstance(event, Step):
+            _print("step", step_record(event))
+        elif isinstance(event, Validated):
+            _print("validation", validated_record(event))
+        elif isinstance(event, Finished):
+            _print("end", finished_record(event))
+        else:
+            self.console.print(event.text, markup=False)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+@final
+class ForPeople:
+    """Sentences, and a bar that moves where there is a terminal."""
+
+    def __init__(self, console: Console, steps: int) -> None:
+        self.console, self.speed = console, Speed()
+        self.bar = Progress(
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=steps, said="")
+
+    def tell(self, event: Event) -> None:
+        """Move the bar, or say a sentence above it."""
+        if isinstance(event, Step):
+            self.bar.start()
+            said = _on_the_bar(event, *self.speed.with_step(event))
+            self.bar.update(self.task, completed=event.progress.step, said=said)
+        elif isinstance(event, Validated):
+            self.console.print(_validation(event), markup=False)
+        elif isinstance(event, Said):
+            self.console.print(event.text, markup=False)
+        else:
+            self.bar.stop()
+            print(_ending(event))
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self.bar.stop()
+
+
+@final
+class Speed:
+    """Source and target tokens a second, without padding, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self.steps: deque[Step] = deque()
+
+    def with_step(self, step: Step) -> tuple[float, float]:
+        """Both speeds, now that this update was made too."""
+        self.steps.append(step)
+        seconds = sum(each.seconds for each in self.steps)
+        while len(self.steps) > 1 and seconds - self.steps[0].seconds >= CALM:
+            seconds -= self.steps.popleft().seconds
+        source = sum(each.source_tokens for each in self.steps)
+        target = sum(each.target_tokens for each in self.steps)
+        return source / seconds, target / seconds
+
+
+def _on_the_bar(step: Step, source: float, target: float) -> str:
+    return (
+        f"loss {step.nll:.3f}  rate {step.learning_rate:.1e}  "
+        f"{source:,.0f} + {target:,.0f} tokens/s"
     )
-    with bar:
-        task = bar.add_task("", total=plan.training.steps, said="")
-        for event in run(plan, out, resume=resume, hardware=hardware):
-            if isinstance(event, Step):
-                speed = event.target_tokens / event.seconds
-                said = (
-                    f"loss {event.nll:.3f}  rate {event.learning_rate:.1e}  {speed:,.0f} tokens/s"
-                )
-                bar.update(task, completed=event.progress.step, said=said)
-            elif isinstance(event, Said):
-                console.print(event.text, markup=False)
-            elif isinstance(event, Validated):
-                best = ", the best so far" if event.is_best else ""
-                console.print(
-                    f"step {event.step}: validation loss {event.loss:.4f}, "
-                    f"exact match {event.exact_match:.4f}{best}",
-                    markup=False,
-                )
-            elif isinstance(event, Finished):
-                print(_ending(event))
+
+
+def _validation(event: Validated) -> str:
+    bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
+    best = ", the best so far" if event.is_best else ""
+    return (
+        f"step {event.step}: validation loss {event.loss:.4f}, "
+        f"exact match {event.exact_match:.4f}{bleu}{best}"
+    )
 
 
 def _ending(event: Finished) -> str:
     if event.is_complete:
-        return f"finished at step {event.progress.step}: {event.path} (curves in report.html)"
+        return (
+            f"finished at step {event.progress.step}: {event.path} (curves in report.html, the "
+            "rest in card.md)"
+        )
     return f"stopped at step {event.progress.step}; go on with --resume: {event.path}"
+
+
+def _print(kind: str, row: dict[str, float | int | str | bool]) -> None:
+    print(json.dumps({"event": kind, **row}), flush=True)

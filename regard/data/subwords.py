@@ -12,25 +12,42 @@ import hashlib
 import json
 import random as random_numbers
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import final
+from unicodedata import east_asian_width
 
 from tokenizers import Encoding, Tokenizer
 
 from regard.data.kinds import BPE, BYTES, EOS, PAD, SPECIALS, UNK, UNKNOWN, Kind
+from regard.data.merging import Merging
 from regard.data.vocabulary_files import read_vocabulary
 from regard.errors import DataError, SettingError
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """How `encode_all` leaves out merges: the same in the same epoch, another in the next."""
+
+    dropout: float
+    """The probability that a merge is left out."""
+    seed: str
+    """Of the draws, together with the text: how it is cut is a pure function of the two."""
+    max_pieces: int
+    """A text that would fall into more pieces than this is cut as without dropout."""
 
 
 @final
 class Subwords:
     """Pieces of text and their numbers."""
 
-    def __init__(self, kind: Kind, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, kind: Kind, tokenizer: Tokenizer, *, dropping: Dropping | None = None
+    ) -> None:
         self.kind = kind
         self._tokenizer = tokenizer
+        self._dropping = dropping
         known = tokenizer.get_vocab()
         self._pieces = sorted(known, key=lambda piece: known[piece])
 
@@ -81,18 +98,33 @@ class Subwords:
             raise SettingError(
                 f"subwords: dropout must lie in [0, 1] and needs random=, got {dropout}, {random}."
             )
-        # raises for what is no text, before it is cut
-        self._encoding(text)
-        cut = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        known = self._numbers
-        return [known[p] for word, _ in cut for p in self._merged(word, dropout, random)]
+        return self._cut(text, dropout, random)
+
+    def encode_inside(self, phrase: str) -> list[int]:
+        """The numbers of a phrase as it is cut inside a text, where a space stands before it.
+
+        Only kinds that work on bytes keep a word's space in its first piece, and only words that
+        are written with spaces have one.
+        """
+        is_spaced = bool(self.kind.needs) and east_asian_width(phrase[:1] or " ") not in "WF"
+        return self.encode(f" {phrase.lstrip()}" if is_spaced else phrase)
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Many texts at once, on every core."""
+        if self._dropping is not None:
+            return [self._dropped(text, self._dropping) for text in texts]
         try:
             return [self._ids(encoding) for encoding in self._tokenizer.encode_batch_fast(texts)]
         except TypeError:
             return [self.encode(text) for text in texts]
+
+    def dropping(self, dropping: Dropping) -> "Subwords":
+        """The same vocabulary, but `encode_all` cuts texts in many ways (BPE-dropout)."""
+        # the first call finds out whether this kind and this dropout go together
+        self.encode("", dropout=dropping.dropout, random=random_numbers.Random(0))
+        same = Subwords(self.kind, self._tokenizer, dropping=dropping)
+        same._merging = self._merging
+        return same
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text; padding, begin and end say nothing, an unknown piece reads as U+FFFD."""
@@ -138,23 +170,23 @@ class Subwords:
         return {piece: number for number, piece in enumerate(self._pieces)}
 
     @cached_property
-    def _ranks(self) -> dict[tuple[str, str], int]:
-        """How early each pair was merged."""
+    def _merging(self) -> Merging:
         merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
-        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
+        return Merging([(left, right) for left, right in merges], self._numbers)
 
-    def _merged(self, word: str, dropout: float, random: random_numbers.Random) -> list[str]:
-        pieces, ranks = list(word), self._ranks
-        while True:
-            allowed = [
-                (ranks[pair], place)
-                for place, pair in enumerate(pairwise(pieces))
-                if pair in ranks and random.random() >= dropout
-            ]
-            if not allowed:
-                return pieces
-            _, place = min(allowed)
-            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+    def _dropped(self, text: str, how: Dropping) -> list[int]:
+        # bytes, since a lone surrogate is refused further down and not here
+        seed = f"{how.seed}/{text}".encode(errors="surrogatepass")
+        ids = self._cut(text, how.dropout, random_numbers.Random(seed))
+        return self.encode(text) if len(ids) > how.max_pieces else ids
+
+    def _cut(self, text: str, dropout: float, random: random_numbers.Random) -> list[int]:
+        try:
+            words = self._tokenizer.pre_tokenizer.pre_tokenize_str(text)
+        except UnicodeEncodeError as error:
+            raise DataError(_no_text(text)) from error
+        merged = self._merging.merged
+        return [number for word, _ in words for number in merged(word, dropout, random)]
 
     def _piece(self, number: int) -> str:
         if not 0 <= number < len(self._pieces):

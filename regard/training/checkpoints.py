@@ -1,6 +1,10 @@
 """Checkpoints: one directory each, safetensors and JSON, complete or not there at all.
 
     checkpoints/step-000500/   model.safetensors  optimiser.safetensors  state.json
+                               average.safetensors  if a moving average is kept
+
+optimiser.safetensors holds the random states too: of the CPU, of the GPU where there is one, and
+of every worker.
 
 A checkpoint is written under another name and renamed when it is complete, so that a kill at any
 instant leaves the last one whole. Nothing in it can run.
@@ -20,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
+from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
 
 PARTIAL = ".partial"
 
@@ -37,7 +42,9 @@ class Progress:
     """Updates done in this epoch."""
     target_tokens: int = 0
     best_loss: float | None = None
+    best_bleu: float | None = None
     best_step: int = 0
+    """Where what the recipe stops on was best."""
     stale: int = 0
     """Validations since the best."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -45,16 +52,36 @@ class Progress:
 
 
 def save_checkpoint(
-    folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress
+    folder: Path,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    *,
+    random: Mapping[str, Tensor] | None = None,
+    average: Mapping[str, Tensor] | None = None,
 ) -> Path:
-    """Write a checkpoint; it has its name only once it is complete."""
+    """Write a checkpoint; it has its name only once it is complete.
+
+    Args:
+        folder: where all checkpoints are.
+        model: its weights are saved.
+        optimiser: what it remembers is saved.
+        progress: where training stands.
+        random: the random states of all workers; this process's unless given.
+        average: the moving average of the weights, if one is kept.
+    """
+    states = random_states(_device(model)) if random is None else random
     path = folder / f"step-{progress.step:06d}"
     partial = folder / (path.name + PARTIAL)
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         write_tensors(partial / "model.safetensors", distinct_tensors(model))
-        write_tensors(partial / "optimiser.safetensors", _optimiser_tensors(model, optimiser))
+        write_tensors(
+            partial / "optimiser.safetensors", {**states, **_optimiser_tensors(model, optimiser)}
+        )
+        if average is not None:
+            write_tensors(partial / "average.safetensors", {k: w.cpu() for k, w in average.items()})
         write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
         _sync(partial)
     except (OSError, SafetensorError) as error:
@@ -72,11 +99,27 @@ def save_checkpoint(
     return path
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> Progress:
-    """Put model, optimiser and random numbers back where they stood."""
+def load_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    *,
+    suffix: str = "",
+) -> Progress:
+    """Put model, optimiser and random numbers back where they stood.
+
+    Args:
+        path: the checkpoint.
+        model: takes the weights.
+        optimiser: takes what it remembered.
+        suffix: of the names of this worker's random states; the first worker has none.
+    """
     load_weights(path / "model.safetensors", model)
     tensors = read_tensors(path / "optimiser.safetensors")
-    torch.set_rng_state(_taken(tensors, "random.cpu", path))
+    if CPU_STATE not in tensors:
+        raise CheckpointError(f"checkpoint '{path}': '{CPU_STATE}' is missing.")
+    kept = {n: tensors[n + suffix] for n in (CPU_STATE, CUDA_STATE) if n + suffix in tensors}
+    restore(kept, _device(model))
     parameters = dict(model.named_parameters())
     for name, parameter in parameters.items():
         names = [f"{key}.{name}" for key in KEPT]
@@ -171,17 +214,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    out: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
+    out: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state[parameter].items():
             out[f"{key}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
     return out
 
 
-def _taken(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
-    if name not in tensors:
-        raise CheckpointError(f"checkpoint '{path}': '{name}' is missing.")
-    return tensors[name]
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
 
 
 def _sync(path: Path) -> None:

@@ -1,17 +1,16 @@
 """Where a training runs, and in which precision its products are made."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.choices import find
 from regard.errors import SettingError
 
-P = ParamSpec("P")
-R = TypeVar("R")
+M = TypeVar("M", bound=nn.Module)
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -22,11 +21,13 @@ class Hardware:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: torch.dtype = torch.float32
     compiles: bool = False
-    """Whether a model is compiled before it learns."""
+    """Whether a model's layers are compiled before it learns."""
 
     @classmethod
-    def chosen(cls, device: str | None, precision: str | None) -> "Hardware":
-        """What was asked for; unless said, a GPU where there is one, and bfloat16 on it."""
+    def chosen(
+        cls, device: str | None, precision: str | None, *, compiles: bool | None = None
+    ) -> "Hardware":
+        """What was asked for; unless said, a GPU where there is one, bfloat16 and compiled."""
         gpu = torch.cuda.is_available()
         try:
             where = torch.device(device or ("cuda" if gpu else "cpu"))
@@ -39,7 +40,11 @@ class Hardware:
         if low and where.type == "cpu":
             # some processors say that they have such products and end the process at the first
             raise SettingError(f"--precision: {name} is for GPUs; on the CPU take float32.")
-        return cls(where, find(name, PRECISIONS))
+        return cls(
+            where,
+            find(name, PRECISIONS),
+            compiles=where.type == "cuda" if compiles is None else compiles,
+        )
 
     def put(self, tensor: Tensor) -> Tensor:
         """The tensor on this device."""
@@ -50,6 +55,13 @@ class Hardware:
         is_low = self.precision is not torch.float32
         return torch.autocast(self.device.type, self.precision, enabled=is_low)
 
-    def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, compiled once for all lengths if this hardware compiles."""
-        return torch.compile(function, dynamic=True) if self.compiles else function
+    def place(self, model: M) -> M:
+        """Put a model here, its repeated layers compiled if this hardware compiles.
+
+        Layers in a list are alike, so that all of them share one compilation, for all lengths.
+        """
+        if self.compiles:
+            for part in model.children():
+                for layer in part if isinstance(part, nn.ModuleList) else ():
+                    layer.compile(dynamic=True)
+        return model.to(self.device)

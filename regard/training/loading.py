@@ -10,7 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from regard.data.subwords import Subwords
-from regard.errors import CheckpointError, RunError
+from regard.errors import CheckpointError, RegardError, RunError
 from regard.models import Transformer, build_transformer, transformer_shapes
 from regard.training.checkpoints import load_weights
 from regard.training.recipes import Recipe, read_recipe
@@ -28,18 +28,9 @@ class Loaded:
 
 def load_run(path: Path) -> Loaded:
     """Read a finished run; anything that does not fit together is refused."""
-    weights = path / "model.safetensors"
-    if not weights.is_file():
-        raise RunError(
-            f"'{path}' is not a finished run: there is no model.safetensors in it. Train it to its "
-            "end with regard train --resume."
-        )
+    weights = finished_weights(path)
     recipe = read_recipe(path / "recipe.toml")
-    if recipe.tokens.is_joint:
-        source = target = Subwords.load(path / "tokenizer.json")
-    else:
-        source = Subwords.load(path / "tokenizer.source.json")
-        target = Subwords.load(path / "tokenizer.target.json")
+    source, target = load_subwords(recipe, path)
     wanted = transformer_shapes(
         recipe.model, n_source_tokens=len(source), n_target_tokens=len(target)
     )
@@ -49,6 +40,41 @@ def load_run(path: Path) -> Loaded:
     )
     load_weights(weights, model)
     return Loaded(recipe, source, target, model.eval())
+
+
+def finished_weights(path: Path) -> Path:
+    """The weights of a finished run."""
+    weights = path / "model.safetensors"
+    if not weights.is_file():
+        raise RunError(
+            f"'{path}' is not a finished run: there is no model.safetensors in it. Train it to its "
+            "end with regard train --resume."
+        )
+    return weights
+
+
+def subword_files(recipe: Recipe) -> tuple[str, ...]:
+    """The names of a run's vocabularies: one for both sides, or the source's and the target's."""
+    if recipe.tokens.is_joint:
+        return ("tokenizer.json",)
+    return ("tokenizer.source.json", "tokenizer.target.json")
+
+
+def load_subwords(recipe: Recipe, path: Path) -> tuple[Subwords, Subwords]:
+    """The source's and the target's sub-words of a run; joint ones are one object."""
+    read = [Subwords.load(path / name) for name in subword_files(recipe)]
+    return read[0], read[-1]
+
+
+def start_from(run: Path, model: Transformer) -> None:
+    """Give a model the weights of a finished run."""
+    try:
+        load_weights(finished_weights(run), model)
+    except RegardError as error:
+        raise RunError(
+            f"training.start_from: {error} Expected a finished run whose [model] and tokens are "
+            "this recipe's."
+        ) from error
 
 
 def _check_shapes(path: Path, wanted: dict[str, tuple[int, ...]]) -> None:

@@ -2,8 +2,9 @@
 
     for step in learn(model, optimiser, corpus, recipe, progress): …
 
-An update learns from `target_tokens_per_update` target tokens, whatever fits into memory at once:
-its gradient is the sum over micro-batches of the loss divided by all tokens of the update.
+An update learns from `target_tokens_per_update` target tokens, whatever fits into memory at once
+and however many processes share it: its gradient is the sum over micro-batches of the loss divided
+by all tokens of the update.
 """
 
 import math
@@ -13,19 +14,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.data.batches import Batch, collate, epoch_batches
+from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
-from regard.models import Lesson, Transformer
+from regard.layers import project_all
+from regard.models import Transformer
+from regard.training.accumulating import CPU, Accumulator, accumulate
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
-from regard.training.losses import Loss, token_loss
+from regard.training.objectives import Smoothed, objective
 from regard.training.recipes import Recipe, TrainingRecipe
 from regard.training.schedules import SCHEDULES, Pace
+from regard.training.workers import ALONE, Workers
+
+__all__ = [
+    "CPU",
+    "Material",
+    "Step",
+    "accumulate",
+    "epoch_updates",
+    "learn",
+    "learn_by_epoch",
+    "make_optimiser",
+    "mean_loss",
+]
 
 Rows = np.ndarray
-CPU = Hardware()
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,17 @@ class Step:
     source_tokens: int
     target_tokens: int
     seconds: float
+    splits: int = 0
+    """How often a batch was cut in two, since it did not fit into memory."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is learned from in one epoch."""
+
+    corpus: Corpus
+    rows: Rows | None = None
+    """These rows of the corpus only; all unless given."""
 
 
 def learn(
@@ -64,6 +90,23 @@ def learn(
         hardware: where the products are made, and how exactly.
         rows: learn from these rows of the corpus only; from all unless given.
     """
+    always = Material(corpus, rows)
+    return learn_by_epoch(
+        model, optimiser, lambda epoch: always, recipe, progress, hardware=hardware
+    )
+
+
+def learn_by_epoch(
+    model: Transformer,
+    optimiser: torch.optim.Optimizer,
+    material: Callable[[int], Material],
+    recipe: Recipe,
+    progress: Progress,
+    *,
+    hardware: Hardware = CPU,
+    workers: Workers = ALONE,
+) -> Iterator[Step]:
+    """The same, from what `material` gives for each epoch, shared among workers."""
     training = recipe.training
     pace = Pace(
         peak=training.learning_rate,
@@ -71,20 +114,24 @@ def learn(
         steps=training.steps,
         d_model=recipe.model.d_model,
     )
+    accumulator = Accumulator(model, objective(training), hardware)
     while progress.step < training.steps:
-        updates = epoch_updates(corpus, training, progress.epoch, rows)
+        now = material(progress.epoch)
+        updates = epoch_updates(now.corpus, training, progress.epoch, now.rows)
         for micro in updates[progress.update : progress.update + training.steps - progress.step]:
             start = time.perf_counter()
             rate = SCHEDULES[training.schedule](progress.step + 1, pace)
             for group in optimiser.param_groups:
                 group["lr"] = rate
-            batches = [collate(corpus, each) for each in micro]
-            optimiser.zero_grad(set_to_none=True)
-            nll = accumulate(model, batches, smoothing=training.label_smoothing, hardware=hardware)
+            n_source, n_target = _counted(now.corpus, micro)
+            batches = [collate(now.corpus, each) for each in workers.share(micro)]
+            gathered = accumulator.gather(batches, n_target)
+            workers.sum_gradients(model)
+            nll, splits = workers.sums(gathered.nll, gathered.splits)
             limit = training.clip_norm or math.inf
             norm = float(nn.utils.clip_grad_norm_(model.parameters(), limit))
             optimiser.step()
-            n_target = sum(int(b.target_lengths.sum()) for b in batches)
+            project_all(model)
             progress = replace(
                 progress,
                 step=progress.step + 1,
@@ -93,12 +140,13 @@ def learn(
             )
             yield Step(
                 progress=progress,
-                nll=nll,
+                nll=nll / n_target,
                 learning_rate=rate,
                 gradient_norm=norm,
-                source_tokens=sum(int(b.source_lengths.sum()) for b in batches),
+                source_tokens=n_source,
                 target_tokens=n_target,
                 seconds=time.perf_counter() - start,
+                splits=int(splits),
             )
         progress = replace(progress, epoch=progress.epoch + 1, update=0)
 
@@ -116,9 +164,9 @@ def epoch_updates(
     )
     updates: list[list[Rows]] = []
     group: list[Rows] = []
-    tokens = 0
+    tokens, lengths = 0, corpus.target_lengths
     for batch in batches:
-        more = int(corpus.target_lengths[batch].sum())
+        more = int(lengths[batch].sum())
         # an update ends where its tokens are nearest to what was asked for
         if group and tokens + more / 2 > training.target_tokens_per_update:
             updates.append(group)
@@ -129,38 +177,12 @@ def epoch_updates(
     return [*updates, group] if group else updates
 
 
-def accumulate(
-    model: Transformer,
-    batches: Sequence[Batch],
-    *,
-    smoothing: float,
-    hardware: Hardware = CPU,
-) -> float:
-    """Add the gradient of one update to the model; the mean loss per token comes back."""
-    model.train()
-    tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
-    lesson = hardware.compiled(model.lesson)
-    nll: Tensor | float = 0.0
-    for batch in batches:
-        loss = _loss(lesson, model.output, batch, hardware, smoothing=smoothing, scale=1 / tokens)
-        loss.total.backward()
-        nll = nll + loss.nll.detach()
-    return float(nll) / tokens
-
-
-def _loss(
-    lesson: Callable[[Tensor, Tensor], Lesson],
-    output: nn.Linear,
-    batch: Batch,
-    hardware: Hardware,
-    *,
-    smoothing: float = 0.0,
-    scale: float = 1.0,
-) -> Loss:
-    source, target = hardware.put(batch.source), hardware.put(batch.target)
-    with hardware.products():
-        hidden, gold = lesson(source, target)
-        return token_loss(hidden, output.weight, gold, smoothing=smoothing, scale=scale)
+def _counted(corpus: Corpus, batches: Sequence[Rows]) -> tuple[int, int]:
+    """The source and the target tokens of an update, without padding."""
+    rows = np.concatenate(list(batches))
+    sides = (corpus.source_begins, corpus.target_begins)
+    source, target = (int((begins[rows + 1] - begins[rows]).sum()) for begins in sides)
+    return source, target
 
 
 @torch.no_grad()
@@ -174,10 +196,14 @@ def mean_loss(
 ) -> float:
     """Negative log-likelihood per token over a whole corpus, without smoothing."""
     model.eval()
-    total, tokens = 0.0, 0
+    loss, total, tokens = Smoothed(), 0.0, 0
+    # what is read once is not worth another compilation
+    lesson = torch.compiler.disable(model.lesson) if hardware.compiles else model.lesson
     for each in epoch_batches(corpus, target_tokens=target_tokens, seed=0, epoch=0, rows=rows):
         batch = collate(corpus, each)
-        total += float(_loss(model.lesson, model.output, batch, hardware).nll)
+        source, target = hardware.put(batch.source), hardware.put(batch.target)
+        with hardware.products():
+            total += float(loss(lesson, model.output, source, target).nll)
         tokens += int(batch.target_lengths.sum())
     return total / tokens
 

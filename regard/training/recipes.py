@@ -14,6 +14,9 @@ from regard.training.lines import key_lines, line_of
 from regard.training.schedules import SCHEDULES
 from regard.training.sections import Mistakes, read_section, read_settings
 
+MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
+"""What a training may be stopped by."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
@@ -45,10 +48,18 @@ class TokensRecipe:
     """Size of the vocabulary, at most."""
     is_joint: bool = True
     """One vocabulary for both sides, or one for each."""
+    dropout: float = 0.0
+    """The share of merges that is left out of training texts, anew in every epoch; bpe's only."""
 
     def __post_init__(self) -> None:
         find(self.kind, dict.fromkeys(("bpe", "unigram", "characters", "words")))
         _at_least(5, "tokens.size", self.size)
+        _within_unit("tokens.dropout", self.dropout)
+        if self.dropout and self.kind != "bpe":
+            raise SettingError(
+                f"tokens.dropout leaves out merges, which {self.kind} does not have; take kind = "
+                '"bpe", or dropout = 0.'
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,22 +100,37 @@ class TrainingRecipe:
     """Updates between validations."""
     validate_examples: int = 1000
     """How many examples are decoded for exact match at a validation."""
+    validate_bleu: bool = False
+    """Whether BLEU is computed at a validation as well."""
+    stop_on: str = "loss"
+    """What must become better, and by which the best checkpoint is kept: "loss" or "bleu"."""
     patience: int = 0
-    """Validations without a better loss before training stops; 0 means never."""
+    """Validations without anything better before training stops; 0 means never."""
     average_last: int = 0
     """How many of the last checkpoints the final weights are the mean of; 0 takes the last."""
+    ema_decay: float = 0.0
+    """How much of the moving average of the weights an update keeps, say 0.999; 0 keeps none."""
+    r_drop: float = 0.0
+    """How much it costs that two passes with other dropout disagree (R-Drop); 0 makes one pass."""
+    start_from: Path | None = None
+    """A finished run whose weights and sub-words training starts from."""
 
     def __post_init__(self) -> None:
         counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
         for name in (*counts, "checkpoint_every", "keep_checkpoints", "validate_every"):
             _at_least(1, f"training.{name}", getattr(self, name))
-        for name in ("warmup_steps", "clip_norm", "weight_decay", "patience", "average_last"):
+        limits = ("warmup_steps", "clip_norm", "weight_decay", "patience", "average_last", "r_drop")
+        for name in limits:
             _at_least(0, f"training.{name}", getattr(self, name))
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise SettingError(
-                f"training.label_smoothing must lie in [0, 1), got {self.label_smoothing}."
-            )
+        _within_unit("training.label_smoothing", self.label_smoothing)
+        _within_unit("training.ema_decay", self.ema_decay)
         find(self.schedule, SCHEDULES)
+        find(self.stop_on, MEASURES)
+        if self.ema_decay and self.average_last > 1:
+            raise SettingError(
+                "training.ema_decay and training.average_last are two means of the weights; the "
+                "final ones can be only one of them. Set one of the two to 0."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +182,21 @@ def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:
     if source is None:
         raise RecipeError("\n".join(f"{path}: {text}" for path, text in mistakes.found))
     return source
+
+
+def data_files(choice: Choice, split: str) -> list[Path]:
+    """The files that a reader reads; none for a generator, or a data set of the hub."""
+    if choice.name not in READERS:
+        return []
+    reader = read_section(READERS[choice.name], choice.settings, f"data.{split}", Mistakes())
+    values = [] if reader is None else list(vars(reader).values())
+    named = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
+    paths = [path for path in named if isinstance(path, Path)]
+    return [
+        file
+        for path in paths
+        for file in (sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path])
+    ]
 
 
 def _source(
@@ -212,6 +253,11 @@ def _said(where: str, lines: dict[str, int], path: str, text: str) -> str:
 def _at_least(least: int, name: str, value: float | int) -> None:
     if value < least:
         raise SettingError(f"{name} must be at least {least}, got {value}.")
+
+
+def _within_unit(name: str, value: float) -> None:
+    if not 0.0 <= value < 1.0:
+        raise SettingError(f"{name} must lie in [0, 1), got {value}.")
 
 
 def _plain(value: Any) -> Any:

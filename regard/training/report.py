@@ -38,6 +38,7 @@ def write_report(run: Path) -> Path:
             title="Loss, nats per target token",
         ),
         curves({"exact match": _line(checked, "exact_match")}, title="Exact match, greedy"),
+        *_bleu([row for row in checked if "bleu" in row]),
         curves({"rate": _line(_thinned(learned), "learning_rate")}, title="Learning rate"),
         "<h2>Recipe</h2>",
         f"<pre>{escape((run / 'recipe.toml').read_text())}</pre>",
@@ -51,6 +52,12 @@ def write_report(run: Path) -> Path:
     return run / "report.html"
 
 
+def _bleu(measured: Sequence[dict[str, Any]]) -> list[str]:
+    """A picture of BLEU where it was measured."""
+    title = f"BLEU, greedy ({measured[-1]['bleu_signature']})" if measured else ""
+    return [curves({"BLEU": _line(measured, "bleu")}, title=title)] if measured else []
+
+
 def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]) -> str:
     facts: dict[str, str] = {}
     if learned:
@@ -62,6 +69,8 @@ def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]])
         best = min(checked, key=lambda row: row["valid_loss"])
         facts["best validation loss"] = f"{best['valid_loss']:.4f} at update {best['step']:,}"
         facts["last exact match"] = f"{checked[-1]['exact_match']:.4f}"
+        if "bleu" in checked[-1]:
+            facts["last BLEU"] = f"{checked[-1]['bleu']:.2f}"
     cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
     return f"<table>{cells}</table>"
 

@@ -1,32 +1,26 @@
 """A run directory: everything one training made, written so that a kill loses little.
 
     recipe.toml  tokenizer.json  corpus/  metrics.jsonl  checkpoints/  model.safetensors
-    report.html
+    report.html  card.md
 
 `run` is a generator of events; the command line prints them, a test stops after three.
 """
 
-import json
 import os
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
-import numpy as np
 import tomli_w
 import torch
 
-from regard.data.batches import collate, too_long
-from regard.data.corpus import Corpus, write_corpus
-from regard.data.kinds import KINDS
-from regard.data.subwords import Subwords
-from regard.decoding import greedy
-from regard.errors import LengthError, RunError
-from regard.evaluating import exact_match
-from regard.models import Transformer, build_transformer
+from regard.errors import RunError
+from regard.models import build_transformer
+from regard.training.accumulating import CPU
+from regard.training.averages import MovingAverage, mean_of
+from regard.training.card import write_card
 from regard.training.checkpoints import (
     Progress,
     checkpoints,
@@ -39,235 +33,199 @@ from regard.training.checkpoints import (
     write_tensors,
     write_text,
 )
+from regard.training.events import Event, Finished, Said, Validated
 from regard.training.hardware import Hardware
-from regard.training.loop import CPU, Step, learn, make_optimiser, mean_loss
-from regard.training.recipes import Recipe, examples
+from regard.training.loading import start_from
+from regard.training.loop import Step, learn_by_epoch, make_optimiser
+from regard.training.metrics import Metrics
+from regard.training.preparing import prepare
+from regard.training.random_states import random_states
+from regard.training.recipes import Recipe
 from regard.training.report import write_report
+from regard.training.validating import Best, validate
+from regard.training.workers import ALONE, Workers
 
-SPLITS = ("train", "valid")
-
-
-@dataclass(frozen=True)
-class Said:
-    """Something a person should know."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Validated:
-    """What the model can do on examples it never learned from."""
-
-    step: int
-    loss: float
-    exact_match: float
-    is_best: bool
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The end: where the model is, or that it is still to come."""
-
-    path: Path
-    progress: Progress
-    is_complete: bool
-
-
-Event = Said | Step | Validated | Finished
+__all__ = ["Event", "Finished", "Said", "Validated", "run"]
 
 
 def run(
-    recipe: Recipe, out: Path, *, resume: bool = False, hardware: Hardware = CPU
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    hardware: Hardware = CPU,
+    workers: Workers = ALONE,
 ) -> Iterator[Event]:
-    """Train by a recipe into a directory."""
+    """Train by a recipe into a directory; of several workers only the first has events."""
+    if not resume:
+        workers.first_does(lambda: _check_is_new(out))
     if (out / "model.safetensors").exists():
-        if not resume:
-            raise RunError(f"train: '{out}' holds a finished run. Choose another --out.")
         newest = checkpoints(out / "checkpoints")
-        yield Finished(out, read_progress(newest[-1]) if newest else Progress(), is_complete=True)
+        progress = read_progress(newest[-1]) if newest else Progress()
+        if workers.is_first:
+            yield Finished(out, progress, is_complete=True)
         return
-    if out.exists() and any(out.iterdir()) and not resume:
+    metrics = Metrics(out)
+    try:
+        for event in _Training(recipe, out, hardware, workers, metrics).events():
+            if workers.is_first:
+                metrics.record(event)
+                yield event
+    finally:
+        metrics.close()
+
+
+def _check_is_new(out: Path) -> None:
+    if (out / "model.safetensors").exists():
+        raise RunError(f"train: '{out}' holds a finished run. Choose another --out.")
+    if out.exists() and any(out.iterdir()):
         raise RunError(
             f"train: '{out}' is not empty, and a run is never overwritten. Add --resume to go on "
             "with it, or choose another --out."
         )
-    yield from _Training(recipe, out, hardware).events()
 
 
 class _Training:
     """One training, from the files to the final weights."""
 
-    def __init__(self, recipe: Recipe, out: Path, hardware: Hardware) -> None:
+    def __init__(
+        self, recipe: Recipe, out: Path, hardware: Hardware, workers: Workers, metrics: Metrics
+    ) -> None:
         self.recipe, self.out, self.hardware = recipe, out, hardware
-        self.folder, self.metrics = out / "checkpoints", out / "metrics.jsonl"
-        self.best: float | None = None
-        self.best_step, self.stale = 0, 0
-        self.rows: dict[str, np.ndarray] = {}
+        self.workers, self.metrics = workers, metrics
+        self.folder = out / "checkpoints"
+        self.best = Best(recipe.training.stop_on)
+        self.average: MovingAverage | None = None
 
     def events(self) -> Iterator[Event]:
-        training = self.recipe.training
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
-        source, target = self._subwords()
-        corpora = {split: self._corpus(split, source, target) for split in SPLITS}
-        yield from self._lengths(corpora)
+        training, first = self.recipe.training, self.workers.is_first
+        if first:
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
+        prepared = prepare(self.recipe, self.out, self.workers)
+        yield from (Said(note) for note in prepared.notes())
         torch.manual_seed(training.seed)
         model = build_transformer(
-            self.recipe.model, n_source_tokens=len(source), n_target_tokens=len(target)
-        ).to(self.hardware.device)
-        optimiser = make_optimiser(model, training)
-        progress = Progress(environment=environment())
-        if found := checkpoints(self.folder):
-            progress = load_checkpoint(found[-1], model, optimiser)
-            yield from self._resumed(progress)
-        else:
-            self.metrics.unlink(missing_ok=True)
-        count = sum(p.numel() for p in model.parameters())
-        yield Said(f"{count:,} parameters, {len(corpora['train']):,} training examples")
-        with _Stop() as stop:
-            steps = learn(
-                model,
-                optimiser,
-                corpora["train"],
-                self.recipe,
-                progress,
-                hardware=self.hardware,
-                rows=self.rows["train"],
-            )
-            for step in steps:
+            self.recipe.model,
+            n_source_tokens=len(prepared.source),
+            n_target_tokens=len(prepared.target),
+        )
+        self.model = self.hardware.place(model)
+        if not first:
+            torch.manual_seed(self.workers.seed(training.seed))
+        self.optimiser = make_optimiser(self.model, training)
+        progress = yield from self._begun()
+        count = sum(p.numel() for p in self.model.parameters())
+        yield Said(f"{count:,} parameters, {len(prepared.train.corpus):,} training examples")
+        steps = learn_by_epoch(
+            self.model,
+            self.optimiser,
+            prepared.of_epoch,
+            self.recipe,
+            progress,
+            hardware=self.hardware,
+            workers=self.workers,
+        )
+        with _Stop() as asked:
+            for step in self._watched(steps):
+                if isinstance(step, Said):
+                    yield step
+                    continue
                 progress = step.progress
-                self._record(_step_record(step))
                 yield step
                 is_last = progress.step == training.steps
-                if progress.step % training.validate_every == 0 or is_last:
-                    yield self._validate(model, corpora["valid"], target, progress.step)
-                gives_up = 0 < training.patience <= self.stale
+                if first and (progress.step % training.validate_every == 0 or is_last):
+                    with self.average.in_place() if self.average else nullcontext():
+                        found = validate(self.model, prepared, self.hardware, progress.step)
+                    yield self.best.seen(found)
+                is_stale = first and 0 < training.patience <= self.best.stale
+                stop, gives_up = self.workers.any_of(bool(asked), is_stale)
                 if progress.step % training.checkpoint_every == 0 or is_last or gives_up or stop:
-                    self._save(model, optimiser, progress)
+                    self._save(progress)
                 if stop:
                     yield Finished(self.out, progress, is_complete=False)
                     return
                 if gives_up:
-                    yield Said(f"no better loss in {self.stale} validations: stopping")
+                    yield Said(
+                        f"no better {training.stop_on} in {self.best.stale} validations: stopping"
+                    )
                     break
-        self._finish(model)
-        write_report(self.out)
+        if first:
+            self._finish(progress, count)
         yield Finished(self.out, progress, is_complete=True)
 
-    def _subwords(self) -> tuple[Subwords, Subwords]:
-        """Learned from the training split alone, once."""
-        read = examples(self.recipe.data.train, "train")
-        if self.recipe.tokens.is_joint:
-            both = self._learned("", (t for e in read() for t in (e.source, *e.targets)))
-            return both, both
-        sources = (e.source for e in read())
-        targets = (text for e in read() for text in e.targets)
-        return self._learned("source", sources), self._learned("target", targets)
-
-    def _learned(self, side: str, texts: Iterator[str]) -> Subwords:
-        path = self.out / (f"tokenizer.{side}.json" if side else "tokenizer.json")
-        if not path.exists():
-            tokens = self.recipe.tokens
-            Subwords.train(texts, kind=KINDS[tokens.kind], size=tokens.size).save(path)
-        return Subwords.load(path)
-
-    def _corpus(self, split: str, source: Subwords, target: Subwords) -> Corpus:
-        path = self.out / "corpus" / split
-        if path.exists():
-            return Corpus.open(path)
-        read = examples(getattr(self.recipe.data, split), split)
-        return write_corpus(path, read(), source, target)
-
-    def _lengths(self, corpora: dict[str, Corpus]) -> Iterator[Event]:
-        """Rows past the limit are an error or are counted, never cut."""
-        limit = self.recipe.data.max_tokens
-        for split, corpus in corpora.items():
-            rows = too_long(corpus, max_source=limit, max_target=limit)
-            if len(rows) and self.recipe.data.on_long == "error":
-                row = int(rows[0])
-                raise LengthError(
-                    f"data.{split}: {len(rows)} of {len(corpus)} examples have more than "
-                    f"{limit} tokens (the first is number {int(corpus.examples[row]) + 1}, with "
-                    f"{len(corpus.source(row))} source and {len(corpus.target(row))} target "
-                    'tokens). Raise data.max_tokens, or set data.on_long = "skip".'
-                )
-            self.rows[split] = np.setdiff1d(np.arange(len(corpus)), rows)
-            if len(rows):
-                yield Said(f"{split}: {len(rows)} examples past {limit} tokens are left out")
-
-    def _resumed(self, progress: Progress) -> Iterator[Event]:
-        self.best, self.best_step = progress.best_loss, progress.best_step
-        self.stale = progress.stale
-        kept = [line for line in _lines(self.metrics) if json.loads(line)["step"] <= progress.step]
-        write_text(self.metrics, "".join(kept))
-        then, now = progress.environment, environment()
-        torch.set_num_threads(int(then.get("threads", torch.get_num_threads())))
-        changed = [k for k in ("torch", "capability") if then.get(k) != now[k]]
-        if changed:
-            yield Said(
-                f"{' and '.join(changed)} changed since the checkpoint; the run goes on, but not "
-                "to the bit"
+    def _begun(self) -> Generator[Event, None, Progress]:
+        """The newest checkpoint, or the start, in model, optimiser, average and metrics."""
+        training, found = self.recipe.training, checkpoints(self.folder)
+        progress = Progress(environment=environment(self.workers))
+        if found:
+            progress = load_checkpoint(
+                found[-1], self.model, self.optimiser, suffix=self.workers.suffix
             )
-        yield Said(f"going on from step {progress.step}")
+            self.best = Best.at(progress, training.stop_on)
+            yield from _compared(progress, self.workers)
+        elif training.start_from is not None:
+            start_from(training.start_from, self.model)
+            yield Said(f"starting from the weights of {training.start_from}")
+        if training.ema_decay:
+            self.average = MovingAverage(self.model, training.ema_decay)
+            if found:
+                path = found[-1] / "average.safetensors"
+                self.average.load(read_tensors(path), path)
+        if self.workers.is_first:
+            self.metrics.go_on(progress.step)
+        return progress
 
-    def _validate(
-        self, model: Transformer, corpus: Corpus, target: Subwords, step: int
-    ) -> Validated:
+    def _watched(self, steps: Iterator[Step]) -> Iterator[Step | Said]:
+        """The average follows every step; the first batch that did not fit is spoken of."""
+        has_split = False
+        for step in steps:
+            if self.average is not None:
+                self.average.follow(step.progress.step)
+            if step.splits and not has_split:
+                has_split = True
+                yield Said(
+                    f"step {step.progress.step}: a batch did not fit into memory; {step.splits} "
+                    "cuts made it fit, and nothing is left out. A smaller "
+                    "training.target_tokens_per_batch avoids it."
+                )
+            yield step
+
+    def _save(self, progress: Progress) -> None:
+        random = self.workers.gathered(random_states(self.hardware.device))
+        if not self.workers.is_first:
+            return
         training = self.recipe.training
-        rows, budget = self.rows["valid"], training.target_tokens_per_batch
-        loss = mean_loss(model, corpus, target_tokens=budget, hardware=self.hardware, rows=rows)
-        match = self._exact_match(model, corpus, target)
-        is_best = self.best is None or loss < self.best
-        if is_best:
-            self.best, self.best_step, self.stale = loss, step, 0
-        else:
-            self.stale += 1
-        self._record({"step": step, "valid_loss": loss, "exact_match": match})
-        return Validated(step, loss, match, is_best)
+        save_checkpoint(
+            self.folder,
+            self.model,
+            self.optimiser,
+            self.best.into(progress),
+            random=random,
+            average=None if self.average is None else self.average.weights,
+        )
+        keep = max(training.keep_checkpoints, training.average_last)
+        prune(self.folder, keep=keep, best_step=self.best.step)
 
-    def _exact_match(self, model: Transformer, corpus: Corpus, target: Subwords) -> float:
-        """The first examples of the split, decoded greedily, against all their references."""
-        model.eval()
-        references: dict[int, list[str]] = {}
-        first: dict[int, int] = {}
-        for row in self.rows["valid"].tolist():
-            example = int(corpus.examples[row])
-            if example >= self.recipe.training.validate_examples:
-                break
-            references.setdefault(example, []).append(target.decode(corpus.target(row).tolist()))
-            first.setdefault(example, row)
-        hypotheses = []
-        rows = iter(first.values())
-        while some := list(islice(rows, 250)):
-            batch = collate(corpus, torch.tensor(some).numpy())
-            longest = int(batch.source_lengths.max()) * 2 + 50
-            source = self.hardware.put(batch.source)
-            ids = greedy(model, source, max_tokens=min(longest, self.recipe.model.max_len))
-            hypotheses += [target.decode(each) for each in ids]
-        return exact_match(hypotheses, list(references.values()))
-
-    def _save(
-        self, model: Transformer, optimiser: torch.optim.Optimizer, progress: Progress
-    ) -> None:
-        whole = replace(progress, best_loss=self.best, best_step=self.best_step, stale=self.stale)
-        save_checkpoint(self.folder, model, optimiser, whole)
-        keep = max(self.recipe.training.keep_checkpoints, self.recipe.training.average_last)
-        prune(self.folder, keep=keep, best_step=self.best_step)
-
-    def _finish(self, model: Transformer) -> None:
-        """The last weights, or the mean of the last checkpoints'."""
-        weights = distinct_tensors(model)
+    def _finish(self, progress: Progress, count: int) -> None:
+        """The last weights, or a mean of them; then what there is to read about the run."""
+        with self.average.in_place() if self.average else nullcontext():
+            # copies, since the model has other weights right after
+            weights = {name: each.clone() for name, each in distinct_tensors(self.model).items()}
         if self.recipe.training.average_last > 1:
             last = checkpoints(self.folder)[-self.recipe.training.average_last :]
-            read = [read_tensors(path / "model.safetensors") for path in last]
-            weights = {
-                name: torch.stack([tensors[name] for tensors in read]).mean(0) for name in weights
-            }
-        write_tensors(self.out / "model.safetensors", {k: w.cpu() for k, w in weights.items()})
-
-    def _record(self, row: dict[str, float | int]) -> None:
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            weights = mean_of([path / "model.safetensors" for path in last])
+        write_report(self.out)
+        write_card(
+            self.out,
+            self.recipe,
+            progress,
+            parameters=count,
+            hardware=self.hardware,
+            workers=self.workers,
+        )
+        # last of all, since a run with weights is a finished one
+        write_tensors(self.out / "model.safetensors", weights)
 
 
 class _Stop:
@@ -293,31 +251,25 @@ class _Stop:
         self.asked = True
 
 
-def environment() -> dict[str, str]:
+def environment(workers: Workers = ALONE) -> dict[str, str]:
     """What bit-equality depends on."""
     return {
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "cores": str(os.cpu_count()),
+        "processes": str(workers.count),
     }
 
 
-def _step_record(step: Step) -> dict[str, float | int]:
-    return {
-        "step": step.progress.step,
-        "epoch": step.progress.epoch,
-        "train_loss": step.nll,
-        "learning_rate": step.learning_rate,
-        "gradient_norm": step.gradient_norm,
-        "target_tokens": step.progress.target_tokens,
-        "target_tokens_per_second": round(step.target_tokens / step.seconds, 1),
-        "source_tokens_per_second": round(step.source_tokens / step.seconds, 1),
-    }
-
-
-def _lines(path: Path) -> list[str]:
-    """The complete lines of a file that a kill may have cut short."""
-    if not path.exists():
-        return []
-    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+def _compared(progress: Progress, workers: Workers) -> Iterator[Event]:
+    """Threads as they were; a word if something else is not as it was."""
+    then, now = progress.environment, environment(workers)
+    torch.set_num_threads(int(then.get("threads", torch.get_num_threads())))
+    changed = [k for k in ("torch", "capability", "processes") if then.get(k, now[k]) != now[k]]
+    if changed:
+        yield Said(
+            f"{' and '.join(changed)} changed since the checkpoint; the run goes on, but not to "
+            "the bit"
+        )
+    yield Said(f"going on from step {progress.step}")

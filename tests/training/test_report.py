@@ -30,6 +30,15 @@ def test_it_draws_a_point_for_every_measurement(tmp_path):
     assert "0.2500" in page
 
 
+def test_bleu_is_drawn_where_it_was_measured(tmp_path):
+    checked = {"step": 2, "valid_loss": 3.5, "exact_match": 0.25, "bleu": 31.234,
+               "bleu_signature": "nrefs:1|tok:13a"}  # fmt: skip
+    page = write_report(_run(tmp_path, [_step(1, 4.0), checked])).read_text()
+    assert "BLEU, greedy (nrefs:1|tok:13a)" in page
+    assert "<th>last BLEU</th><td>31.23</td>" in page
+    assert page.count("<polyline") == 5
+
+
 def test_it_is_one_file_that_asks_nothing_of_the_network(tmp_path):
     page = write_report(_run(tmp_path, [_step(1, 4.0)])).read_text()
     assert not re.search(r"https?://|<script|<link|url\(", page)

@@ -74,7 +74,7 @@ def test_a_run_directory_holds_everything_that_was_made(recipe, tmp_path):
     assert [e.step for e in events if isinstance(e, Validated)] == [8, 16, 24]
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"recipe.toml", "tokenizer.json", "corpus", "metrics.jsonl", "checkpoints",
-                     "model.safetensors", "report.html"}  # fmt: skip
+                     "model.safetensors", "report.html", "card.md"}  # fmt: skip
     assert read_recipe(tmp_path / "run" / "recipe.toml") == read_recipe(recipe)
     rows = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in rows if "train_loss" in r] == list(range(1, 25))
@@ -102,7 +102,12 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+EVERYTHING = RECIPE.replace('kind = "words"\nsize = 32', 'kind = "bpe"\nsize = 270\ndropout = 0.2')
+EVERYTHING += 'r_drop = 1.0\nema_decay = 0.9\nstop_on = "bleu"\n'
+
+
 def test_killed_three_times_and_resumed_the_weights_are_the_same_to_the_bit(recipe, tmp_path):
+    recipe.write_text(EVERYTHING)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(_command(recipe, whole), env=_environment(), check=True, capture_output=True)
 
@@ -137,12 +142,23 @@ def test_killed_three_times_and_resumed_the_weights_are_the_same_to_the_bit(reci
     assert steps.count(5) == 1
 
 
+def test_a_plain_run_goes_on_to_the_bit_too(recipe, tmp_path):
+    whole, stopped, plan = tmp_path / "whole", tmp_path / "stopped", read_recipe(recipe)
+    list(run(plan, whole))
+    for event in run(plan, stopped):
+        if isinstance(event, Step) and event.progress.step == 10:
+            break
+    assert sum(isinstance(event, Step) for event in run(plan, stopped, resume=True)) == 24 - 8
+    assert _sha(stopped) == _sha(whole)
+
+
 def test_a_terminated_run_saves_stops_and_can_go_on(recipe, tmp_path):
     out, text = tmp_path / "run", RECIPE.replace("steps = 24", "steps = 5000")
     recipe.write_text(text)
     child = subprocess.Popen(_command(recipe, out), env=_environment(), stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL, text=True)  # fmt: skip
     while not checkpoints(out / "checkpoints"):
+        assert child.poll() is None, "it ended before its first checkpoint"
         time.sleep(0.01)
     child.send_signal(signal.SIGTERM)
     said, _ = child.communicate(timeout=60)

@@ -1,0 +1,243 @@
+"""regard predict: texts in, answers out, line by line."""
+
+import json
+import math
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from regard.choices import find
+from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
+from regard.errors import DataError, SettingError
+from regard.training.trained import ON_LONG, Prediction, Request, Trained, load
+
+AT_ONCE = 2048
+"""How many lines are answered together; output begins before the last is read."""
+
+
+def predict(
+    run: Path = typer.Argument(help="A finished run."),
+    files: list[str] | None = typer.Argument(None, help="Texts, one a line; - is standard input."),
+    text: list[str] = typer.Option([], help="A text given here; may be repeated."),
+    beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
+    n_best: int = typer.Option(1, help="How many answers to give for each text (with --json)."),
+    length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    max_tokens: int | None = typer.Option(None, help="Longest answer; the model's limit if less."),
+    prefix: str = typer.Option("", help="What every answer begins with."),
+    constraints: Path | None = typer.Option(
+        None, help="A file with a line for each text: phrases to hold, separated by tabs."
+    ),
+    sample: bool = typer.Option(False, "--sample", help="Draw answers instead of searching."),
+    temperature: float = typer.Option(1.0, help="For --sample; below 1 the likely is likelier."),
+    top_k: int | None = typer.Option(None, help="For --sample: among so many tokens."),
+    top_p: float = typer.Option(1.0, help="For --sample: among tokens that hold so much."),
+    seed: int = typer.Option(0, help="For --sample."),
+    ensemble: list[Path] = typer.Option([], help="Another run that writes along; may be repeated."),
+    alignments: bool = typer.Option(False, "--alignments", help="Link words to source words."),
+    on_long: str = typer.Option("error", help="A text that is too long: error, split or skip."),
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+) -> None:
+    """Answer texts with a trained run; without files and --text, standard input is read.
+
+    Answers come in the order of the texts, a line each; an empty line gives an empty line. With
+    --alignments, words are linked after a tab in Pharaoh format.
+
+    Example: regard predict runs/dates --text "9. Mai 2029"
+    """
+    find(on_long, ON_LONG)
+    trained = load(run, *ensemble, device=device, precision=precision)
+    limits = _limits(trained, max_tokens)
+    if sample:
+        search: Search = Sampling(
+            n_samples=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+            limits=limits,
+        )  # fmt: skip
+    else:
+        _refuse({"--temperature": temperature != 1.0, "--top-k": top_k, "--top-p": top_p != 1.0})
+        search = _searched(beam, n_best, length_penalty, limits)
+    wishes = _wishes(constraints)
+    console = Console(stderr=True, highlight=False)
+    is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
+    known = [] if is_stream else _all_lines(files or [], text)
+    arriving = _Arriving(_lines_of("-") if is_stream else iter(known))
+    bar = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=is_stream or not console.is_terminal or len(known) < 2,
+        transient=True,
+    )
+    number = 0
+    with bar:
+        task = bar.add_task("", total=len(known))
+        while some := arriving.some():
+            requests = [
+                Request(line, prefix, wishes.get(number + i, ()), seed=number + i)
+                for i, line in enumerate(some)
+            ]
+            for said in _in_order(trained, requests, search, alignments, on_long):
+                number += 1
+                bar.advance(task)
+                if said.note:
+                    console.print(f"line {number}: {said.note}", markup=False)
+                if not _print(_as_json(said) if as_json else _as_text(said)):
+                    return
+    if wishes and max(wishes) >= number:
+        raise DataError(
+            f"predict: '{constraints}' has {max(wishes) + 1} lines, but there were {number} texts. "
+            "Give a line, empty if need be, for each text."
+        )
+
+
+def _refuse(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value:
+            raise SettingError(f"predict: {name} belongs to --sample. Add it, or leave both out.")
+
+
+def _limits(trained: Trained, max_tokens: int | None) -> Limits:
+    most = trained.longest - 1
+    if max_tokens is None:
+        return trained.default_search().limits
+    if not 1 <= max_tokens <= most:
+        raise SettingError(
+            f"predict: --max-tokens must lie between 1 and {most}, the model's limit, got "
+            f"{max_tokens}."
+        )
+    return Limits(max_tokens=max_tokens)
+
+
+def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> Search:
+    if beam < 1:
+        raise SettingError(f"predict: --beam must be at least 1, got {beam}.")
+    if beam == n_best == 1:
+        return Greedy(limits=limits)
+    penalty = PaperPenalty(length_penalty)
+    return Beam(width=max(beam, n_best), n_best=n_best, penalty=penalty, limits=limits)
+
+
+def _wishes(path: Path | None) -> dict[int, tuple[str, ...]]:
+    """The phrases for each line that has any."""
+    if path is None:
+        return {}
+    lines = [line.rstrip("\n") for line in _lines_of(str(path))]
+    return {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
+
+
+def _all_lines(files: Sequence[str], texts: Sequence[str]) -> list[str]:
+    given = [line for name in files for line in _lines_of(name)]
+    return [*given, *texts]
+
+
+def _lines_of(name: str) -> Iterator[str]:
+    """The lines of a file, or an error that says which one is no text."""
+    path = Path(name)
+    if name != "-" and not path.is_file():
+        raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
+    with sys.stdin.buffer if name == "-" else path.open("rb") as file:
+        yield from _decoded(file, "standard input" if name == "-" else name)
+
+
+def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"predict: {name}, line {number} is not UTF-8 (byte {error.start + 1}). Convert "
+                "the file, for instance with iconv."
+            ) from error
+
+
+class _Arriving:
+    """Lines as they arrive: whoever asks gets all that are there, and waits only for the first."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.waiting: queue.SimpleQueue[str | Exception | None] = queue.SimpleQueue()
+        self.has_ended = False
+        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
+
+    def _read(self, lines: Iterator[str]) -> None:
+        try:
+            for line in lines:
+                self.waiting.put(line)
+        except DataError as error:
+            self.waiting.put(error)
+        self.waiting.put(None)
+
+    def some(self) -> list[str]:
+        """At least one line, unless there are no more."""
+        found: list[str] = []
+        while not self.has_ended and len(found) < AT_ONCE:
+            if found and self.waiting.empty():
+                break
+            line = self.waiting.get()
+            if isinstance(line, Exception):
+                raise line
+            if line is None:
+                self.has_ended = True
+            else:
+                found.append(line)
+        return found
+
+
+def _in_order(
+    trained: Trained,
+    requests: Sequence[Request],
+    search: Search,
+    has_alignments: bool,
+    on_long: str,
+) -> Iterator[Prediction]:
+    """Predictions in the order of the requests, each as soon as those before it are there."""
+    found: dict[int, Prediction] = {
+        place: Prediction(request.text, "", 0.0, ())
+        for place, request in enumerate(requests)
+        if not request.text.strip()
+    }
+    asked = [place for place in range(len(requests)) if place not in found]
+    each = trained.predict_each(
+        [requests[place] for place in asked],
+        search=search,
+        has_alignments=has_alignments,
+        on_long=on_long,
+    )
+    given = 0
+    while given < len(requests):
+        while given not in found:
+            number, said = next(each)
+            found[asked[number]] = said
+        yield found.pop(given)
+        given += 1
+
+
+def _print(line: str) -> bool:
+    """Write a line at once; False when the reader has seen enough, as with `| head`."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # what is still in the buffer has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
+def _as_text(said: Prediction) -> str:
+    line = " ".join(said.text.splitlines())
+    return line if said.alignment is None else f"{line}\t{said.alignment}"
+
+
+def _as_json(said: Prediction) -> str:
+    row = asdict(said)
+    row["score"] = None if math.isnan(said.score) else said.score
+    return json.dumps(row, ensure_ascii=False)

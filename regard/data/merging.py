@@ -1,0 +1,115 @@
+"""Merging: the pieces of a word under byte-pair encoding, with merges left out by chance.
+
+    at every turn each merge that is possible is left out with probability p;
+    of the others the one that was learned first is made; a word ends when none is left
+
+Only draws that matter are made: from the merge that was learned first on, until one is not left
+out. How often in a row nothing is left out takes a single draw.
+
+Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
+Cost: O(n log n) for n characters, without dropout and with little of it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from random import Random
+from typing import final
+
+REMEMBERED = 1 << 17
+"""For how many words it is remembered how they are merged."""
+
+
+@final
+class Merging:
+    """The merges of a vocabulary.
+
+    Args:
+        merges: pairs of pieces, in the order in which they were learned.
+        numbers: of all pieces.
+    """
+
+    def __init__(self, merges: Sequence[tuple[str, str]], numbers: Mapping[str, int]) -> None:
+        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
+        self._numbers = numbers
+        self._plain = lru_cache(maxsize=REMEMBERED)(self._merged_plainly)
+
+    def merged(self, word: str, dropout: float, random: Random) -> Sequence[int]:
+        """The numbers of a word's pieces."""
+        turns, numbers = self._plain(word)
+        kept = _run(dropout, random)
+        # most words meet with no accident
+        return numbers if kept >= turns else self._walk(word, _Draws(dropout, random, kept))[1]
+
+    def _merged_plainly(self, word: str) -> tuple[int, list[int]]:
+        return self._walk(word, _Draws(0.0, Random(0), math.inf))
+
+    def _walk(self, word: str, draws: "_Draws") -> tuple[int, list[int]]:
+        """How many merges are made, and the numbers of what comes of them."""
+        line, ranks, turns = _Line(word), self._ranks, 0
+        waiting = [(ranks[pair], i) for i, pair in enumerate(pairwise(word)) if pair in ranks]
+        heapify(waiting)
+        left_out: list[tuple[int, int]] = []
+        while waiting:
+            rank, place = heappop(waiting)
+            if ranks.get(line.pair(place)) != rank:
+                # one of the two was merged with another piece meanwhile
+                continue
+            if draws.leaves_out():
+                left_out.append((rank, place))
+                continue
+            turns += 1
+            for changed in line.merge(place):
+                if (new := ranks.get(line.pair(changed))) is not None:
+                    heappush(waiting, (new, changed))
+            # what was left out may be made in the next turn
+            while left_out:
+                heappush(waiting, left_out.pop())
+        return turns, [self._numbers[piece] for piece in line.pieces if piece]
+
+
+class _Draws:
+    """Whether a merge is left out, time after time."""
+
+    def __init__(self, dropout: float, random: Random, kept: float | int) -> None:
+        self.dropout, self.random, self.kept = dropout, random, kept
+
+    def leaves_out(self) -> bool:
+        if self.kept:
+            self.kept -= 1
+            return False
+        self.kept = _run(self.dropout, self.random)
+        return True
+
+
+def _run(dropout: float, random: Random) -> int:
+    """How many times in a row nothing is left out."""
+    if dropout == 1.0:
+        return 0
+    return int(math.log1p(-random.random()) / math.log1p(-dropout))
+
+
+class _Line:
+    """Pieces beside each other; a merged one stands where its first part stood."""
+
+    def __init__(self, word: str) -> None:
+        self.pieces = list(word)
+        self.after = list(range(1, len(word) + 1))
+        self.before = list(range(-1, len(word) - 1))
+
+    def pair(self, place: int) -> tuple[str, str]:
+        """A piece and the one after it; empty where there is none."""
+        after = self.after[place]
+        return self.pieces[place], self.pieces[after] if after < len(self.pieces) else ""
+
+    def merge(self, place: int) -> list[int]:
+        """Merge a piece with the one after it; the places of the pairs that are new."""
+        gone = self.after[place]
+        self.pieces[place] += self.pieces[gone]
+        self.pieces[gone] = ""
+        self.after[place] = self.after[gone]
+        if self.after[gone] < len(self.pieces):
+            self.before[self.after[gone]] = place
+        return [place] if self.before[place] < 0 else [self.before[place], place]

@@ -1,0 +1,74 @@
+"""A model and a text → a record: what the model answered, and what it looked at while it did.
+
+The answer is searched for in the ordinary way; then one teacher-forced pass over source and answer
+gives the maps, so that looking never changes how a model runs.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from regard.attention.links import NO_RELATION
+from regard.attention.maps import AttentionMap
+from regard.attention.tables import name_of
+from regard.choices import find
+from regard.data.kinds import BOS, EOS
+from regard.data.subwords import Subwords
+from regard.errors import DataError
+from regard.inspecting.capture import attention_of
+from regard.inspecting.reading import Tokens, read_ids, read_text
+from regard.inspecting.record import Attention, Record
+from regard.models import Transformer
+
+
+def attention(
+    kind: str, maps: Sequence[AttentionMap], source: Tokens, written: Tokens, read: Tokens
+) -> Attention:
+    """One kind of a translation's attention, with the tokens that its rows and columns stand for.
+
+    Args:
+        kind: "encoder", "decoder" or "cross".
+        maps: one a layer.
+        source: what the encoder reads.
+        written: what each decoder row predicts.
+        read: what each decoder row is given.
+    """
+    sides: Mapping[str, tuple[tuple[str, Tokens], tuple[str, Tokens]]] = {
+        "encoder": (("source", source), ("source", source)),
+        "decoder": (("target", written), ("target", read)),
+        "cross": (("target", written), ("source", source)),
+    }
+    (query_side, queries), (key_side, keys) = find(kind, sides)
+    first = maps[0]
+    if first.columns != "keys":
+        key_side, keys = first.columns, Tokens.numbered("slot", first.shape[-1])
+    titles = f"query ({query_side})", f"key ({key_side})"
+    return Attention(queries, keys, tuple(maps), *titles, mechanism_of(first))
+
+
+def mechanism_of(one: AttentionMap) -> str:
+    """The links of a map by name."""
+    links = [one.score, one.relation, one.select]
+    return ", ".join(name_of(link) for link in links if link is not NO_RELATION)
+
+
+def look_at(
+    model: Transformer, source: Subwords, target: Subwords, text: str, answer: Sequence[int]
+) -> Record:
+    """Record one answer.
+
+    Args:
+        model: a Transformer, not in training.
+        source: cuts the text.
+        target: cuts the answer.
+        text: what the model reads.
+        answer: the tokens of what it wrote, or of what it might have written; no begin, no end.
+    """
+    if not text.strip():
+        raise DataError("look: the text is empty; there is nothing to look at. Give a sentence.")
+    maps = attention_of(model, [*source.encode(text), EOS], answer)
+    sides = (
+        read_text(source, text, after=[EOS]),
+        read_ids(target, answer, after=[EOS]),
+        read_ids(target, answer, before=[BOS]),
+    )
+    kinds = {kind: attention(kind, layers, *sides) for kind, layers in maps.items()}
+    return Record(text, target.decode(answer), kinds)

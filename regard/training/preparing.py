@@ -1,0 +1,165 @@
+"""Preparing: a recipe → sub-words, corpora, and the rows that are learned from.
+
+Everything is made once and kept in the run directory; a run that goes on finds it there. With
+BPE-dropout the training texts are cut anew for every epoch, into `corpus/train-epoch-N`.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from regard.data.batches import padding_share, too_long
+from regard.data.corpus import Corpus, write_corpus
+from regard.data.kinds import KINDS
+from regard.data.subwords import Dropping, Subwords
+from regard.errors import LengthError, RunError
+from regard.training.loading import finished_weights, load_subwords, subword_files
+from regard.training.loop import Material, epoch_updates
+from regard.training.recipes import Recipe, TokensRecipe, examples, read_recipe
+from regard.training.workers import Workers
+
+
+@final
+@dataclass(frozen=True)
+class Prepared:
+    """What a training works with."""
+
+    recipe: Recipe
+    folder: Path
+    workers: Workers
+    source: Subwords
+    target: Subwords
+    train: Material
+    valid: Material
+    left_out: dict[str, int]
+    """How many rows of a split are past the limit."""
+
+    def of_epoch(self, epoch: int) -> Material:
+        """What is learned from in an epoch; a pure function of the recipe and the epoch."""
+        if not self.recipe.tokens.dropout:
+            return self.train
+        path = self.folder / "corpus" / f"train-epoch-{epoch}"
+        self.workers.first_does(lambda: self._cut_anew(path, epoch))
+        return replace(self.train, corpus=Corpus.open(path))
+
+    def padding(self) -> float:
+        """The share of padding in the batches of the first epoch."""
+        rows = self.train.rows
+        updates = epoch_updates(self.train.corpus, self.recipe.training, 0, rows)
+        return padding_share(self.train.corpus, [batch for each in updates for batch in each])
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know before the first update."""
+        limit = self.recipe.data.max_tokens
+        for split, count in self.left_out.items():
+            if count:
+                yield f"{split}: {count} examples past {limit} tokens are left out"
+        yield f"batches hold {100 * self.padding():.1f} % padding"
+
+    def _cut_anew(self, path: Path, epoch: int) -> None:
+        if path.exists():
+            return
+        for old in path.parent.glob("train-epoch-*"):
+            shutil.rmtree(old)
+        cuts = [
+            subwords.dropping(
+                Dropping(
+                    self.recipe.tokens.dropout,
+                    f"{self.recipe.training.seed}/{epoch}/{side}",
+                    # beside the end token; what plain cutting allows, dropout cannot forbid
+                    self.recipe.data.max_tokens - 1,
+                )
+            )
+            for side, subwords in (("source", self.source), ("target", self.target))
+        ]
+        write_corpus(path, examples(self.recipe.data.train, "train")(), *cuts)
+
+
+def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
+    """Make what is missing in the run directory, and open it all; the first worker makes."""
+    workers.first_does(lambda: _make(recipe, folder))
+    source, target = load_subwords(recipe, folder)
+    corpora = {split: Corpus.open(folder / "corpus" / split) for split in ("train", "valid")}
+    limit = recipe.data.max_tokens
+    long = {s: too_long(c, max_source=limit, max_target=limit) for s, c in corpora.items()}
+    if recipe.data.on_long == "error":
+        for split, rows in long.items():
+            _refuse_long(split, corpora[split], rows, limit)
+    rest = {s: np.setdiff1d(np.arange(len(c)), long[s]) for s, c in corpora.items()}
+    return Prepared(
+        recipe=recipe,
+        folder=folder,
+        workers=workers,
+        source=source,
+        target=target,
+        train=Material(corpora["train"], rest["train"]),
+        valid=Material(corpora["valid"], rest["valid"]),
+        left_out={split: len(rows) for split, rows in long.items()},
+    )
+
+
+def _make(recipe: Recipe, folder: Path) -> None:
+    if not all((folder / name).exists() for name in subword_files(recipe)):
+        bring = _copy_subwords if recipe.training.start_from else _learn_subwords
+        bring(recipe, folder)
+    source, target = load_subwords(recipe, folder)
+    for split in ("train", "valid"):
+        path = folder / "corpus" / split
+        if not path.exists():
+            read = examples(getattr(recipe.data, split), split)
+            write_corpus(path, read(), source, target)
+
+
+def _learn_subwords(recipe: Recipe, folder: Path) -> None:
+    """From the training split alone."""
+    read, tokens = examples(recipe.data.train, "train"), recipe.tokens
+    texts = {
+        "tokenizer.json": lambda: (t for e in read() for t in (e.source, *e.targets)),
+        "tokenizer.source.json": lambda: (e.source for e in read()),
+        "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
+    }
+    for name in subword_files(recipe):
+        learned = Subwords.train(texts[name](), kind=KINDS[tokens.kind], size=tokens.size)
+        learned.save(folder / name)
+
+
+def _copy_subwords(recipe: Recipe, folder: Path) -> None:
+    """Of the run that training starts from."""
+    run = recipe.training.start_from
+    assert run is not None
+    try:
+        finished_weights(run)
+    except RunError as error:
+        raise RunError(f"training.start_from: {error}") from error
+    theirs = read_recipe(run / "recipe.toml")
+    if _shape(theirs.tokens) != _shape(recipe.tokens):
+        raise RunError(
+            f"training.start_from: '{run}' has tokens of {_said(theirs.tokens)}, this recipe asks "
+            f"for {_said(recipe.tokens)}. Give [tokens] what '{run}/recipe.toml' has."
+        )
+    for name in subword_files(recipe):
+        Subwords.load(run / name).save(folder / name)
+
+
+def _shape(tokens: TokensRecipe) -> tuple[str, int, bool]:
+    return tokens.kind, tokens.size, tokens.is_joint
+
+
+def _said(tokens: TokensRecipe) -> str:
+    return f"kind {tokens.kind}, size {tokens.size}, {'joint' if tokens.is_joint else 'separate'}"
+
+
+def _refuse_long(split: str, corpus: Corpus, rows: np.ndarray, limit: int) -> None:
+    if not len(rows):
+        return
+    row = int(rows[0])
+    raise LengthError(
+        f"data.{split}: {len(rows)} of {len(corpus)} examples have more than {limit} tokens (the "
+        f"first is number {int(corpus.examples[row]) + 1}, with {len(corpus.source(row))} source "
+        f"and {len(corpus.target(row))} target tokens). Raise data.max_tokens, or set "
+        'data.on_long = "skip".'
+    )

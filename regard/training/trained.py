@@ -1,0 +1,283 @@
+"""A finished run that one can ask: texts in, answers out, and what was looked at on the way.
+
+    regard.load("runs/dates").predict(["9. Mai 2029"])[0].text
+
+Nothing is cut in silence: a text that is longer than the model can read is an error, or it is left
+out or answered in pieces, as the caller wishes, and its prediction says so.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
+
+from regard.choices import find
+from regard.data.kinds import EOS
+from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
+from regard.decoding.arranging import arranged
+from regard.decoding.batching import decode_each
+from regard.errors import LengthError, RunError
+from regard.evaluating.heads import LEFT_OUT
+from regard.inspecting.alignments import pharaoh, word_links, words_of
+from regard.inspecting.capture import attention_of, weights_of
+from regard.inspecting.looking import look_at
+from regard.inspecting.reading import spans_of
+from regard.inspecting.record import Record
+from regard.models import Stepper
+from regard.training.hardware import Hardware
+from regard.training.loading import Loaded, load_run
+from regard.training.loop import CPU
+from regard.training.splitting import in_pieces
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text to answer, and what its answer must look like."""
+
+    text: str
+    prefix: str = ""
+    """What the answer begins with."""
+    must_contain: Sequence[str] = ()
+    """Phrases that the answer holds; beam search only."""
+    seed: int = 0
+    """Of its draws, when it is sampled."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to a text."""
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best answer to a text, and the others that were asked for."""
+
+    source: str
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    alignment: str | None = None
+    """Links between words in Pharaoh format, if they were asked for."""
+    n_best: tuple[Answer, ...] = ()
+    """All answers, best first."""
+    note: str | None = None
+    """What a reader should know: that a text was left out, answered in pieces, or cut."""
+
+
+@final
+@dataclass(frozen=True)
+class Trained:
+    """A model with its vocabularies, where it runs, and others that write with it."""
+
+    path: Path
+    loaded: Loaded
+    hardware: Hardware = CPU
+    others: tuple[Loaded, ...] = ()
+    """Runs that write together with this one."""
+    _stepper: Stepper = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        place = self.hardware.device
+        models = [one.model.to(place) for one in (self.loaded, *self.others)]
+        if place.type == "cpu":
+            models = [arranged(model) for model in models]
+        stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
+        object.__setattr__(self, "_stepper", stepper)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that the model reads or writes, the end token counted."""
+        return self.loaded.recipe.model.max_len
+
+    def default_search(self) -> Beam:
+        """A beam of 5, with answers at most 50 tokens longer than their source."""
+        return Beam(width=5, limits=Limits(max_tokens=self.longest - 1, beyond_source=50))
+
+    def predict(
+        self,
+        texts: Sequence[str | Request],
+        *,
+        search: Search | None = None,
+        has_alignments: bool = False,
+        on_long: str = "error",
+    ) -> list[Prediction]:
+        """Answer each text, in order.
+
+        Args:
+            texts: what to answer; a `Request` where the answer has to begin with or hold something.
+            search: how answers are found; `default_search` unless given.
+            has_alignments: link each word to the source word it was read off, by one more pass.
+            on_long: what becomes of a text that is too long: "error", "skip" or "split".
+        """
+        found = dict(
+            self.predict_each(texts, search=search, has_alignments=has_alignments, on_long=on_long)
+        )
+        return [found[place] for place in range(len(texts))]
+
+    def predict_each(
+        self,
+        texts: Sequence[str | Request],
+        *,
+        search: Search | None = None,
+        has_alignments: bool = False,
+        on_long: str = "error",
+    ) -> Iterator[tuple[int, Prediction]]:
+        """Answers as they come, each with the place of its text, so that a bar can count them."""
+        requests = [Request(one) if isinstance(one, str) else one for one in texts]
+        pieces: list[tuple[int, Request]] = []
+        for place, request in enumerate(requests):
+            parts = find(on_long, ON_LONG)(self, request) if self._is_long(request) else [request]
+            pieces += [(place, replace(request, text=part.text)) for part in parts]
+        waiting: dict[int, dict[int, Prediction]] = {}
+        counts = [sum(place == at for at, _ in pieces) for place in range(len(requests))]
+        for place, count in enumerate(counts):
+            if count == 0:
+                yield place, _left_out(requests[place], self.longest)
+        sentences = [self._sentence(request) for _, request in pieces]
+        with self.hardware.products():
+            answered = decode_each(
+                self._stepper,
+                sentences,
+                search or self.default_search(),
+                device=self.hardware.device,
+            )
+            for number, hypotheses in answered:
+                place, request = pieces[number]
+                said = self._prediction(request, hypotheses, has_alignments=has_alignments)
+                parts_of = waiting.setdefault(place, {})
+                parts_of[number] = said
+                if len(parts_of) == counts[place]:
+                    whole = [parts_of[key] for key in sorted(parts_of)]
+                    yield place, _joined(requests[place], whole)
+
+    def look(self, text: str, target: str | None = None) -> Record:
+        """Every weight with which a text was answered; `target` is an answer to look at instead."""
+        if target is not None:
+            answer = self.loaded.target.encode(target)
+        else:
+            sentence = self._sentence(Request(text))
+            search = self.default_search()
+            with self.hardware.products():
+                found = search(self._stepper, [sentence], device=self.hardware.device)
+            answer = list(found[0][0].tokens)
+        return look_at(self.loaded.model, self.loaded.source, self.loaded.target, text, answer)
+
+    def _is_long(self, request: Request) -> bool:
+        return self._length(request.text) > self.longest
+
+    def _length(self, text: str) -> int:
+        return len(self.loaded.source.encode(text)) + 1
+
+    def _sentence(self, request: Request) -> Sentence:
+        target = self.loaded.target
+        return Sentence(
+            [*self.loaded.source.encode(request.text), EOS],
+            prefix=target.encode(request.prefix) if request.prefix else (),
+            must_contain=[target.encode_inside(phrase) for phrase in request.must_contain],
+            seed=request.seed,
+        )
+
+    def _prediction(
+        self, request: Request, hypotheses: Sequence[Hypothesis], *, has_alignments: bool
+    ) -> Prediction:
+        target = self.loaded.target
+        answers = tuple(
+            Answer(
+                target.decode(one.tokens),
+                one.score,
+                tuple(target.readable(token) for token in one.tokens),
+            )
+            for one in hypotheses
+        )
+        best = answers[0]
+        return Prediction(
+            source=request.text,
+            text=best.text,
+            score=best.score,
+            tokens=best.tokens,
+            alignment=self._alignment(request.text, hypotheses[0]) if has_alignments else None,
+            n_best=answers,
+            note=None if hypotheses[0].has_ended else "the answer was cut at the longest allowed",
+        )
+
+    def _alignment(self, text: str, answer: Hypothesis) -> str:
+        """Read off the mean of all cross-attention heads."""
+        source, target = self.loaded.source, self.loaded.target
+        maps = attention_of(self.loaded.model, [*source.encode(text), EOS], answer.tokens)
+        written = target.decode(answer.tokens)
+        return pharaoh(
+            word_links(
+                weights_of(maps["cross"]).mean((0, 1)),
+                [*words_of(text, source.offsets(text)), LEFT_OUT],
+                words_of(written, spans_of(target, answer.tokens, written)),
+            )
+        )
+
+
+def load(
+    run: Path | str,
+    *others: Path | str,
+    device: str | None = None,
+    precision: str | None = None,
+) -> Trained:
+    """Read a finished run, or several that write together.
+
+    Args:
+        run: its directory.
+        others: more runs for an ensemble; their vocabularies must be the first one's.
+        device: "cpu" or "cuda"; a GPU where there is one.
+        precision: "float32", or "bfloat16" on a GPU.
+    """
+    first, *rest = (load_run(Path(path)) for path in (run, *others))
+    for path, other in zip(others, rest, strict=True):
+        same = (first.source.fingerprint, first.target.fingerprint)
+        if (other.source.fingerprint, other.target.fingerprint) != same:
+            raise RunError(
+                f"ensemble: '{path}' has other vocabularies than '{run}'. Train it with "
+                "training.start_from, or with the same data and [tokens]."
+            )
+    hardware = Hardware.chosen(device, precision or "float32", compiles=False)
+    return Trained(Path(run), first, hardware, tuple(rest))
+
+
+def _refuse(trained: Trained, request: Request) -> list[Request]:
+    raise LengthError(
+        f"predict: a text has {trained._length(request.text):,} tokens, but the model reads at "
+        f"most {trained.longest:,} (model.max_len, the end token counted): "
+        f"'{request.text[:40]}…'. Shorten it, or take --on-long split or --on-long skip."
+    )
+
+
+def _split(trained: Trained, request: Request) -> list[Request]:
+    parts = in_pieces(request.text, trained.longest, trained._length)
+    return [replace(request, text=part) for part in parts]
+
+
+ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
+    "error": _refuse,
+    "skip": lambda trained, request: [],
+    "split": _split,
+}
+"""What becomes of a text that is longer than the model can read."""
+
+
+def _left_out(request: Request, longest: int) -> Prediction:
+    note = f"left out: the text has more tokens than the {longest:,} that the model reads"
+    return Prediction(request.text, "", float("nan"), (), note=note)
+
+
+def _joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
+    """One prediction of several pieces of a text; a text in one piece stays as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    return Prediction(
+        source=request.text,
+        text=" ".join(part.text for part in parts),
+        score=sum(part.score for part in parts),
+        tokens=tuple(token for part in parts for token in part.tokens),
+        note=f"answered in {len(parts)} pieces, since the text is too long for the model",
+    )

@@ -1,0 +1,104 @@
+"""A trial: a few updates on real batches, and one on the largest, to see what they take."""
+
+import time
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.models import build_transformer
+from regard.training.checkpoints import Progress
+from regard.training.hardware import Hardware
+from regard.training.loop import Step, learn, learn_by_epoch, make_optimiser
+from regard.training.measuring import (
+    available_memory,
+    in_a_fork,
+    limit_memory,
+    resident,
+    start_counting,
+)
+from regard.training.preparing import Prepared
+
+MEASURED_S = 4.0
+"""How long updates are timed, two of them at least …"""
+MOST = 30
+"""… and this many at most."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a few updates took; no updates and no bytes if they did not fit."""
+
+    updates: int = 0
+    seconds_per_token: float | None = None
+    """The median over the updates: other work on the machine slows down some of them."""
+    peak_bytes: int | None = None
+    splits: int = 0
+
+
+def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+    """Update a model that nobody keeps a few times, in a process of its own on a CPU.
+
+    Args:
+        prepared: what a training works with.
+        hardware: where.
+        largest: the rows of the batch that takes the most memory.
+    """
+    if hardware.device.type == "cuda":
+        # a fork cannot use a GPU that its parent has looked at
+        return _on_gpu(prepared, hardware, largest)
+    threads, free = torch.get_num_threads(), available_memory()
+
+    def run() -> dict[str, Any]:
+        torch.set_num_threads(threads)
+        limit_memory(free)
+        before = start_counting()
+        try:
+            found = _learn_a_little(prepared, hardware, largest)
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):
+                return Tried().__dict__
+            raise
+        return replace(found, peak_bytes=resident("VmHWM") - before).__dict__
+
+    said = in_a_fork(run)
+    return Tried() if said is None else Tried(**said)
+
+
+def _on_gpu(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+    torch.cuda.reset_peak_memory_stats(hardware.device)
+    before = torch.cuda.memory_allocated(hardware.device)
+    try:
+        found = _learn_a_little(prepared, hardware, largest)
+    except torch.OutOfMemoryError:
+        return Tried()
+    return replace(found, peak_bytes=torch.cuda.max_memory_allocated(hardware.device) - before)
+
+
+def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+    """The first update loads kernels; the next ones are timed; the last is on the largest batch."""
+    recipe, corpus = prepared.recipe, prepared.train.corpus
+    model = hardware.place(
+        build_transformer(
+            recipe.model,
+            n_source_tokens=len(prepared.source),
+            n_target_tokens=len(prepared.target),
+        )
+    )
+    optimiser = make_optimiser(model, recipe.training)
+    endless = replace(recipe, training=replace(recipe.training, steps=1 << 30))
+    start = Progress()
+    steps = learn_by_epoch(model, optimiser, prepared.of_epoch, endless, start, hardware=hardware)
+    next(steps)
+    done: list[Step] = []
+    begun = time.perf_counter()
+    while len(done) < 2 or (time.perf_counter() - begun < MEASURED_S and len(done) < MOST):
+        done.append(next(steps))
+    last = next(learn(model, optimiser, corpus, endless, start, hardware=hardware, rows=largest))
+    return Tried(
+        updates=len(done),
+        seconds_per_token=median(step.seconds / step.target_tokens for step in done),
+        splits=last.splits,
+    )

@@ -1,0 +1,125 @@
+"""regard predict: lines in, lines out; streams; mistakes that are told."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+import regard
+from regard.cli import main
+from tests.making import make_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("predict") / "run")
+
+
+def _says(capsys, *words, code=0):
+    assert main(["predict", *map(str, words)]) == code
+    return capsys.readouterr()
+
+
+def _given(monkeypatch, text):
+    stream = io.TextIOWrapper(io.BytesIO(text))
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+def test_files_texts_and_standard_input_give_the_same_lines(run, tmp_path, capsys, monkeypatch):
+    lines = ["a b", "", "e d c"]
+    want = [said.text for said in regard.load(run).predict(["a b", "e d c"])]
+    want.insert(1, "")
+    file = tmp_path / "texts"
+    file.write_text("\n".join(lines) + "\n")
+    assert _says(capsys, run, file).out.split("\n")[:-1] == want
+    _given(monkeypatch, file.read_bytes())
+    assert _says(capsys, run).out.split("\n")[:-1] == want
+    _given(monkeypatch, file.read_bytes())
+    assert _says(capsys, run, "-").out.split("\n")[:-1] == want
+    given = _says(capsys, run, "--text", "a b", "--text", "e d c").out
+    assert given.split("\n")[:-1] == [want[0], want[2]]
+
+
+def test_json_lines_hold_all_there_is_to_know(run, capsys):
+    out = _says(capsys, run, "--text", "a b", "--n-best", "3", "--alignments", "--json").out
+    row = json.loads(out)
+    assert list(row) == ["source", "text", "score", "tokens", "alignment", "n_best", "note"]
+    assert row["source"] == "a b"
+    assert "".join(row["tokens"]) == row["text"]
+    assert len(row["n_best"]) == 3
+
+
+def test_alignments_stand_behind_a_tab(run, capsys):
+    text, _, links = _says(capsys, run, "--text", "a b c", "--alignments").out[:-1].partition("\t")
+    assert all(link.replace("-", "").isdigit() for link in links.split())
+    assert text == regard.load(run).predict(["a b c"])[0].text
+
+
+def test_a_beam_of_one_is_greedy_and_a_seed_repeats_a_sample(run, capsys):
+    greedy = _says(capsys, run, "--text", "a b", "--beam", "1").out
+    assert greedy == _says(capsys, run, "--text", "a b", "--beam", "1").out
+    draws = [_says(capsys, run, "--text", "a b c", "--sample", "--seed", n).out for n in (3, 3, 4)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_constraints_are_held_line_by_line(run, tmp_path, capsys):
+    wishes = tmp_path / "wishes"
+    wishes.write_text("e e\td\n\n")
+    said = _says(
+        capsys, run, "--text", "a b", "--text", "a b", "--constraints", wishes, "--beam", "8"
+    ).out.split("\n")
+    assert "e e" in said[0]
+    assert "d" in said[0]
+    assert said[1] != said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--text", "a" * 10_000], "has 10,001 tokens, but the model reads at most 64"),
+        (["nowhere.txt"], "there is no file 'nowhere.txt'. For a text itself, use --text."),
+        (["--text", "a", "--beam", "0"], "--beam must be at least 1, got 0"),
+        (["--text", "a", "--top-k", "3"], "--top-k belongs to --sample"),
+        (["--text", "a", "--max-tokens", "900"], "must lie between 1 and 63"),
+        (["--text", "a", "--on-long", "spilt"], "split"),
+        (["--text", "a", "--device", "cuba"], "'cuba' is none. Take cpu or cuda."),
+    ],
+)
+def test_mistakes_are_told_in_a_line_or_two(run, capsys, words, message):
+    err = _says(capsys, run, *words, code=2).err
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_line_that_is_not_utf_8_is_named(run, capsys, monkeypatch):
+    _given(monkeypatch, b"a b\n\xff\xfe\n")
+    err = _says(capsys, run, "-", code=2).err
+    assert "standard input, line 2 is not UTF-8 (byte 1)" in err
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
+    err = _says(capsys, tmp_path, "--text", "a", code=2).err
+    assert "is not a finished run" in err
+
+
+def test_long_lines_are_split_or_left_out_and_counted(run, capsys):
+    said = _says(capsys, run, "--text", "b " * 100, "--on-long", "split")
+    assert "line 1: answered in 4 pieces" in said.err
+    assert said.out.count("\n") == 1
+    said = _says(capsys, run, "--text", "b " * 100, "--on-long", "skip", "--json")
+    assert "line 1: left out" in said.err
+    assert json.loads(said.out)["score"] is None
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(run, tmp_path):
+    file = tmp_path / "many"
+    file.write_text("a b\n" * 300)
+    command = f"{sys.executable} -m regard predict {run} {file} --beam 1 | head -1"
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.count("\n") == 1
+    assert "Traceback" not in ran.stderr
+    assert ran.returncode == 0

@@ -1,0 +1,46 @@
+"""Making small things that many tests need."""
+
+from pathlib import Path
+
+import torch
+
+from regard.data.kinds import KINDS
+from regard.data.subwords import Subwords
+from regard.models import build_transformer
+from regard.training import read_recipe
+from regard.training.checkpoints import distinct_tensors, write_tensors
+
+RECIPE = """\
+[data]
+train = {{ name = "copy", count = 40 }}
+valid = {{ name = "copy", count = 5 }}
+
+[tokens]
+kind = "{kind}"
+size = 300
+
+[model]
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_encoder_layers = 1
+n_decoder_layers = 2
+max_len = {max_len}
+
+[training]
+steps = 1
+"""
+
+
+def make_run(folder: Path, *texts: str, kind: str = "characters", max_len: int = 64, seed: int = 1):
+    """A run that nobody trained: a recipe, a vocabulary of these texts, and random weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "recipe.toml").write_text(RECIPE.format(kind=kind, max_len=max_len))
+    recipe = read_recipe(folder / "recipe.toml")
+    subwords = Subwords.train(texts or ["a b c d e"], kind=KINDS[kind], size=300)
+    subwords.save(folder / "tokenizer.json")
+    size = len(subwords)
+    torch.manual_seed(seed)
+    model = build_transformer(recipe.model, n_source_tokens=size, n_target_tokens=size)
+    write_tensors(folder / "model.safetensors", distinct_tensors(model))
+    return folder
