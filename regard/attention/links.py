@@ -201,6 +201,10 @@ class NoRelation:
     def as_bias(self, places: Places) -> None:
         """There is no bias to add."""
 
+    def __deepcopy__(self, memo: object) -> "NoRelation":
+        # there is one, and a copied model must still be known to have it
+        return self
+
 
 NO_RELATION = NoRelation()
 

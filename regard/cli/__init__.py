@@ -11,9 +11,13 @@ from rich.console import Console
 
 import regard
 from regard.cli.bench import bench
+from regard.cli.demo import demo
 from regard.cli.doctor import ManyTests, doctor
 from regard.cli.explain import explain
 from regard.cli.list import list_mechanisms
+from regard.cli.look import look
+from regard.cli.plan import plan
+from regard.cli.predict import predict
 from regard.cli.train import train
 from regard.errors import RegardError
 
@@ -25,10 +29,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Attention mechanisms as small interchangeable parts.\n\nTry: regard explain worked",
 )
+app.command("demo")(demo)
 app.command("list")(list_mechanisms)
 app.command("explain")(explain)
 app.command("train")(train)
-app.command("bench")(bench)
+app.command("plan")(plan)
+app.command("predict")(predict)
+app.command("look")(look)
+app.add_typer(bench, name="bench")
 app.command("doctor", cls=ManyTests)(doctor)
 
 

@@ -1,27 +1,38 @@
-"""regard bench: time and memory of every mechanism, as ratios to peers measured in the same run."""
+"""regard bench: time and memory, as ratios to peers measured in the same run."""
 
-import datetime
 import json
-import os
-import platform
 from pathlib import Path
 
 import torch
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 
-import regard
 from regard.choices import find
-from regard.cli.benching.cases import PEERS, names
+from regard.cli.benching import cases
+from regard.cli.benching.attention_report import attention_report, attention_text
+from regard.cli.benching.decoding import DecodingCase, bench_decoding, decoding_text
+from regard.cli.benching.environment import environment, versions
 from regard.cli.benching.measure import Measured, free_memory, measure
+from regard.cli.benching.training_cpu import PEERS, cpu_report
+from regard.cli.benching.training_gpu import gpu_report
+from regard.cli.benching.training_report import training_text
 from regard.errors import SettingError
+from regard.models import SIZES
+from regard.training.hardware import Hardware
 
 LENGTHS = "128,512,2048,4096,8192"
 
+bench = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Measure time and memory, as ratios to peers measured in the same run.\n\n"
+    "Example: regard bench attention --lengths 512,4096 --only soft,sliding_window",
+)
 
-def bench(
-    what: str = typer.Argument(help="What to measure: attention."),
+
+@bench.command("attention")
+def attention(
     lengths: str = typer.Option(LENGTHS, help="Sequence lengths, separated by commas."),
     only: str | None = typer.Option(None, help="Only these mechanisms, separated by commas."),
     out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
@@ -34,24 +45,130 @@ def bench(
 
     Example: regard bench attention --lengths 512,4096 --only soft,sliding_window,big_bird
     """
-    find(what, {"attention": None})
     sizes = _lengths(lengths)
-    chosen = names() if only is None else [*PEERS, *(_known(name) for name in only.split(","))]
+    known = cases.names()
+    chosen = known if only is None else [*cases.PEERS, *_named(only, known)]
     console = Console(stderr=True)
-    cases = [(name, n) for n in sizes for name in dict.fromkeys(chosen)]
+    asked = [(name, n) for n in sizes for name in dict.fromkeys(chosen)]
     memory, threads = free_memory(), torch.get_num_threads()
     results: dict[int, dict[str, Measured]] = {n: {} for n in sizes}
     shown = track(
-        cases, "measuring", console=console, transient=True, disable=not console.is_terminal
+        asked, "measuring", console=console, transient=True, disable=not console.is_terminal
     )
     for name, n in shown:
         results[n][name] = measure(name, n, memory_bytes=memory, threads=threads)
-    report = _report(results, threads)
-    if out is not None:
-        out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report) if as_json else _text(report))
+    report = attention_report(results, threads)
+    _give(report, attention_text(report), out, as_json=as_json)
     if any(m.is_wrong for row in results.values() for m in row.values()):
         raise typer.Exit(1)
+
+
+@bench.command("train")
+def train(
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    data: Path | None = typer.Option(
+        None, help="A folder with Multi30k's train.en.gz and train.de.gz."
+    ),
+    peers: str | None = typer.Option(
+        None, help="Only these, separated by commas: joeynmt (CPU only), marian. Or none."
+    ),
+    seconds: float = typer.Option(120.0, min=0.0, help="How long to go on measuring (CPU)."),
+    joeynmt_python: Path | None = typer.Option(
+        None, help="An interpreter that has joeynmt; this one unless given."
+    ),
+    out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+) -> None:
+    """Measure whole updates, beside other toolkits on the same sentences.
+
+    CPU: width 256, 3 + 3 layers, Multi30k English-German, batches of 4096 target tokens, each
+    contestant in a process of its own, a few updates in turn; ratios are medians over the rounds.
+    GPU: Transformer base in bfloat16 on full batches, then on Multi30k if --data is given.
+
+    Example: regard bench train --data data/multi30k --peers marian --out train.json
+    """
+    hardware = Hardware.chosen(device, None)
+    known = list(PEERS) if hardware.device.type == "cpu" else ["marian"]
+    chosen = known if peers is None else [] if peers == "none" else _named(peers, known)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("measuring", total=1.0)
+
+        def shown(share: float) -> None:
+            bar.update(task, completed=share)
+
+        if hardware.device.type == "cpu":
+            measured = cpu_report(
+                data,
+                peers=chosen,
+                seconds=seconds,
+                threads=torch.get_num_threads(),
+                joeynmt_python=joeynmt_python,
+                each_round=shown,
+            )
+        else:
+            measured = gpu_report(data, device=hardware.device, peers=chosen, each_part=shown)
+    report = {
+        **environment(hardware.device),
+        "packages": versions(["transformers", "joeynmt", "tokenizers", "numpy"]),
+        **measured,
+    }
+    _give(report, training_text(report), out, as_json=as_json)
+    if any(row["problem"] for row in measured["rows"]):
+        raise typer.Exit(1)
+
+
+@bench.command("decode")
+def decode(
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    sentences: int = typer.Option(64, min=1, help="How many sentences."),
+    batch: int = typer.Option(64, min=1, help="How many of them are decoded at a time."),
+    length: int = typer.Option(24, min=1, help="Tokens of each source and of each answer."),
+    beam: int = typer.Option(4, min=1, help="Width of the beam."),
+    size: str = typer.Option("base", help="Size of the model, whose weights are random."),
+    peers: str | None = typer.Option(
+        None, help="Only these, separated by commas: huggingface, ctranslate2 (CPU). Or none."
+    ),
+    turns: int = typer.Option(3, min=1, help="How often each takes its turn."),
+    out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
+) -> None:
+    """Measure beam search beside Hugging Face's generate and CTranslate2 on the same weights.
+
+    Logits are compared first. All write answers of one length, in turns in one process, and the
+    quickest turn of each counts; answers are then scored by the model itself.
+
+    Example: regard bench decode --sentences 8 --batch 1 --peers huggingface
+    """
+    hardware = Hardware.chosen(device, None)
+    is_gpu = hardware.device.type == "cuda"
+    known = ["huggingface"] if is_gpu else ["huggingface", "ctranslate2"]
+    find(size, SIZES)
+    case = DecodingCase(
+        n_sentences=sentences,
+        batch=batch,
+        n_source=length,
+        n_target=length,
+        beam=beam,
+        size=size,
+        device=hardware.device.type,
+        dtype="bfloat16" if is_gpu else "float32",
+        turns=turns,
+        peers=known if peers is None else [] if peers == "none" else _named(peers, known),
+    )
+    result = bench_decoding(case)
+    report = {
+        **environment(hardware.device),
+        "packages": versions(["transformers", "ctranslate2"]),
+        **result.as_dict(),
+    }
+    _give(report, decoding_text(result), out, as_json=as_json)
+
+
+def _give(report: dict[str, object], text: str, out: Path | None, *, as_json: bool) -> None:
+    if out is not None:
+        out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report) if as_json else text)
 
 
 def _lengths(text: str) -> list[int]:
@@ -63,74 +180,8 @@ def _lengths(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _known(name: str) -> str:
-    find(name.strip(), dict.fromkeys(names()))
-    return name.strip()
-
-
-def _report(results: dict[int, dict[str, Measured]], threads: int) -> dict[str, object]:
-    rows = []
-    for n, row in results.items():
-        for name, got in row.items():
-            rows.append(
-                {
-                    "name": name,
-                    "n": n,
-                    **got.__dict__,
-                    "forward_speed_up": _ratio(row["dense"].forward_s, got.forward_s),
-                    "forward_speed_up_over_sdpa": _ratio(row["sdpa"].forward_s, got.forward_s),
-                    "speed_up": _ratio(row["dense"].both_s, got.both_s),
-                    "speed_up_over_sdpa": _ratio(row["sdpa"].both_s, got.both_s),
-                    "memory": _ratio(got.both_bytes, row["dense"].both_bytes),
-                    "memory_of_sdpa": _ratio(got.both_bytes, row["sdpa"].both_bytes),
-                }
-            )
-    return {
-        "date": datetime.date.today().isoformat(),
-        "regard": regard.__version__,
-        "torch": torch.__version__,
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "rows": rows,
-    }
-
-
-def _ratio(top: float | int | None, bottom: float | int | None) -> float | None:
-    if top is None or bottom is None:
-        return None
-    return top / bottom if bottom else None
-
-
-def _text(report: dict[str, object]) -> str:
-    rows = report["rows"]
-    assert isinstance(rows, list)
-    lines = [
-        f"regard {report['regard']}, torch {report['torch']}, {report['threads']} threads; "
-        "batch 1, 8 heads of 64, float32.",
-        "Speed: how many times faster than dense (d) and than torch's SDPA (s). Memory: share of "
-        "theirs, beside the inputs.",
-    ]
-    for n in dict.fromkeys(row["n"] for row in rows):
-        lines += [
-            "",
-            f"n = {n:<19} {'forward':>11} {'d':>7} {'fwd+bwd':>11} {'d':>7} {'s':>7}"
-            f" {'memory':>11} {'d':>7} {'s':>7}",
-        ]
-        lines += [_line(row) for row in rows if row["n"] == n]
-    return "\n".join(lines)
-
-
-def _line(row: dict[str, float | str | None]) -> str:
-    if row["both_s"] is None:
-        return f"  {row['name']:<21} {row['problem']}"
-    forward, both, memory = (float(row[k] or 0) for k in ("forward_s", "both_s", "both_bytes"))
-    return (
-        f"  {row['name']:<21} {1000 * forward:>8.1f} ms {_times(row['forward_speed_up'])}"
-        f" {1000 * both:>8.1f} ms {_times(row['speed_up'])} {_times(row['speed_up_over_sdpa'])}"
-        f" {memory / 2**20:>7.1f} MiB {_times(row['memory'])} {_times(row['memory_of_sdpa'])}"
-    )
-
-
-def _times(ratio: float | str | None) -> str:
-    return f"{ratio:>7.2f}" if isinstance(ratio, float) else f"{'-':>7}"
+def _named(text: str, known: list[str]) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        find(name, dict.fromkeys(known))
+    return list(dict.fromkeys(names))

@@ -1,6 +1,7 @@
 """regard train: a recipe becomes a run directory."""
 
 import json
+import time
 from collections import deque
 from pathlib import Path
 from typing import Protocol, final, runtime_checkable
@@ -23,6 +24,9 @@ from regard.training.loop import Step
 from regard.training.recipes import read_recipe
 from regard.training.run import run
 from regard.training.workers import joined, local_device
+
+GLANCE = 0.2
+"""Seconds between two looks of the bar at an update; each look waits for it."""
 
 CALM = 5.0
 """Over so many seconds of updates the speed on the bar is a mean."""
@@ -99,7 +103,7 @@ class ForPeople:
     """Sentences, and a bar that moves where there is a terminal."""
 
     def __init__(self, console: Console, steps: int) -> None:
-        self.console, self.speed = console, Speed()
+        self.console, self.speed, self.last = console, Speed(), 0.0
         self.bar = Progress(
             TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(),
@@ -115,8 +119,11 @@ class ForPeople:
         """Move the bar, or say a sentence above it."""
         if isinstance(event, Step):
             self.bar.start()
-            said = _on_the_bar(event, *self.speed.with_step(event))
-            self.bar.update(self.task, completed=event.progress.step, said=said)
+            speeds = self.speed.with_step(event)
+            if time.monotonic() - self.last >= GLANCE and self.console.is_terminal:
+                self.last = time.monotonic()
+                said = _on_the_bar(event, *speeds)
+                self.bar.update(self.task, completed=event.progress.step, said=said)
         elif isinstance(event, Validated):
             self.console.print(_validation(event), markup=False)
         elif isinstance(event, Said):

@@ -1,8 +1,11 @@
-"""a mechanism → what there is to see of it: its entry, its numbers, its picture."""
+"""a mechanism, or a model and a text → what there is to see of it."""
 
 from regard.inspecting.catalogue import CHAINS, KINDS, Mechanism, mechanism, mechanisms
 from regard.inspecting.examples import Picture, example
+from regard.inspecting.looking import look_at
+from regard.inspecting.panels import Link, Panel, View
 from regard.inspecting.path_lengths import Meeting, meetings
+from regard.inspecting.record import Record
 from regard.inspecting.scaling import Saturation, saturation
 from regard.inspecting.worked import WORDS, WORDS_ZH, worked
 
@@ -11,11 +14,16 @@ __all__ = [
     "KINDS",
     "WORDS",
     "WORDS_ZH",
+    "Link",
     "Mechanism",
     "Meeting",
+    "Panel",
     "Picture",
+    "Record",
     "Saturation",
+    "View",
     "example",
+    "look_at",
     "mechanism",
     "mechanisms",
     "meetings",

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
+from regard.attention.dropout import Dropout
 from regard.choices import find
 from regard.dims import Dims
 
@@ -44,7 +45,7 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(dims.d_model, d_hidden)
         self.outer = nn.Linear(d_hidden, dims.d_model)
         self.activation = find(activation, ACTIVATIONS)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
+from regard.attention.dropout import Dropout
 from regard.dims import Dims
 
 
@@ -32,7 +33,7 @@ class GatedFeedForward(nn.Module):
         self.W1 = nn.Linear(dims.d_model, d_hidden, bias=False)
         self.W3 = nn.Linear(dims.d_model, d_hidden, bias=False)
         self.W2 = nn.Linear(d_hidden, dims.d_model, bias=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for layer in (self.W1, self.W3, self.W2):
             nn.init.xavier_uniform_(layer.weight)
 

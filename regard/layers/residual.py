@@ -13,6 +13,7 @@ from typing import Protocol, final, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.dropout import Dropout
 from regard.dims import Dims
 from regard.layers.norm import Norm
 
@@ -33,7 +34,7 @@ class PreNorm(nn.Module):
 
     def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
         super().__init__()
-        self.norm, self.dropout = norm or Norm(dims), nn.Dropout(dropout)
+        self.norm, self.dropout = norm or Norm(dims), Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
@@ -48,7 +49,7 @@ class PostNorm(nn.Module):
 
     def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
         super().__init__()
-        self.norm, self.dropout = norm or Norm(dims), nn.Dropout(dropout)
+        self.norm, self.dropout = norm or Norm(dims), Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
+from regard.attention.dropout import Dropout
 from regard.attention.links import Pattern
 from regard.attention.selections.sparsemax import simplex_threshold
 from regard.choices import find
@@ -57,7 +58,7 @@ class WeightedBranches(nn.Module):
                 "weighted_branches: the attention's output projection is cut into one piece for "
                 "each branch, and its bias would belong to none. Take has_bias=False."
             )
-        self.attention, self.dropout = attention, nn.Dropout(dropout)
+        self.attention, self.dropout = attention, Dropout(dropout)
         self.activation = find(activation, ACTIVATIONS)
         # random points of the simplex far from its edges, where a branch would be dead
         draws = 1 + torch.rand(2, n_branches)

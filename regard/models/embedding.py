@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.dropout import Dropout
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Tree
@@ -44,7 +45,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.E = nn.Embedding(n_tokens, dims.d_model)
         nn.init.normal_(self.E.weight, std=dims.d_model**-0.5)
-        self.positions, self.dropout = positions, nn.Dropout(dropout)
+        self.positions, self.dropout = positions, Dropout(dropout)
         self.S = nn.Embedding(n_segments, dims.d_model) if n_segments else None
         if self.S is not None:
             nn.init.normal_(self.S.weight, std=0.02)

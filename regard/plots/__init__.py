@@ -1,7 +1,20 @@
-"""numbers → picture, in the terminal or as a figure (extra `plots`)."""
+"""numbers → picture: in the terminal, as a page, or as a figure (extra `plots`)."""
 
 from regard.plots.curves import curves
-from regard.plots.heatmap import heatmap
+from regard.plots.heads_grid import heads_grid
+from regard.plots.heatmap import heatmap, record_map
+from regard.plots.look_page import look_page
 from regard.plots.terminal import shade
+from regard.plots.words import coloured_words, plain_words, print_words
 
-__all__ = ["curves", "heatmap", "shade"]
+__all__ = [
+    "coloured_words",
+    "curves",
+    "heads_grid",
+    "heatmap",
+    "look_page",
+    "plain_words",
+    "print_words",
+    "record_map",
+    "shade",
+]

@@ -1,4 +1,4 @@
-"""A heat map as a figure: queries down, keys across, one colour scale from 0 to 1."""
+"""A heat map as a figure: queries down, keys across, one colour scale from 0."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import MissingExtra
+from regard.inspecting.panels import View
+from regard.inspecting.record import Record
+from regard.plots.fonts import drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+NAMED = 80
+"""The most rows or columns that have their names beside them; longer texts are pooled."""
+BINS = 512
+"""Rows and columns of a pooled picture."""
+NUMBERED = 12
+"""Up to so many rows and columns the numbers stand in the cells."""
+BRIGHT = 0.45
+"""From this share of the scale on, a number is written in black."""
 
 
 def heatmap(
@@ -36,7 +48,8 @@ def heatmap(
         meaning: what a number is.
         ax: draw here instead of on a new figure.
     """
-    figure, ax = (_figure_of(ax), ax) if ax is not None else _new_figure(weights)
+    rows, columns = weights.shape
+    figure, ax = on_axis(ax, 2.2 + 2.4 * min(2.0, columns / rows), 2.9)
     is_signed = bool((weights < 0).any())
     image = ax.imshow(
         weights.detach().cpu().numpy(),
@@ -47,15 +60,41 @@ def heatmap(
     )
     ax.set_ylabel(row_title)
     ax.set_xlabel(column_title)
+    # a token with two dollar signs is no formula
     for names, set_ticks in ((queries, ax.set_yticks), (keys, ax.set_xticks)):
         if names:
-            set_ticks(range(len(names)), names)
+            set_ticks(range(len(names)), names, parse_math=False)
     bar = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
     bar.set_label(meaning)
     return figure
 
 
-def _new_figure(weights: Tensor) -> tuple[Figure, Axes]:
+def record_map(record: Record, view: View = View(), *, ax: Axes | None = None) -> Figure:  # noqa: B008
+    """Draw one view of a record, its tokens beside it; a long text is pooled and has no names.
+
+    Args:
+        record: what to draw.
+        view: which kind, layer, head and unit.
+        ax: draw here instead of on a new figure.
+    """
+    is_long = max(record.shape(view)) > NAMED
+    figure, ax = _pooled_map(record, view, ax) if is_long else _named_map(record, view, ax)
+    ax.set_title(record.title(view), fontsize="medium")
+    return figure
+
+
+def on_axis(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes]:
+    """The axis to draw on and its figure; a new one of this size in inches unless given."""
+    if ax is None:
+        figure = new_figure(width, height)
+        return figure, figure.add_subplot()
+    owner = ax.get_figure(root=True)
+    assert owner is not None
+    return owner, ax
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in nobody's way: no window, no global setting."""
     try:
         from matplotlib.figure import Figure
     except ImportError as missing:
@@ -63,13 +102,62 @@ def _new_figure(weights: Tensor) -> tuple[Figure, Axes]:
             "plots: matplotlib is not installed. Run pip install 'regard[plots]', or draw in the "
             "terminal with regard.plots.shade."
         ) from missing
-    rows, columns = weights.shape
-    size = (2.2 + 2.4 * min(2.0, columns / rows), 2.9)
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.add_subplot()
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def _figure_of(ax: Axes) -> Figure:
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    return figure
+def _named_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:
+    panel = record.panel(view)
+    rows, columns = panel.weights.shape
+    has_numbers = max(rows, columns) <= NUMBERED
+    cell = 0.46 if has_numbers else 0.22
+    figure, ax = on_axis(ax, 2.4 + cell * max(columns, 6), 1.5 + cell * max(rows, 5))
+    labels = drawable([*panel.queries, *panel.keys])
+    heatmap(
+        panel.weights,
+        queries=labels.texts[:rows],
+        keys=labels.texts[rows:],
+        row_title=panel.query_title,
+        column_title=panel.key_title,
+        ax=ax,
+    )
+    for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        tick.set_fontfamily(labels.families)
+        tick.set_fontsize("medium" if has_numbers else "small")
+    for tick in ax.get_xticklabels():
+        # a label that is wider than its column stands upright
+        if len(tick.get_text()) * 0.08 > cell:
+            tick.set(rotation=90)
+    ax.set_aspect("auto")
+    if labels.missing:
+        ax.annotate(
+            "□: no installed font has this character", (0, 0), (0, -2), xycoords="figure points",
+            textcoords="offset points", fontsize="x-small", va="bottom",
+        )  # fmt: skip
+    if has_numbers:
+        _write_numbers(ax, panel.weights)
+    return figure, ax
+
+
+def _pooled_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:
+    one = record.attention[view.kind]
+    weights = record.pooled(view, BINS)
+    figure, ax = on_axis(ax, 7.0, 6.0)
+    sizes = zip((one.queries, one.keys), weights.shape, strict=True)
+    rows, columns = (f"{len(tokens):,} pieces in {bins} bins" for tokens, bins in sizes)
+    heatmap(
+        weights,
+        row_title=f"{one.query_title}, {rows}",
+        column_title=f"{one.key_title}, {columns}",
+        meaning="weight of a bin (mean of its rows, sum of its columns)",
+        ax=ax,
+    )
+    ax.set_aspect("auto")
+    return figure, ax
+
+
+def _write_numbers(ax: Axes, weights: Float[Tensor, "q k"]) -> None:
+    top = float(weights.max()) or 1.0
+    for row, line in enumerate(weights.tolist()):
+        for column, weight in enumerate(line):
+            ink = "black" if weight / top > BRIGHT else "white"
+            ax.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=7, color=ink)

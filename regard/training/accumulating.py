@@ -29,8 +29,8 @@ CPU = Hardware()
 class Gathered:
     """What the batches of one update gave, beside the gradient."""
 
-    nll: float
-    """Negative log-likelihood, summed over their tokens."""
+    nll: Tensor | float
+    """Negative log-likelihood, summed over their tokens; maybe still on its way from a GPU."""
     splits: int
     """How many cuts it took for every piece to fit into memory."""
 
@@ -64,7 +64,7 @@ class Accumulator:
             self.model.zero_grad(set_to_none=True)
             nll, failed = self._attempt(pieces, tokens)
             if failed is None:
-                return Gathered(float(nll), len(pieces) - len(batches))
+                return Gathered(nll, len(pieces) - len(batches))
             self._remember(pieces[failed])
             pieces[failed : failed + 1] = _halves(pieces[failed])
             restore(before, self.hardware.device)
@@ -113,7 +113,7 @@ def accumulate(
     *,
     smoothing: float,
     hardware: Hardware = CPU,
-) -> float:
+) -> Tensor | float:
     """Leave the gradient of one update in the model; the mean loss per token comes back."""
     tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
     accumulator = Accumulator(model, Smoothed(smoothing), hardware)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
@@ -23,6 +23,7 @@ from regard.models import Transformer
 from regard.training.accumulating import CPU, Accumulator, accumulate
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
+from regard.training.measuring import keep_freed_memory
 from regard.training.objectives import Smoothed, objective
 from regard.training.recipes import Recipe, TrainingRecipe
 from regard.training.schedules import SCHEDULES, Pace
@@ -49,15 +50,26 @@ class Step:
 
     progress: Progress
     """Where training stands after it."""
-    nll: float
-    """Negative log-likelihood per target token, without smoothing, before the update."""
+    loss: Tensor | float
+    """As `nll`, but maybe still on its way from a GPU: to read it is to wait for the update."""
     learning_rate: float
-    gradient_norm: float
+    norm: Tensor | float
+    """As `gradient_norm`, but maybe still on its way."""
     source_tokens: int
     target_tokens: int
     seconds: float
     splits: int = 0
     """How often a batch was cut in two, since it did not fit into memory."""
+
+    @property
+    def nll(self) -> float:
+        """Negative log-likelihood per target token, without smoothing, before the update."""
+        return float(self.loss)
+
+    @property
+    def gradient_norm(self) -> float:
+        """The length of the gradient, before it was shortened."""
+        return float(self.norm)
 
 
 @dataclass(frozen=True)
@@ -114,6 +126,8 @@ def learn_by_epoch(
         steps=training.steps,
         d_model=recipe.model.d_model,
     )
+    if hardware.device.type == "cpu":
+        keep_freed_memory()
     accumulator = Accumulator(model, objective(training), hardware)
     while progress.step < training.steps:
         now = material(progress.epoch)
@@ -129,7 +143,7 @@ def learn_by_epoch(
             workers.sum_gradients(model)
             nll, splits = workers.sums(gathered.nll, gathered.splits)
             limit = training.clip_norm or math.inf
-            norm = float(nn.utils.clip_grad_norm_(model.parameters(), limit))
+            norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
             optimiser.step()
             project_all(model)
             progress = replace(
@@ -140,9 +154,9 @@ def learn_by_epoch(
             )
             yield Step(
                 progress=progress,
-                nll=nll / n_target,
+                loss=nll / n_target,
                 learning_rate=rate,
-                gradient_norm=norm,
+                norm=norm,
                 source_tokens=n_source,
                 target_tokens=n_target,
                 seconds=time.perf_counter() - start,

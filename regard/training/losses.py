@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.models.stepping import PAD
 
-LOGITS_AT_ONCE = 1 << 24
+LOGITS_AT_ONCE = 1 << 22
 """How many logits exist at a time …"""
 
 LOGITS_AT_ONCE_ON_A_GPU = 1 << 28
@@ -108,12 +108,12 @@ def _into_gradient(logits: Tensor, gold: Tensor, smoothing: float) -> tuple[Tens
 
         return into_gradient(logits, gold, smoothing=smoothing, pad=PAD)
     n = logits.shape[-1]
-    logs = logits.sub_(logits.logsumexp(-1, keepdim=True))
+    logs = logits.log_softmax(-1)
     right = -logs.gather(-1, gold[:, None])
     rest = logs[:, PAD] - logs.sum(-1)
     # every token but the padding has its share of what is smoothed away
     share = smoothing / (n - 1)
-    grad = logs.exp_().sub_(share)
+    grad = torch.exp(logs, out=logits).sub_(share)
     grad[:, PAD] += share
     grad.scatter_add_(-1, gold[:, None], right.new_full(right.shape, smoothing - 1))
     return right.squeeze(-1), rest

@@ -4,7 +4,8 @@ TensorBoard's files are written beside it, into `tensorboard/`, if its package i
 """
 
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, final, runtime_checkable
@@ -12,6 +13,9 @@ from typing import Protocol, final, runtime_checkable
 from regard.training.checkpoints import write_text
 from regard.training.events import Event, Fact, Validated, step_record, validated_record
 from regard.training.loop import Step
+
+SECONDS = 1.0
+"""How long updates may wait until they are written."""
 
 
 @runtime_checkable
@@ -49,6 +53,8 @@ class Metrics:
         self.run, self.path = run, run / "metrics.jsonl"
         self.open_board = open_board
         self.board: Board | None = None
+        self.waiting: list[Step] = []
+        self.last = time.monotonic()
 
     def go_on(self, step: int) -> None:
         """Forget what came after a step, which is trained again."""
@@ -57,25 +63,39 @@ class Metrics:
         self.board = self.open_board(self.run / "tensorboard", step)
 
     def record(self, event: Event) -> None:
-        """Write what an event has to say in numbers."""
+        """Write what an event has to say in numbers; updates once a second.
+
+        To read an update's loss is to wait for it, and a GPU would stand idle meanwhile.
+        """
         if isinstance(event, Step):
-            self._write(step_record(event))
+            self.waiting.append(event)
+            if time.monotonic() - self.last >= SECONDS:
+                self.flush()
         elif isinstance(event, Validated):
-            self._write(validated_record(event))
+            self.flush()
+            self._write([validated_record(event)])
+
+    def flush(self) -> None:
+        """Write the updates that wait."""
+        steps, self.waiting, self.last = self.waiting, [], time.monotonic()
+        self._write([step_record(step) for step in steps])
 
     def close(self) -> None:
         """Write what is left."""
+        self.flush()
         if self.board is not None:
             self.board.close()
 
-    def _write(self, row: dict[str, Fact]) -> None:
+    def _write(self, rows: Sequence[dict[str, Fact]]) -> None:
+        if not rows:
+            return
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
         if self.board is not None:
-            step = int(row["step"])
-            for name, value in row.items():
-                if name != "step" and isinstance(value, float | int):
-                    self.board.add_scalar(name, float(value), step)
+            for row in rows:
+                for name, value in row.items():
+                    if name != "step" and isinstance(value, float | int):
+                        self.board.add_scalar(name, float(value), int(row["step"]))
 
 
 def lines(path: Path) -> list[str]:

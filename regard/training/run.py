@@ -196,6 +196,8 @@ class _Training:
         if not self.workers.is_first:
             return
         training = self.recipe.training
+        # numbers first: what a checkpoint knows of is never written again
+        self.metrics.flush()
         save_checkpoint(
             self.folder,
             self.model,

@@ -65,17 +65,18 @@ class Workers:
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
-    def sums(self, *numbers: float | int) -> list[float]:
-        """Each number, summed over all workers."""
+    def sums(self, *numbers: Tensor | float | int) -> Sequence[Tensor | float | int]:
+        """Each number, summed over all workers; one alone does not wait for what is on its way."""
         if self.count == 1:
-            return [float(number) for number in numbers]
-        together = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+            return list(numbers)
+        together = torch.tensor([float(number) for number in numbers], dtype=torch.float64)
+        together = together.to(self.device)
         distributed.all_reduce(together)
         return together.tolist()
 
     def any_of(self, *wishes: bool) -> list[bool]:
         """For each wish, whether any worker has it."""
-        return [total > 0 for total in self.sums(*(int(wish) for wish in wishes))]
+        return [bool(total > 0) for total in self.sums(*(int(wish) for wish in wishes))]
 
     def gathered(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every worker's tensors of bytes, under names of their own; the first keeps its names."""

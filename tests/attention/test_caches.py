@@ -27,6 +27,7 @@ from regard.attention.selections.soft import SoftSelection
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.attention.selections.top_k import TopKSelection
 from regard.dims import Dims
+from regard.places import Places
 from regard.positions.rotary import RotaryPositions
 from tests.asserting import assert_close, doubles
 
@@ -186,6 +187,55 @@ def test_a_longer_cache_begins_with_the_shorter_one():
     assert (short.length, long.length) == (5, N)
     assert torch.equal(long.key[:, :, :5], short.key)
     assert torch.equal(long.value[:, :, :5], short.value)
+
+
+def test_a_cache_that_two_go_on_from_serves_both():
+    heads, x = multi_head(DIMS).double(), doubles(2, N, 12)
+    with torch.no_grad():
+        _, short = stepped(heads, x[:, :6], [5, 1])
+        one, _ = heads.step(x[:, 6:7], short, CAUSAL)
+        other, further = heads.step(x[:, 7:8], short, CAUSAL)
+        again, _ = heads.step(x[:, 6:7], short, CAUSAL)
+    assert_close("context", again.context, one.context)
+    assert (one.context - other.context).abs().max() > 1e-6
+    assert torch.equal(further.key[:, :, :6], short.key)
+
+
+def test_steps_write_into_the_room_that_is_there():
+    heads, x = multi_head(DIMS).double(), doubles(2, N, 12)
+    with torch.no_grad():
+        _, short = stepped(heads, x[:, :6], [5, 1])
+        _, longer = heads.step(x[:, 6:7], short, CAUSAL)
+    assert longer.key.data_ptr() == short.key.data_ptr()
+    assert (short.length, longer.length) == (6, 7)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 13])
+def test_reordering_selects_in_the_room_that_is_there(length):
+    heads, x, rows = multi_head(DIMS).double(), doubles(3, N, 12), torch.tensor([2, 0, 2])
+    with torch.no_grad():
+        _, cache = stepped(heads, x[:, :length], [1] * length)
+        want = cache.select(rows)
+        got = cache.reorder(rows)
+        for kept, sought in zip(got[:2], want[:2], strict=True):
+            assert torch.equal(kept, sought)
+        back = got.reorder(torch.tensor([1, 0, 2]))
+        attended, _ = heads.step(x[[0, 2, 2], length : length + 1], back, CAUSAL)
+    whole = heads(x[[0, 2, 2], : length + 1], mask=CAUSAL).context
+    assert_close("context", attended.context, whole[:, length:].detach())
+
+
+@pytest.mark.parametrize("name", ["causal", "rotary", "additive", "multi-query"])
+@pytest.mark.parametrize("n_queries", [1, 3])
+def test_rows_that_share_a_memory_look_as_if_each_had_its_own(name, n_queries):
+    heads, x, source = decoder(name), doubles(6, n_queries, 12), doubles(2, 5, 12)
+    mask = padding(torch.tensor([3, 5]))
+    places = Places.between(n_queries, 5, past=4)
+    shared = heads.look(x, heads.remember(source, source), mask, places)
+    own = source.repeat_interleave(3, 0)
+    alone = padding(torch.tensor([3, 3, 3, 5, 5, 5]))
+    want = heads.look(x, heads.remember(own, own), alone, places)
+    assert_close("context", shared.context, want.context)
 
 
 def test_the_map_of_a_step_is_its_rows_of_the_whole_map():

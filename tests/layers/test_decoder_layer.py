@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from regard.attention import Chain, GroupedQueryHeads, given, multi_head, padding
+from regard.attention.dropout import Dropout
 from regard.attention.selections.local_monotonic import LocalMonotonicSelection
 from regard.dims import Dims
 from regard.layers import RESIDUALS, DecoderLayer, FeedForward
@@ -186,7 +187,7 @@ def test_grouped_queries_and_rotary_positions_decode_step_by_step():
 
 def test_only_the_outputs_of_sublayers_are_dropped():
     ours = layer(dropout=0.3)
-    dropping = {name: m.p for name, m in ours.named_modules() if isinstance(m, nn.Dropout) and m.p}
+    dropping = {name: m.p for name, m in ours.named_modules() if isinstance(m, Dropout) and m.p}
     assert dropping == {
         "around_attention.dropout": 0.3,
         "around_cross_attention.dropout": 0.3,

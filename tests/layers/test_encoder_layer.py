@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from regard.attention import Chain, multi_head, padding
+from regard.attention.dropout import Dropout
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.relations.structural import StructuralRelation
 from regard.dims import Dims
@@ -94,7 +95,7 @@ def test_every_parameter_has_a_counterpart():
 
 def test_only_the_outputs_of_sublayers_are_dropped():
     ours = layer(dropout=0.3)
-    dropping = {name: m.p for name, m in ours.named_modules() if isinstance(m, nn.Dropout) and m.p}
+    dropping = {name: m.p for name, m in ours.named_modules() if isinstance(m, Dropout) and m.p}
     assert dropping == {"around_attention.dropout": 0.3, "around_feed_forward.dropout": 0.3}
     assert ours.attention.chain.dropout == 0
 

@@ -57,7 +57,8 @@ def test_a_seed_of_its_own_makes_each_text_s_draws(trained):
 
 
 def test_a_long_text_is_an_error_that_names_both_lengths(trained):
-    with pytest.raises(LengthError, match=r"has 101 tokens, but the model reads at most 64 .*split"):
+    message = r"has 101 tokens, but the model reads at most 64 .*split"
+    with pytest.raises(LengthError, match=message):
         trained.predict(["a" * 100])
 
 

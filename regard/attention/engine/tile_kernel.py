@@ -35,7 +35,7 @@ def _seen(valid, b, nq, nk, rows, columns, IS_CAUSAL: tl.constexpr, HAS_VALID: t
     return seen
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nq", "nk", "heads"])
 def _forward(
     Q, K, V, O, L, valid, heads, nq, nk, scale,
     qb, qh, qn, kb, kh, kn, vb, vh, vn,
@@ -63,7 +63,7 @@ def _forward(
              mask=rows < nq)  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nq", "nk", "heads"])
 def _backward(
     Q, K, V, O, L, G, DQ, DK, DV, valid, heads, nq, nk, scale,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, gb, gh, gn,

@@ -5,20 +5,21 @@ memory given back. Peak memory is the process's resident peak less what it held 
 existed, so inputs do not count and everything else does.
 """
 
-import ctypes
-import json
-import os
 import re
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from regard.cli.benching.cases import Work, build
+from regard.training.measuring import (
+    available_memory,
+    in_a_fork,
+    limit_memory,
+    resident,
+    start_counting,
+)
 
 WARM_UP = 64
 """Length of the run that loads the kernels before anything is measured."""
@@ -50,25 +51,15 @@ class Measured:
 
 def measure(name: str, n: int, *, memory_bytes: int, threads: int) -> Measured:
     """Fork, run, and read what the child says."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        with os.fdopen(writer, "w") as out:
-            out.write(json.dumps(_in_child(name, n, memory_bytes, threads)))
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as said:
-        text = said.read()
-    os.waitpid(child, 0)
-    if not text:
+    said = in_a_fork(lambda: _in_child(name, n, memory_bytes, threads))
+    if said is None:
         return Measured(None, None, None, None, "too large: the system ended the process")
-    return Measured(**json.loads(text))
+    return Measured(**said)
 
 
 def _in_child(name: str, n: int, memory_bytes: int, threads: int) -> dict[str, object]:
     torch.set_num_threads(threads)
-    _limit(memory_bytes)
+    limit_memory(memory_bytes)
     out: dict[str, object] = dict.fromkeys(("forward_s", "forward_bytes", "both_s", "both_bytes"))
     try:
         _both(build(name, min(n, WARM_UP)))
@@ -112,47 +103,11 @@ def _seconds(run: Callable[[], None]) -> float:
 
 def _peak(run: Callable[[], None]) -> int:
     """How far the resident set rose above where it stood."""
-    _give_back()
-    before = _resident("VmRSS")
-    _forget_peak()
+    before = start_counting()
     run()
-    return max(0, _resident("VmHWM") - before)
-
-
-def _give_back() -> None:
-    """Return what the allocator keeps for later, so that nothing measured hides in it (glibc)."""
-    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
-        library.malloc_trim(0)
-
-
-def _forget_peak() -> None:
-    """Let the peak start again from here (Linux)."""
-    counter = Path("/proc/self/clear_refs")
-    if counter.exists():
-        counter.write_text("5")
-
-
-def _resident(field: str) -> int:
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(x for x in status.read_text().splitlines() if x.startswith(field))
-        return int(line.split()[1]) * 1024
-    # elsewhere only the peak since the start is known, in bytes on macOS
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _limit(memory_bytes: int) -> None:
-    """Make an allocation that would not fit fail, rather than the machine."""
-    if sys.platform == "linux":
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        limit = held + memory_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return max(0, resident("VmHWM") - before)
 
 
 def free_memory() -> int:
     """Bytes a case may take: six tenths of what is free now."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
-        return 8 << 30
-    line = next(x for x in info.read_text().splitlines() if x.startswith("MemAvailable"))
-    return int(int(line.split()[1]) * 1024 * 0.6)
+    return int(available_memory() * 0.6)

@@ -1,6 +1,7 @@
 """Every path against the dense one: contexts, maps and gradients by name."""
 
 import re
+from copy import deepcopy
 
 import pytest
 import torch
@@ -333,6 +334,11 @@ def test_a_window_computes_little_more_than_it_shows():
     said = Chain(pattern=SlidingWindowPattern(size=64)).explain(8192, n_heads=8)
     share = said.cost.multiply_adds / said.dense.multiply_adds
     assert 129 / 8192 < share < 3 * 129 / 8192
+
+
+def test_a_copied_chain_takes_the_path_of_the_first():
+    chain = Chain()
+    assert deepcopy(chain).explain(8).path == chain.explain(8).path == "fused"
 
 
 def test_a_path_that_cannot_is_refused_with_the_remedy():

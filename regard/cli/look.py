@@ -1,0 +1,129 @@
+"""regard look: what a model looked at while it answered."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from regard.choices import find
+from regard.errors import DataError, SettingError
+from regard.inspecting.panels import View
+from regard.inspecting.record import Record, rounded
+from regard.plots.heads_grid import heads_grid
+from regard.plots.heatmap import record_map
+from regard.plots.look_page import look_page
+from regard.plots.words import plain_words, print_words
+from regard.training.trained import load
+
+DOTS_PER_INCH = 150
+
+
+def look(
+    run: Path = typer.Argument(help="A finished run."),
+    text: str | None = typer.Argument(
+        None, help="What the model reads; one line of standard input unless given."
+    ),
+    target: str | None = typer.Option(None, help="An answer to look at instead of the model's."),
+    kind: str = typer.Option("cross", help="cross, encoder or decoder."),
+    layer: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
+    head: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
+    pieces: bool = typer.Option(False, "--pieces", help="Sub-word pieces instead of words."),
+    heads: bool = typer.Option(False, "--heads", help="Every head in one picture (--out x.png)."),
+    out: Path | None = typer.Option(None, help="Write x.html, x.png, x.txt or x.json instead."),
+    as_json: bool = typer.Option(False, "--json", help="Print texts, tokens and weights as JSON."),
+) -> None:
+    """Show which source words each target word came from: coloured words in the terminal.
+
+    A page (--out x.html) lets you choose kind, layer and head; it needs no server and no network.
+
+    Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
+    """
+    write = _writer(out, has_grid=heads)
+    view = View(kind, _from_zero(layer), _from_zero(head), "pieces" if pieces else "words")
+    record = load(run).look(_text(text), target)
+    find(kind, record.attention)
+    record.weights(kind, view.layer, view.head, rows=slice(0, 1))
+    if out is not None:
+        write(record, view, out)
+        print(f"wrote {out}", file=sys.stderr)
+    if as_json:
+        print(_json(record, view))
+    elif out is None:
+        print_words(record, view, console=Console())
+
+
+def _text(text: str | None) -> str:
+    if text is None:
+        if sys.stdin.isatty():
+            raise SettingError('look: expected a text, got none. Write regard look RUN "TEXT".')
+        try:
+            text = sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"look: standard input is no UTF-8: {error}.") from error
+        if "\n" in text:
+            raise DataError(
+                f"look: expected one line, got {text.count(chr(10)) + 1}; a look is at one "
+                "sentence. Give them one by one."
+            )
+    if not text.strip():
+        raise DataError("look: the text is empty; there is nothing to look at. Give a sentence.")
+    return text
+
+
+def _from_zero(number: int | None) -> int | None:
+    return None if number is None else number - 1
+
+
+def _json(record: Record, view: View) -> str:
+    panel = record.panel(view)
+    shown = {
+        "title": panel.title,
+        "queries": panel.queries,
+        "keys": panel.keys,
+        "weights": rounded(panel.weights),
+    }
+    return json.dumps({**record.as_json(), "shown": shown}, ensure_ascii=False)
+
+
+def _write_page(record: Record, view: View, out: Path) -> None:
+    out.write_text(look_page(record, view), encoding="utf-8")
+
+
+def _write_text(record: Record, view: View, out: Path) -> None:
+    out.write_text(plain_words(record, view) + "\n", encoding="utf-8")
+
+
+def _write_json(record: Record, view: View, out: Path) -> None:
+    out.write_text(_json(record, view) + "\n", encoding="utf-8")
+
+
+def _write_map(record: Record, view: View, out: Path) -> None:
+    record_map(record, view).savefig(out, dpi=DOTS_PER_INCH)
+
+
+def _write_grid(record: Record, view: View, out: Path) -> None:
+    heads_grid(record, view.kind).savefig(out, dpi=DOTS_PER_INCH)
+
+
+Writer = Callable[[Record, View, Path], None]
+
+WRITERS: Mapping[str, Writer] = {
+    ".html": _write_page,
+    ".png": _write_map,
+    ".txt": _write_text,
+    ".json": _write_json,
+}
+
+
+def _writer(out: Path | None, *, has_grid: bool) -> Writer:
+    suffix = ".txt" if out is None else out.suffix
+    if suffix not in WRITERS:
+        raise SettingError(f"look: --out ends in {', '.join(WRITERS)}; got '{out}'.")
+    if out is not None and not out.parent.is_dir():
+        raise SettingError(f"look: there is no folder '{out.parent}' for '{out.name}'. Make it.")
+    if has_grid and suffix != ".png":
+        raise SettingError("look: --heads is a picture. Write it with --out x.png.")
+    return _write_grid if has_grid else WRITERS[suffix]

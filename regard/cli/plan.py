@@ -1,0 +1,120 @@
+"""regard plan: what a recipe will take, before its first step."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from regard.training.hardware import Hardware
+from regard.training.planning import Disk, Doing, Memory, Plan
+from regard.training.planning import plan as planned
+from regard.training.recipes import read_recipe
+
+
+def plan(
+    recipe: Path = typer.Argument(help="A recipe file, for instance recipes/copy.toml."),
+    out: Path = typer.Option(Path(), help="Where the run would be written; here unless given."),
+    change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON; sizes in bytes, seconds."),
+) -> None:
+    """Say what a recipe will take: parameters, updates, memory, time and disk.
+
+    Measured by a few updates; nothing is written or left behind. Exit 1 if something will not fit.
+
+    Example: regard plan recipes/copy.toml --set training.steps=2000
+    """
+    wanted, hardware = read_recipe(recipe, change), Hardware.chosen(device, precision)
+    console = Console(stderr=True)
+    found: Plan | None = None
+    with console.status("planning") if console.is_terminal else nullcontext() as status:
+        for event in planned(wanted, hardware=hardware, out=out):
+            if isinstance(event, Plan):
+                found = event
+            elif isinstance(event, Doing) and status is not None:
+                status.update(event.text)
+    assert found is not None
+    print(json.dumps(asdict(found)) if as_json else plan_text(found))
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def plan_text(found: Plan) -> str:
+    """The plan for reading."""
+    parameters, examples, updates = found.parameters, found.examples, found.updates
+    parts = ", ".join(f"{name} {count:,}" for name, count in parameters.parts.items() if count)
+    vocabularies = dict.fromkeys((examples.source_vocabulary, examples.target_vocabulary))
+    rows = {
+        "parameters": f"{parameters.total:,} ({parts}); {parameters.embeddings:,} in embeddings",
+        "vocabulary": " and ".join(f"{size:,}" for size in vocabularies),
+        "examples": f"{examples.training:,} for training ({examples.left_out:,} left out), "
+        f"{examples.validation:,} for validation",
+        "update": f"{updates.target_tokens:,.0f} target tokens in {updates.batches:.1f} batches; "
+        f"{100 * updates.padding:.1f} % padding",
+        "training": f"{updates.steps:,} updates, {updates.per_epoch:,.1f} an epoch, "
+        f"{updates.epochs:,.1f} epochs",
+        "memory": _memory(found.memory),
+        "time": _time(found),
+        "disk": _disk(found.disk),
+    }
+    lines = [f"{name:<12} {text}" for name, text in rows.items()]
+    lines += [f"{'note':<12} {note}" for note in found.notes]
+    lines += [f"{'too large':<12} {problem}" for problem in found.problems]
+    return "\n".join(lines)
+
+
+def _memory(memory: Memory) -> str:
+    held = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimiser": memory.optimiser,
+        "average": memory.average,
+    }
+    parts = ", ".join(f"{name} {size_text(size)}" for name, size in held.items() if size)
+    peak = "does not fit" if memory.peak is None else f"{size_text(memory.peak)} at the peak"
+    return f"{peak} ({parts}); {size_text(memory.available)} free"
+
+
+def _time(found: Plan) -> str:
+    took = found.time
+    if took.per_update is None or took.total is None:
+        return "unknown"
+    return (
+        f"{time_text(took.total)} ({took.per_update:.3g} s an update, over "
+        f"{took.measured_updates}), and validations"
+    )
+
+
+def _disk(disk: Disk) -> str:
+    return (
+        f"{size_text(disk.total)}: {disk.checkpoints} checkpoints of {size_text(disk.checkpoint)}, "
+        f"the model {size_text(disk.model)}, the corpus {size_text(disk.corpus)}; "
+        f"{size_text(disk.available)} free"
+    )
+
+
+def size_text(size: int) -> str:
+    """Bytes for reading.
+
+    >>> size_text(3 << 20), size_text(5 << 30)
+    ('3.0 MiB', '5.0 GiB')
+    """
+    units = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+    unit = next((name for name, least in units.items() if size >= least), "KiB")
+    return f"{size / units[unit]:.1f} {unit}"
+
+
+def time_text(seconds: float | int) -> str:
+    """Seconds for reading.
+
+    >>> time_text(59), time_text(600), time_text(9000)
+    ('59 s', '10 min', '2 h 30 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

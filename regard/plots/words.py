@@ -1,0 +1,126 @@
+"""Coloured words: for each word of the target the source, each word shaded by its weight.
+
+Without colours the same is said in numbers: the words that weigh most, heaviest first.
+"""
+
+import os
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.color import Color
+from rich.console import Console, Group
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from regard.errors import LengthError
+from regard.inspecting.panels import Link, Panel, View
+from regard.inspecting.reading import harmless
+from regard.inspecting.record import Record
+from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
+
+MOST_CELLS = 20_000
+"""The most words that are printed, all lines together."""
+FAINT = 0.1
+"""Below this share of the largest weight a word stays as it is."""
+LEGEND = 12
+COLOURED = ("256", "truecolor", "windows")
+"""What a terminal must be able to show."""
+SHOWN = 3
+"""Words named for each row where there are no colours."""
+
+
+def print_words(record: Record, view: View = View(), *, console: Console) -> None:  # noqa: B008
+    """Print a record in colours, or in numbers where the terminal has none or wants none."""
+    if console.is_terminal and not console.no_color and console.color_system in COLOURED:
+        console.print(coloured_words(record, view, ramp=ramp_of_terminal()))
+    else:
+        console.out(plain_words(record, view), highlight=False)
+
+
+def coloured_words(record: Record, view: View = View(), *, ramp: Sequence[str] = DARK) -> Group:  # noqa: B008
+    """A row for each query: its keys, shaded by weight; the heaviest is underlined.
+
+    Args:
+        record: what to show.
+        view: which kind, layer, head and unit.
+        ramp: colours from no weight to the largest.
+    """
+    panel = _small(record.panel(view))
+    top = float(panel.weights.max()) or 1.0
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    rows.add_column(justify="right", no_wrap=True, style="bold")
+    rows.add_column(overflow="fold")
+    between = " " if view.unit == "words" else ""
+    for name, weights in zip(panel.queries, panel.weights.tolist(), strict=True):
+        heaviest = max(weights)
+        keys = [
+            Text(key, _style(ramp, weight / top, is_heaviest=weight == heaviest))
+            for key, weight in zip(panel.keys, weights, strict=True)
+        ]
+        rows.add_row(Text(name), Text(between).join(keys))
+    return Group(
+        _pair(record), _title(panel, ramp, top), Text(), rows, Text(), Text(strongest_line(panel))
+    )
+
+
+def plain_words(record: Record, view: View = View()) -> str:  # noqa: B008
+    """A line for each query: the keys that weigh most, with their weights."""
+    panel = _small(record.panel(view))
+    margin = max(map(cell_len, panel.queries), default=0)
+    lines = [_pair(record).plain, panel.title, ""]
+    for name, weights in zip(panel.queries, panel.weights.tolist(), strict=True):
+        heaviest = sorted(range(len(weights)), key=lambda place: -weights[place])
+        said = [f"{panel.keys[place]} {weights[place]:.2f}" for place in heaviest[:SHOWN]]
+        if rest := heaviest[SHOWN:]:
+            said.append(f"others {sum(weights[place] for place in rest):.2f}")
+        lines.append(f"{' ' * (margin - cell_len(name))}{name} ← {' · '.join(said)}")
+    return "\n".join([*lines, "", strongest_line(panel)])
+
+
+def strongest_line(panel: Panel, count: int = 5) -> str:
+    """The surest links of a panel in one line."""
+    links = [_link(panel, link) for link in panel.strongest(count)]
+    return f"strongest: {' · '.join(links) or 'none'}"
+
+
+def ramp_of_terminal() -> Sequence[str]:
+    """The ramp for the ground that the terminal says it has; dark if it says nothing."""
+    ground = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return LIGHT if ground in ("7", "15") else DARK
+
+
+def _small(panel: Panel) -> Panel:
+    if len(panel.queries) * len(panel.keys) > MOST_CELLS:
+        raise LengthError(
+            f"look: {len(panel.queries)} × {len(panel.keys)} words are too many to print. Write a "
+            "picture (--out x.png) or the numbers (--out x.json), or give a shorter text."
+        )
+    return panel
+
+
+def _pair(record: Record) -> Text:
+    return Text.assemble(harmless(record.source), "  →  ", (harmless(record.target), "bold"))
+
+
+def _title(panel: Panel, ramp: Sequence[str], top: float) -> Text:
+    steps = [
+        Text(" ", _style(ramp, share / LEGEND, is_heaviest=False)) for share in range(1, LEGEND + 1)
+    ]
+    return Text.assemble(panel.title, "   0 ", *steps, f" {top:.2f}")
+
+
+def _style(ramp: Sequence[str], share: float, *, is_heaviest: bool) -> Style:
+    style = Style(underline=is_heaviest or None)
+    if share < FAINT:
+        return style
+    ground = colour(ramp, share)
+    return style + Style(color=_rich(ink(ground)), bgcolor=_rich(ground))
+
+
+def _rich(rgb: RGB) -> Color:
+    return Color.from_rgb(*rgb)
+
+
+def _link(panel: Panel, link: Link) -> str:
+    return f"{panel.queries[link.query]} ← {panel.keys[link.key]} {link.weight:.2f}"

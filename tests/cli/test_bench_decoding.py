@@ -1,0 +1,32 @@
+"""regard bench decode: what it prints, and what it refuses."""
+
+import json
+import sys
+
+from regard.cli import main
+
+SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",
+         "--turns", "1"]  # fmt: skip
+
+
+def test_without_peers_it_gives_our_speed_as_a_table_and_as_json(capsys):
+    assert main([*SMALL, "--peers", "none"]) == 0
+    table = capsys.readouterr().out
+    assert "3 sentences of 3 to 3 tokens, 2 at a time, beam 4." in table
+    assert main([*SMALL, "--peers", "none", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["tokens_per_s"]["regard"] > 0
+    assert report["ratio"] == {}
+
+
+def test_an_unknown_size_or_peer_is_refused_with_the_nearest(capsys):
+    assert main([*SMALL, "--peers", "hugingface"]) == 2
+    assert "huggingface" in capsys.readouterr().err
+    assert main(["bench", "decode", "--size", "bse"]) == 2
+    assert "base" in capsys.readouterr().err
+
+
+def test_a_peer_that_is_not_installed_names_its_extra(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main([*SMALL, "--peers", "huggingface"]) == 2
+    assert "regard[bench]" in capsys.readouterr().err

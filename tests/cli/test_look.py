@@ -1,0 +1,192 @@
+"""regard look: coloured words, pictures and pages of a run, and mistakes that are told."""
+
+import io
+import json
+import re
+import sys
+
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from regard.cli import main
+from regard.data.kinds import CHARACTERS
+from regard.data.subwords import Subwords
+from regard.inspecting.looking import look_at
+from regard.inspecting.panels import View
+from regard.models import build_transformer
+from regard.plots import plain_words
+from regard.training import read_recipe
+from regard.training.checkpoints import distinct_tensors, write_tensors
+from regard.training.loading import load_run
+from regard.training.trained import load
+
+RECIPE = """\
+[data]
+train = { name = "copy", count = 40 }
+valid = { name = "copy", count = 5 }
+
+[tokens]
+kind = "characters"
+size = 32
+
+[model]
+d_model = 8
+n_heads = 2
+d_hidden = 8
+n_encoder_layers = 1
+n_decoder_layers = 3
+
+[training]
+steps = 1
+"""
+
+TEXT, ANSWER = "a b cd", "cd a"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nobody trained: a recipe, a vocabulary and random weights."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "recipe.toml").write_text(RECIPE)
+    recipe = read_recipe(folder / "recipe.toml")
+    subwords = Subwords.train([TEXT], kind=CHARACTERS, size=32)
+    subwords.save(folder / "tokenizer.json")
+    size = len(subwords)
+    # an untrained model seldom ends; this one does
+    torch.manual_seed(33)
+    model = build_transformer(recipe.model, n_source_tokens=size, n_target_tokens=size)
+    write_tensors(folder / "model.safetensors", distinct_tensors(model))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def record(finished):
+    loaded = load_run(finished)
+    return look_at(loaded.model, loaded.source, loaded.target, TEXT, loaded.target.encode(ANSWER))
+
+
+@pytest.fixture
+def look(finished):
+    return lambda *words: main(["look", str(finished), *words])
+
+
+def test_words_are_printed_without_colours_where_there_is_no_terminal(look, record, capsys):
+    assert look(TEXT, "--target", ANSWER) == 0
+    assert capsys.readouterr().out == plain_words(record) + "\n"
+
+
+def test_kind_layer_head_and_pieces_choose_what_is_shown(look, record, capsys):
+    assert look(TEXT, "--target", ANSWER, "--kind", "decoder", "--layer", "3", "--head", "2",
+                "--pieces") == 0  # fmt: skip
+    assert capsys.readouterr().out == plain_words(record, View("decoder", 2, 1, "pieces")) + "\n"
+
+
+def test_no_color_is_obeyed_even_in_a_terminal(look, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    assert look(TEXT, "--target", ANSWER) == 0
+    assert "\x1b[" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert look(TEXT, "--target", ANSWER) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_the_model_s_own_answer_is_looked_at_unless_one_is_given(look, finished, capsys):
+    assert look(TEXT, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["target"] == load(finished).predict([TEXT])[0].text != ANSWER
+
+
+def test_json_on_standard_output_and_in_a_file_are_the_record_s_numbers(
+    look, record, tmp_path, capsys
+):
+    words = [TEXT, "--target", ANSWER, "--layer", "2"]
+    assert look(*words, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert look(*words, "--out", str(tmp_path / "x.json")) == 0
+    assert json.loads((tmp_path / "x.json").read_text()) == said
+    assert said["shown"]["title"] == "cross attention, layer 2, mean of 2 heads"
+    shown = torch.tensor(said["shown"]["weights"])
+    assert_close(shown, record.words("cross", 1), atol=1e-6, rtol=0)
+    held = torch.tensor(said["attention"]["cross"]["weights"][1][0])
+    assert_close(held, record.weights("cross", 1, 0), atol=1e-6, rtol=0)
+
+
+def test_pages_texts_and_pictures_are_written(look, record, tmp_path, capsys):
+    for name, extra in (
+        ("x.html", ["--layer", "3"]), ("x.txt", []), ("x.png", []), ("heads.png", ["--heads"]),
+    ):  # fmt: skip
+        assert look(TEXT, "--target", ANSWER, "--out", str(tmp_path / name), *extra) == 0
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert str(tmp_path / name) in printed.err
+    assert '"layer":2' in (tmp_path / "x.html").read_text()
+    assert (tmp_path / "x.txt").read_text() == plain_words(record) + "\n"
+    sizes = [_size(tmp_path / name) for name in ("x.png", "heads.png")]
+    assert sizes[0] != sizes[1]
+    assert min(sizes[0]) > 300
+
+
+def _size(path):
+    with Image.open(path) as picture:
+        return picture.size
+
+
+def test_a_line_of_standard_input_is_a_text_too(look, record, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", _stdin(f"{TEXT}\n".encode()))
+    assert look("--target", ANSWER) == 0
+    assert capsys.readouterr().out == plain_words(record) + "\n"
+
+
+def _stdin(content):
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a\nb\n", r"expected one line, got 2"),
+        (b"\xff\n", r"standard input is no UTF-8"),
+        (b"\n", r"the text is empty"),
+    ],
+)
+def test_standard_input_that_is_no_line_of_text_is_refused(
+    content, said, look, monkeypatch, capsys
+):
+    monkeypatch.setattr(sys, "stdin", _stdin(content))
+    assert look() == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([""], r"the text is empty; there is nothing to look at"),
+        (["a", "--layer", "4"], r"no layer 4: cross attention has 3 layers, counted from 1 to 3"),
+        (["a", "--kind", "encoder", "--layer", "2"], r"encoder attention has 1 layer,"),
+        (["a", "--head", "3"], r"no head 3: cross attention has 2 heads"),
+        (["a", "--kind", "crss"], r"no 'crss' here. Did you mean 'cross'\?"),
+        (["a", "--out", "x.pdf"], r"--out ends in \.html, \.png, \.txt, \.json; got 'x\.pdf'"),
+        (["a", "--out", "nowhere/x.png"], r"there is no folder 'nowhere'"),
+        (["a", "--heads"], r"--heads is a picture\. Write it with --out x\.png"),
+        (["a", "--layer", "0"], r"--layer"),
+    ],
+)
+def test_mistakes_exit_with_2_and_say_what_to_do(words, said, look, capsys):
+    assert look(*words, "--target", "a") == 2
+    error = capsys.readouterr().err
+    assert re.search(said, error)
+    assert "Traceback" not in error
+
+
+def test_a_missing_run_is_the_user_s_mistake(tmp_path, capsys):
+    assert main(["look", str(tmp_path / "none"), "a"]) == 2
+    assert "is not a finished run" in capsys.readouterr().err
+
+
+def test_help_shows_an_example(capsys):
+    assert main(["look", "--help"]) == 0
+    assert "Example: regard look" in capsys.readouterr().out

@@ -1,0 +1,84 @@
+"""Pieces become words that people know, and no piece is lost on the way."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.kinds import BOS, BPE, CHARACTERS, EOS, UNIGRAM, WORDS
+from regard.data.subwords import Subwords
+from regard.inspecting.reading import read_ids, read_text, visible, word_numbers
+
+LEARNT = ["to be or not to be, déjà vu", "9. Mai 2029 2029-05-09 我们 3月"]
+VOCABULARIES = {
+    kind.name: Subwords.train(LEARNT, kind=kind, size=300)
+    for kind in (BPE, UNIGRAM, CHARACTERS, WORDS)
+}
+
+
+def test_pieces_show_their_spaces_and_belong_to_words():
+    tokens = read_text(VOCABULARIES["bpe"], "to be, déjà", after=[EOS])
+    assert tokens.pieces[:3] == ("to", "▁be", ",")
+    assert tokens.names == ("to", "be", ",", "déjà", "<eos>")
+    assert tokens.specials == {4}
+    assert tokens.pieces[-1] == "<eos>"
+
+
+def test_letters_of_a_date_make_words_and_a_space_goes_with_the_word_after_it():
+    tokens = read_text(VOCABULARIES["characters"], "9. Mai 2029")
+    assert tokens.pieces == tuple("9.▁Mai▁2029")
+    assert tokens.names == ("9", ".", "Mai", "2029")
+    assert tokens.words == (0, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3)
+
+
+def test_chinese_characters_are_words_and_hindi_vowel_signs_are_not():
+    assert word_numbers("2024年3月我们") == [0, 0, 0, 0, 1, 2, 3, 4, 5]
+    assert word_numbers("मार्च मई") == [0, 0, 0, 0, 0, 1, 1, 1]
+
+
+def test_an_unknown_word_of_the_source_keeps_its_letters():
+    tokens = read_text(VOCABULARIES["words"], "to zebra")
+    assert tokens.pieces == ("to", "<unk>")
+    assert tokens.names == ("to", "zebra")
+
+
+def test_an_answer_that_was_cut_in_an_unusual_way_has_the_same_words():
+    subwords = VOCABULARIES["bpe"]
+    letters = [number for letter in "to be" for number in subwords.encode(letter)]
+    assert len(letters) > len(subwords.encode("to be"))
+    tokens = read_ids(subwords, letters, before=[BOS])
+    assert tokens.names == ("<bos>", "to", "be")
+    assert tokens.words == (0, 1, 1, 2, 2, 2)
+
+
+def test_a_character_spelt_byte_by_byte_is_one_word():
+    subwords = VOCABULARIES["bpe"]
+    ids = subwords.encode("a☃b")
+    tokens = read_ids(subwords, ids)
+    assert tokens.pieces[1:4] == ("<0xE2>", "<0x98>", "<0x83>")
+    assert tokens.names == ("a", "☃", "b")
+    assert tokens.words == (0, 1, 1, 1, 2)
+
+
+def test_half_a_character_at_the_end_is_no_word_but_no_crash_either():
+    subwords = VOCABULARIES["bpe"]
+    tokens = read_ids(subwords, [*subwords.encode("to"), *subwords.encode("☃")[:2]])
+    assert len(tokens) == 3
+    assert tokens.names == ("to", "�")
+
+
+def test_control_characters_are_seen_and_do_nothing():
+    assert visible("\x1b[2J") == "␛[2J"
+    assert visible("a\u202eb\x9b") == "a�b�"
+
+
+@given(st.text(st.sampled_from("ab .,-é9我☃\u0301مा\n"), min_size=1, max_size=12))
+def test_every_piece_has_one_word_and_words_are_the_text(text):
+    for name in ("bpe", "unigram", "characters"):
+        for read in (
+            read_text(VOCABULARIES[name], text),
+            read_ids(VOCABULARIES[name], VOCABULARIES[name].encode(text)),
+        ):
+            steps = [b - a for a, b in zip((0, *read.words), read.words, strict=False)]
+            assert set(steps) <= {0, 1}
+            assert read.words[-1] == len(read.names) - 1
+            if name != "characters" and text.strip():
+                assert "".join(read.names) == "".join(text.split())
