@@ -21,7 +21,7 @@ from regard.errors import RegardError
 from regard.places import Places, Tree
 from regard.training.trained import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Attended",
