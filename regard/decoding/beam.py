@@ -58,6 +58,8 @@ class Beam:
         self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """The answers of each sentence."""
+        if not sentences:
+            return []
         batch = Batch.of(sentences, self.limits, torch.device(device))
         return _search(self, model, batch, self.chooser(sentences, batch))
 

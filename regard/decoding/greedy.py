@@ -32,6 +32,8 @@ class Greedy:
         self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """One answer for each sentence."""
+        if not sentences:
+            return []
         batch = Batch.of(sentences, self.limits, torch.device(device))
         rules = batch.rules(self.rules)
 

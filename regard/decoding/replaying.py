@@ -62,7 +62,7 @@ class Replaying:
             return advance(self.search, model, chooser, before, t)
 
         start = begin(self.search, model, batch)
-        key = (id(model), batch.longest, *(tuple(x.shape) for x in _tensors(start)))
+        key = (model, batch.longest, *(tuple(x.shape) for x in _tensors(start)))
         if key not in self._recordings or batch.forced.numel():
             # kernels are chosen and compiled the first time, which cannot be recorded
             self._recordings.setdefault(key, None)

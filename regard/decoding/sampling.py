@@ -60,6 +60,8 @@ class Sampling:
         self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """`n_samples` answers for each sentence."""
+        if not sentences:
+            return []
         batch = Batch.of(sentences, self.limits, torch.device(device))
         rules = batch.rules(self.rules)
         chances = [self._chances(sentence, batch.longest) for sentence in sentences]

@@ -10,8 +10,10 @@ from regard.decoding import (
     Limits,
     NoPenalty,
     PaperPenalty,
+    Replaying,
     Sentence,
 )
+from regard.decoding.scoring import largest
 from regard.errors import SettingError
 from tests.decoding.writers import Table
 from tests.oracles.decoding import answers, paper_divisor
@@ -142,9 +144,14 @@ def test_an_alpha_that_rewards_improbability_is_refused():
         PaperPenalty(-1.0)
 
 
-def test_the_best_tokens_are_found_in_any_vocabulary():
-    from regard.decoding.scoring import largest
+def test_on_a_cpu_replaying_is_the_search_itself():
+    model, beam = Table(7, 2), Beam(width=3, n_best=2, limits=Limits(max_tokens=5))
+    asked = [Sentence([3 + i]) for i in range(3)]
+    assert Replaying(beam)(model, asked) == beam(model, asked)
+    assert Replaying(beam)(model, []) == []
 
+
+def test_the_best_tokens_are_found_in_any_vocabulary():
     for n in (3, 64, 1000, 1024, 1100, 4097):
         scores = torch.randn(5, n)
         for count in (1, 3, 4):

@@ -23,7 +23,7 @@ from regard.models import Stepper
 from tests.asserting import assert_close
 from tests.decoding.writers import SPECS, Table, language_model, transformer
 
-LIMITS = Limits(max_tokens=5)
+LIMITS = Limits(max_tokens=4)
 MODELS = {
     **{f"transformer {name}": (lambda name=name: transformer(name)) for name in SPECS},
     **{
