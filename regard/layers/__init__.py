@@ -7,10 +7,10 @@ from torch import nn
 
 from regard.layers.decoder_layer import DecoderCache, DecoderLayer
 from regard.layers.encoder_layer import EncoderLayer
-from regard.layers.feed_forward import FeedForward, gelu_feed_forward
+from regard.layers.feed_forward import FeedForward, NoFeedForward, gelu_feed_forward
 from regard.layers.gated_feed_forward import GatedFeedForward
 from regard.layers.norm import Norm
-from regard.layers.residual import RESIDUALS, PostNorm, PreNorm, Residual
+from regard.layers.residual import RESIDUALS, NoNorm, NoResidual, PostNorm, PreNorm, Residual
 from regard.layers.weighted_branches import (
     BranchedDecoderLayer,
     BranchedEncoderLayer,
@@ -23,6 +23,7 @@ FEED_FORWARDS: Mapping[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
     "gelu": gelu_feed_forward,
     "gated": GatedFeedForward,
+    "none": NoFeedForward,
 }
 
 LAYERS: Mapping[str, Callable[..., Any]] = {
@@ -46,6 +47,9 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "GatedFeedForward",
+    "NoFeedForward",
+    "NoNorm",
+    "NoResidual",
     "Norm",
     "PostNorm",
     "PreNorm",

@@ -60,3 +60,15 @@ def gelu_feed_forward(
 ) -> FeedForward:
     """The same with GELU, as BERT has it."""
     return FeedForward(dims, d_hidden=d_hidden, activation="gelu", dropout=dropout)
+
+
+@final
+class NoFeedForward(nn.Module):
+    """Adds nothing; to see what the feed-forward is for."""
+
+    def __init__(self, dims: Dims, *, d_hidden: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+
+    def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
+        """Zero everywhere."""
+        return torch.zeros_like(x)

@@ -177,7 +177,7 @@ def speak_softly(model: nn.Module, n_tokens: int) -> None:
     A tied output layer compares the last state with every embedding. A state that still looks
     like the token that was read would begin by shouting that token, with a logit of sqrt(m).
     """
-    last = [part for part in model.modules() if isinstance(part, Norm)][-1]
+    norms = [part for part in model.modules() if isinstance(part, Norm)]
     loudest = math.log(max(math.e, OWN_SHARE * n_tokens))
-    if last.gain is not None:
-        last.gain.fill_(min(1.0, loudest / last.gain.numel() ** 0.5))
+    if norms and (gain := norms[-1].gain) is not None:
+        gain.fill_(min(1.0, loudest / gain.numel() ** 0.5))

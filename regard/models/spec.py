@@ -55,9 +55,10 @@ class TransformerSpec:
     feed_forward_dropout: float = 0.0
     """On the inner activations; not in the paper."""
     norm: str = "post_norm"
-    """Where the layer norm stands: "post_norm" as printed, or "pre_norm"."""
+    """Where the layer norm stands: "post_norm" as printed, or "pre_norm"; "no_norm" and
+    "no_residual" leave a part out, to see what it is for."""
     feed_forward: str = "relu"
-    """"relu" as in the paper, "gelu", or "gated" (SwiGLU)."""
+    """"relu" as in the paper, "gelu", "gated" (SwiGLU), or "none", to see what it is for."""
     layer: str = "plain"
     """"plain", or "weighted_branches": each head with a feed-forward of its own."""
     tied: str = "all"

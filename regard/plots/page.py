@@ -12,11 +12,11 @@ STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1b1b1b; --quiet: #5a5a5a;
   --grid: #8884; --mark: #ffe2b0;
   --line-1: #0072b2; --line-2: #d55e00; --line-3: #008f68; --line-4: #b0568c; --line-5: #6a5acd;
-  --line-6: #8a6d00; }
+  --line-6: #8a6d00; --line-7: #7f7f7f; }
 @media (prefers-color-scheme: dark) { :root { --ground: #16181b; --ink: #e9e9e9; --quiet: #a9adb3;
   --mark: #5c4310;
   --line-1: #56b4e9; --line-2: #e69f00; --line-3: #2fc79b; --line-4: #e08cbf; --line-5: #a79bff;
-  --line-6: #d9c25a; } }
+  --line-6: #d9c25a; --line-7: #b5b5b5; } }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   background: var(--ground); color: var(--ink); }
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }

@@ -8,7 +8,7 @@ from regard.attention import Chain, GroupedQueryHeads, given, multi_head, paddin
 from regard.attention.dropout import Dropout
 from regard.attention.selections.local_monotonic import LocalMonotonicSelection
 from regard.dims import Dims
-from regard.layers import RESIDUALS, DecoderLayer, FeedForward
+from regard.layers import RESIDUALS, DecoderLayer, FeedForward, Norm
 from regard.positions.rotary import RotaryPositions
 from tests.asserting import assert_close, doubles, gradients
 
@@ -73,7 +73,7 @@ def one_by_one(ours, x, source, steps, source_mask=None):
     return torch.cat(outputs, 1)
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("residual", ["pre_norm", "post_norm"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("has_padding", [False, True])
 def test_it_is_torchs_layer_with_the_same_weights(residual, activation, has_padding):
@@ -223,8 +223,9 @@ def test_gradcheck_in_double_precision(residual):
         around_feed_forward=around(dims),
     ).double()
     # the norm of two numbers is nearly their sign; a wide eps makes it smooth
-    for ring in (ours.around_attention, ours.around_cross_attention, ours.around_feed_forward):
-        ring.norm.eps = 1.0
+    for part in ours.modules():
+        if isinstance(part, Norm):
+            part.eps = 1.0
     x, source = doubles(1, 3, 2, requires_grad=True), doubles(1, 2, 2, requires_grad=True)
 
     def run(x, source, *_):

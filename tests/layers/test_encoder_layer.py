@@ -69,7 +69,7 @@ def copy(ours, theirs):
             piece.data.copy_(part)
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("residual", ["pre_norm", "post_norm"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("has_padding", [False, True])
 def test_it_is_torchs_layer_with_the_same_weights(residual, activation, has_padding):

@@ -8,7 +8,7 @@ import torch
 
 from regard.dims import Dims
 from regard.errors import UnknownChoice
-from regard.layers.feed_forward import FeedForward
+from regard.layers.feed_forward import FeedForward, NoFeedForward
 from tests.asserting import assert_close, doubles
 
 DIMS = Dims(d_model=5)
@@ -86,3 +86,9 @@ def test_an_unknown_activation_is_refused():
     said = r"There is no 'rellu' here\. Did you mean 'relu'\? Known: relu, gelu\."
     with pytest.raises(UnknownChoice, match=said):
         FeedForward(DIMS, activation="rellu")
+
+
+def test_no_feed_forward_adds_nothing_and_learns_nothing():
+    none, x = NoFeedForward(Dims(d_model=6), d_hidden=9), doubles(2, 3, 6)
+    assert not none(x).any()
+    assert not list(none.parameters())

@@ -7,7 +7,7 @@ from torch.nn.functional import layer_norm
 
 from regard.dims import Dims
 from regard.layers.norm import Norm
-from regard.layers.residual import RESIDUALS, PostNorm, PreNorm
+from regard.layers.residual import RESIDUALS, NoNorm, NoResidual, PostNorm, PreNorm
 from tests.asserting import assert_close, doubles
 
 DIMS = Dims(d_model=7)
@@ -34,6 +34,12 @@ def test_post_norm_is_the_equation():
     x = doubles(2, 3, 7)
     want = layer_norm(x + bent(x), (7,))
     assert_close("output", PostNorm(DIMS).double()(x, bent), want)
+
+
+def test_without_norm_it_is_the_sum_and_without_residual_the_norm_of_the_sublayer():
+    x = doubles(2, 3, 7)
+    assert_close("no norm", NoNorm(DIMS).double()(x, bent), x + bent(x))
+    assert_close("no residual", NoResidual(DIMS).double()(x, bent), layer_norm(bent(x), (7,)))
 
 
 def test_pre_norm_drops_the_sublayers_output_before_the_sum():
@@ -82,11 +88,12 @@ def test_pre_norm_leaves_a_clear_road_for_the_gradient():
     assert_close("gradient", torch.autograd.grad(out.sum(), x)[0], torch.ones(1, 7))
 
 
-@pytest.mark.parametrize("name", RESIDUALS)
+@pytest.mark.parametrize("name", ["pre_norm", "post_norm", "no_residual"])
 def test_a_norm_of_ones_own_is_used(name):
     norm = Norm(DIMS, has_bias=False)
     assert RESIDUALS[name](DIMS, norm=norm).norm is norm
 
 
-def test_the_table_names_both():
-    assert list(RESIDUALS.items()) == [("pre_norm", PreNorm), ("post_norm", PostNorm)]
+def test_the_table_names_all():
+    forms = {"pre_norm": PreNorm, "post_norm": PostNorm, "no_norm": NoNorm}
+    assert dict(RESIDUALS) == {**forms, "no_residual": NoResidual}
