@@ -24,7 +24,7 @@ d_model = 16
 n_heads = 2
 d_hidden = 16
 n_encoder_layers = 1
-n_decoder_layers = 2
+n_decoder_layers = {n_layers}
 max_len = {max_len}
 
 [training]
@@ -32,15 +32,18 @@ steps = 1
 """
 
 
-def make_run(folder: Path, *texts: str, kind: str = "characters", max_len: int = 64, seed: int = 1):
+def make_run(
+    folder: Path, *texts: str, kind: str = "characters", max_len: int = 64, n_layers: int = 2
+) -> Path:
     """A run that nobody trained: a recipe, a vocabulary of these texts, and random weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "recipe.toml").write_text(RECIPE.format(kind=kind, max_len=max_len))
+    written = RECIPE.format(kind=kind, max_len=max_len, n_layers=n_layers)
+    (folder / "recipe.toml").write_text(written)
     recipe = read_recipe(folder / "recipe.toml")
     subwords = Subwords.train(texts or ["a b c d e"], kind=KINDS[kind], size=300)
     subwords.save(folder / "tokenizer.json")
     size = len(subwords)
-    torch.manual_seed(seed)
+    torch.manual_seed(1)
     model = build_transformer(recipe.model, n_source_tokens=size, n_target_tokens=size)
     write_tensors(folder / "model.safetensors", distinct_tensors(model))
     return folder

@@ -11,54 +11,19 @@ from PIL import Image
 from torch.testing import assert_close
 
 from regard.cli import main
-from regard.data.kinds import CHARACTERS
-from regard.data.subwords import Subwords
 from regard.inspecting.looking import look_at
 from regard.inspecting.panels import View
-from regard.models import build_transformer
 from regard.plots import plain_words
-from regard.training import read_recipe
-from regard.training.checkpoints import distinct_tensors, write_tensors
 from regard.training.loading import load_run
 from regard.training.trained import load
-
-RECIPE = """\
-[data]
-train = { name = "copy", count = 40 }
-valid = { name = "copy", count = 5 }
-
-[tokens]
-kind = "characters"
-size = 32
-
-[model]
-d_model = 8
-n_heads = 2
-d_hidden = 8
-n_encoder_layers = 1
-n_decoder_layers = 3
-
-[training]
-steps = 1
-"""
+from tests.making import make_run
 
 TEXT, ANSWER = "a b cd", "cd a"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run that nobody trained: a recipe, a vocabulary and random weights."""
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "recipe.toml").write_text(RECIPE)
-    recipe = read_recipe(folder / "recipe.toml")
-    subwords = Subwords.train([TEXT], kind=CHARACTERS, size=32)
-    subwords.save(folder / "tokenizer.json")
-    size = len(subwords)
-    # an untrained model seldom ends; this one does
-    torch.manual_seed(33)
-    model = build_transformer(recipe.model, n_source_tokens=size, n_target_tokens=size)
-    write_tensors(folder / "model.safetensors", distinct_tensors(model))
-    return folder
+    return make_run(tmp_path_factory.mktemp("look") / "run", TEXT, n_layers=3)
 
 
 @pytest.fixture(scope="module")
