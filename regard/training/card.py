@@ -1,6 +1,8 @@
-"""card.md: what a run was made of, how long it took, what it reached, and how to repeat it."""
+"""card.md: what a run was made of, how long it took, what it reached, and how to repeat it.
 
-import hashlib
+The last part says the same to programs (`quoting.py`), so that `regard verify` can check it.
+"""
+
 import json
 import platform
 import sys
@@ -10,17 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import regard
 from regard.choices import Choice
 from regard.data import READERS
 from regard.data.files import PACKINGS
-from regard.training.checkpoints import Progress, write_text
+from regard.training.checkpoints import PARTIAL, Progress, write_text
+from regard.training.events import Validated, validated_record
 from regard.training.hardware import Hardware
+from regard.training.loading import subword_files
+from regard.training.quoting import (
+    MODEL,
+    Quoted,
+    QuotedFile,
+    QuotedScores,
+    code_hash,
+    file_hash,
+    quoted_text,
+    weights_hash,
+)
 from regard.training.recipes import Recipe, data_files
 from regard.training.workers import Workers
 
 Facts = Mapping[str, str]
+SPLITS = ("train", "valid", "test")
 
 
 def write_card(
@@ -31,19 +47,53 @@ def write_card(
     parameters: int,
     hardware: Hardware,
     workers: Workers,
+    weights: Mapping[str, Tensor] | None = None,
+    final: Validated | None = None,
 ) -> Path:
-    """Write what is known at the end of a run; scores and times are those of `metrics.jsonl`."""
+    """Write what is known at the end of a run; scores and times are those of `metrics.jsonl`.
+
+    Args:
+        run: its directory.
+        recipe: what it was made by.
+        progress: where it ended.
+        parameters: how many the model has.
+        hardware: where it was made.
+        workers: how many made it.
+        weights: the final ones, which may not be written yet; their hash comes into the card.
+        final: what those weights reached, if that is not the last validation of the training.
+    """
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    checked = [row for row in rows if "valid_loss" in row]
+    files = _files(recipe)
     sections = {
-        "Data": _data(recipe),
+        "Data": _data(recipe, files),
         "Training": _training(rows, progress, parameters),
-        "Scores": _scores([row for row in rows if "valid_loss" in row], recipe),
+        "Scores": _scores(checked, recipe, final),
         "Made with": _surroundings(progress, recipe, hardware, workers),
     }
+    quoted = Quoted(
+        data=tuple(file for split in files.values() for file in split),
+        files=_own_files(run, recipe, weights),
+        scores=_quoted_scores(checked, recipe, final),
+        made_with=_made_with(hardware),
+    )
     parts = [f"# {run.name}", *(_section(name, facts) for name, facts in sections.items())]
     parts.append(f"## To repeat it\n\n```sh\n{_command(run, progress, hardware, workers)}\n```")
     path = run / "card.md"
-    write_text(path, "\n\n".join(parts) + "\n")
+    write_text(path, "\n\n".join([*parts, quoted_text(quoted)]) + "\n")
+    return path
+
+
+def write_mean_card(run: Path, recipe: Recipe, paths: Sequence[Path]) -> Path:
+    """The card of a run whose weights, already there, are the mean of these files."""
+    parts = tuple(QuotedFile("", str(path), file_hash(path)) for path in paths)
+    files = {**_own_files(run, recipe, None), MODEL: file_hash(run / MODEL)}
+    facts = {part.path: f"SHA-256 {part.sha256}" for part in parts}
+    quoted = Quoted((), files, None, {"regard": regard.__version__, "code": code_hash()}, parts)
+    name = run.name.removesuffix(PARTIAL)
+    said = [f"# {name}", _section("The mean of", facts), quoted_text(quoted)]
+    path = run / "card.md"
+    write_text(path, "\n\n".join(said) + "\n")
     return path
 
 
@@ -57,41 +107,49 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def _data(recipe: Recipe) -> Facts:
-    splits = {name: getattr(recipe.data, name) for name in ("train", "valid", "test")}
+def _files(recipe: Recipe) -> dict[str, tuple[QuotedFile, ...]]:
+    """The files of each split, each read once for its hash."""
+    choices = {split: getattr(recipe.data, split) for split in SPLITS}
+    return {
+        split: tuple(
+            QuotedFile(split, str(path), file_hash(path)) for path in data_files(choice, split)
+        )
+        for split, choice in choices.items()
+        if choice is not None
+    }
+
+
+def _data(recipe: Recipe, files: Mapping[str, Sequence[QuotedFile]]) -> Facts:
     facts = [
         (f"{split}: {name}", said)
-        for split, choice in splits.items()
-        if choice is not None
-        for name, said in _sources(choice, split)
+        for split, found in files.items()
+        for name, said in _sources(getattr(recipe.data, split), found)
     ]
     return dict(facts)
 
 
-def _sources(choice: Choice, split: str) -> Iterator[tuple[str, str]]:
+def _sources(choice: Choice, files: Sequence[QuotedFile]) -> Iterator[tuple[str, str]]:
     if choice.name not in READERS:
         yield f"generator {choice.name}", _settings(choice)
         return
-    files = data_files(choice, split)
     if not files:
         yield f"reader {choice.name}", _settings(choice)
-    for path in files:
-        yield str(path), _file(path)
+    for file in files:
+        yield file.path, _file(file)
 
 
 def _settings(choice: Choice) -> str:
     return ", ".join(f"{key} = {value}" for key, value in choice.settings.items()) or "as it is"
 
 
-def _file(path: Path) -> str:
+def _file(file: QuotedFile) -> str:
+    path = Path(file.path)
     try:
-        with path.open("rb") as file:
-            mark = hashlib.file_digest(file, "sha256").hexdigest()
         with PACKINGS.get(path.suffix, _plain)(path) as unpacked:
             count = sum(1 for _ in unpacked)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
-    return f"{count:,} lines, SHA-256 {mark}"
+    return f"{count:,} lines, SHA-256 {file.sha256}"
 
 
 def _plain(path: Path) -> BufferedIOBase:
@@ -111,10 +169,34 @@ def _training(rows: Sequence[dict[str, Any]], progress: Progress, parameters: in
     }
 
 
-def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe) -> Facts:
+def _own_files(
+    run: Path, recipe: Recipe, weights: Mapping[str, Tensor] | None
+) -> dict[str, str | None]:
+    """The hashes of the run's own files; the weights' too, if they are known."""
+    names = ("recipe.toml", *subword_files(recipe))
+    marks: dict[str, str | None] = {name: file_hash(run / name) for name in names}
+    return marks if weights is None else {**marks, MODEL: weights_hash(weights)}
+
+
+def _quoted_scores(
+    checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated | None
+) -> QuotedScores | None:
+    """The last validation, and which weights it was made with."""
+    if final is not None:
+        return QuotedScores.of(validated_record(final), MODEL)
+    if not checked:
+        return None
+    step = checked[-1]["step"]
+    is_mean = recipe.training.average_last > 1
+    weights = f"checkpoints/step-{step:06d}/{MODEL}" if is_mean else MODEL
+    return QuotedScores.of(checked[-1], weights)
+
+
+def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated | None) -> Facts:
     if not checked:
         return {"validation": "none was made"}
-    facts = {
+    facts = {} if final is None else {"final weights": _score(validated_record(final))}
+    facts |= {
         "last": _score(checked[-1]),
         "best loss": _score(min(checked, key=lambda row: row["valid_loss"])),
     }
@@ -127,6 +209,11 @@ def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe) -> Facts:
         f"loss in nats per target token, without smoothing; greedy decoding of at most {count:,} "
         "validation examples"
     )
+    if final is None and recipe.training.average_last > 1:
+        facts["of what"] = (
+            "the weights of those updates; the run's final weights are a mean of the last "
+            "checkpoints', which was not validated"
+        )
     return facts
 
 
@@ -151,7 +238,7 @@ def _surroundings(
     seed = recipe.training.seed
     seeds = ", ".join(str(workers.seed(seed, rank)) for rank in range(workers.count))
     return {
-        "regard": f"{regard.__version__}, SHA-256 of its code {_code()}",
+        "regard": f"{regard.__version__}, SHA-256 of its code {code_hash()}",
         "torch": torch.__version__,
         "Python": f"{sys.version.split()[0]} on {platform.system()} {platform.machine()}",
         "device": _device(hardware.device),
@@ -169,12 +256,14 @@ def _device(device: torch.device) -> str:
     return f"{device} ({torch.backends.cpu.get_cpu_capability()})"
 
 
-def _code() -> str:
-    """One number for all files of the package."""
-    mark, root = hashlib.sha256(), Path(regard.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        mark.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return mark.hexdigest()
+def _made_with(hardware: Hardware) -> dict[str, str]:
+    return {
+        "regard": regard.__version__,
+        "code": code_hash(),
+        "torch": torch.__version__,
+        "device": hardware.device.type,
+        "precision": str(hardware.precision).removeprefix("torch."),
+    }
 
 
 def _command(run: Path, progress: Progress, hardware: Hardware, workers: Workers) -> str:

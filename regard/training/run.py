@@ -38,7 +38,7 @@ from regard.training.hardware import Hardware
 from regard.training.loading import start_from
 from regard.training.loop import Step, learn_by_epoch, make_optimiser
 from regard.training.metrics import Metrics
-from regard.training.preparing import prepare
+from regard.training.preparing import Prepared, prepare
 from regard.training.random_states import random_states
 from regard.training.recipes import Recipe
 from regard.training.report import write_report
@@ -151,7 +151,7 @@ class _Training:
                     )
                     break
         if first:
-            self._finish(progress, count)
+            yield from self._finish(prepared, progress, count)
         yield Finished(self.out, progress, is_complete=True)
 
     def _begun(self) -> Generator[Event, None, Progress]:
@@ -209,14 +209,24 @@ class _Training:
         keep = max(training.keep_checkpoints, training.average_last)
         prune(self.folder, keep=keep, best_step=self.best.step)
 
-    def _finish(self, progress: Progress, count: int) -> None:
+    def _finish(self, prepared: Prepared, progress: Progress, count: int) -> Iterator[Event]:
         """The last weights, or a mean of them; then what there is to read about the run."""
+        final: Validated | None = None
         with self.average.in_place() if self.average else nullcontext():
             # copies, since the model has other weights right after
             weights = {name: each.clone() for name, each in distinct_tensors(self.model).items()}
         if self.recipe.training.average_last > 1:
             last = checkpoints(self.folder)[-self.recipe.training.average_last :]
             weights = mean_of([path / "model.safetensors" for path in last])
+            own = self.model.state_dict()
+            with torch.no_grad():
+                for name, tensor in weights.items():
+                    own[name].copy_(tensor)
+            final = validate(self.model, prepared, self.hardware, progress.step)
+            yield Said(
+                f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}, "
+                f"exact match {final.exact_match:.4f}"
+            )
         write_report(self.out)
         write_card(
             self.out,
@@ -225,6 +235,8 @@ class _Training:
             parameters=count,
             hardware=self.hardware,
             workers=self.workers,
+            weights=weights,
+            final=final,
         )
         # last of all, since a run with weights is a finished one
         write_tensors(self.out / "model.safetensors", weights)

@@ -2,13 +2,20 @@
 
 import gzip
 import hashlib
+import json
 import re
 import shlex
 
 import pytest
 
 from regard.cli import main
-from regard.training.card import _cell
+from regard.training.card import _cell, write_card
+from regard.training.checkpoints import checkpoints, read_progress
+from regard.training.events import Validated
+from regard.training.hardware import Hardware
+from regard.training.quoting import QuotedScores, read_quoted
+from regard.training.recipes import read_recipe
+from regard.training.workers import ALONE
 
 RECIPE = """\
 [data]
@@ -70,6 +77,37 @@ def test_it_says_what_the_run_was_made_of_and_the_command_repeats_it(finished):
     again = finished.with_name("run-again")
     weights = [(each / "model.safetensors").read_bytes() for each in (finished, again)]
     assert weights[0] == weights[1]
+
+
+def test_programs_read_the_same_numbers_in_full(finished):
+    quoted = read_quoted(finished)
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    last = [row for row in rows if "valid_loss" in row][-1]
+    assert quoted.scores == QuotedScores.of(last, "model.safetensors")
+    assert f"| last | loss {quoted.scores.loss:.4f}" in (finished / "card.md").read_text()
+    files = {file.path: (file.split, file.sha256) for file in quoted.data}
+    for name, split in (("a.en.gz", "train"), ("a.de", "train"), ("v.tsv", "valid")):
+        path = finished.parent / name
+        assert files[str(path)] == (split, hashlib.sha256(path.read_bytes()).hexdigest())
+    for name in ("recipe.toml", "tokenizer.json"):
+        mark = hashlib.sha256((finished / name).read_bytes()).hexdigest()
+        assert quoted.files[name] == mark
+    assert quoted.made_with["device"] == "cpu"
+
+
+@pytest.mark.parametrize("final", [None, Validated(3, 1.25, 0.5, is_best=False)])
+def test_a_mean_of_checkpoints_is_quoted_only_if_it_was_validated(finished, final):
+    recipe = read_recipe(finished / "recipe.toml", ["training.average_last=2"])
+    progress = read_progress(checkpoints(finished / "checkpoints")[-1])
+    given = {"parameters": 1, "hardware": Hardware(), "workers": ALONE, "final": final}
+    card = write_card(finished, recipe, progress, **given).read_text()
+    scores = read_quoted(finished).scores
+    if final is None:
+        assert scores.weights == "checkpoints/step-000003/model.safetensors"
+        assert "a mean of the last checkpoints', which was not validated" in card
+    else:
+        assert (scores.weights, scores.loss) == ("model.safetensors", 1.25)
+        assert "| final weights | loss 1.2500, exact match 0.5000, at update 3 |" in card
 
 
 def test_a_name_with_a_bar_in_it_stays_one_cell():

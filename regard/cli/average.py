@@ -1,0 +1,148 @@
+"""regard average: the mean of several weights."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from safetensors import SafetensorError, safe_open
+
+from regard.errors import CheckpointError, RunError, SettingError
+from regard.training.averages import mean_of
+from regard.training.card import write_mean_card
+from regard.training.checkpoints import PARTIAL, checkpoints, write_tensors
+from regard.training.loading import load_run, load_subwords, subword_files
+from regard.training.quoting import MODEL
+from regard.training.recipes import read_recipe
+
+Shapes = dict[str, tuple[str, tuple[int, ...]]]
+
+
+def average(
+    weights: list[Path] = typer.Argument(
+        help="Checkpoints, .safetensors files, or runs; with --last, runs."
+    ),
+    out: Path = typer.Option(
+        ..., help="A new run, or a file that ends in .safetensors; never overwritten."
+    ),
+    last: int | None = typer.Option(None, min=1, help="So many of a run's last checkpoints."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Average weights of one shape, and make a finished run of the mean.
+
+    The new run has the recipe and the sub-words of the first weights' run, and a card that says
+    what it is the mean of.
+
+    Example: regard average runs/en-de --last 5 --out runs/en-de-mean
+    """
+    if out.exists():
+        raise RunError(
+            f"average: '{out}' is there already, and is never overwritten. Choose another --out."
+        )
+    files = [file for path in weights for file in _files(path, last)]
+    if len(files) < 2:
+        raise SettingError(
+            f"average: expected at least two weights, got {len(files)}. Give more, or a run with "
+            "--last 5."
+        )
+    _check_alike(files)
+    if out.suffix == ".safetensors":
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(out, mean_of(files))
+    else:
+        _make_run(out, files)
+    said = {"out": str(out), "mean_of": [str(file) for file in files]}
+    print(json.dumps(said) if as_json else _text(out, files))
+
+
+def _text(out: Path, files: Sequence[Path]) -> str:
+    return "\n".join([f"wrote {out}, the mean of", *(f"  {file}" for file in files)])
+
+
+def _files(path: Path, last: int | None) -> list[Path]:
+    """The files of weights that somebody means by a path."""
+    if last is not None:
+        found = checkpoints(path / "checkpoints")
+        if len(found) < last:
+            raise RunError(
+                f"average: '{path}' has {len(found)} checkpoints, but --last asks for {last}. Ask "
+                "for fewer, or train with a larger training.keep_checkpoints."
+            )
+        return [each / MODEL for each in found[-last:]]
+    file = path / MODEL if path.is_dir() else path
+    if not file.is_file():
+        raise RunError(
+            f"average: '{path}' is neither a checkpoint nor a finished run nor a .safetensors file."
+        )
+    return [file]
+
+
+def _check_alike(files: Sequence[Path]) -> None:
+    first = _shapes(files[0])
+    for file in files[1:]:
+        found = _shapes(file)
+        different = sorted(
+            name for name in first.keys() | found.keys() if first.get(name) != found.get(name)
+        )
+        if different:
+            name = different[0]
+            raise CheckpointError(
+                f"average: '{file}' is not of the shape of '{files[0]}': '{name}' is "
+                f"{_said(found.get(name))}, not {_said(first.get(name))}. Only weights of one "
+                "recipe have a mean."
+            )
+
+
+def _shapes(file: Path) -> Shapes:
+    try:
+        with safe_open(file, framework="pt") as held:
+            names = held.keys()
+            slices = {name: held.get_slice(name) for name in names}
+            return {
+                name: (each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()
+            }
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(f"'{file}' cannot be read as safetensors: {error}.") from error
+
+
+def _said(shape: tuple[str, tuple[int, ...]] | None) -> str:
+    return "missing" if shape is None else f"{shape[1]} of {shape[0]}"
+
+
+def _run_of(file: Path) -> Path:
+    """The run that a file of weights belongs to."""
+    for folder in file.resolve().parents[:3]:
+        if (folder / "recipe.toml").is_file():
+            return folder
+    raise RunError(
+        f"average: '{file}' belongs to no run, whose recipe and sub-words a new run needs. Write a "
+        "file instead: --out mean.safetensors."
+    )
+
+
+def _make_run(out: Path, files: Sequence[Path]) -> None:
+    runs = list(dict.fromkeys(_run_of(file) for file in files))
+    recipe = read_recipe(runs[0] / "recipe.toml")
+    marks = [_fingerprints(run) for run in runs]
+    for run, mark in zip(runs, marks, strict=True):
+        if mark != marks[0]:
+            raise RunError(
+                f"average: '{run}' has other sub-words than '{runs[0]}', so that their weights "
+                "mean other things. Average runs that started from one another."
+            )
+    partial = out.with_name(out.name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name in ("recipe.toml", *subword_files(recipe)):
+        shutil.copyfile(runs[0] / name, partial / name)
+    write_tensors(partial / MODEL, mean_of(files))
+    write_mean_card(partial, recipe, files)
+    # what does not load is no run
+    load_run(partial)
+    partial.rename(out)
+
+
+def _fingerprints(run: Path) -> tuple[str, str]:
+    source, target = load_subwords(read_recipe(run / "recipe.toml"), run)
+    return source.fingerprint, target.fingerprint

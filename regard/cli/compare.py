@@ -1,0 +1,174 @@
+"""regard compare: which of several systems is better, how surely, and where."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from regard.cli.counting import counting
+from regard.data import lines
+from regard.errors import DataError, RegardError, SettingError
+from regard.evaluating import Resampling
+from regard.evaluating import compare as compared
+from regard.evaluating.tokenizers import chosen_tokenizer
+from regard.plots.comparison import comparison_page, comparison_text
+from regard.training.checkpoints import write_text
+from regard.training.evaluation import answer, chosen_texts, search_for
+from regard.training.loading import finished_weights
+from regard.training.recipes import Recipe, examples, read_recipe
+from regard.training.trained import load
+
+
+def compare(
+    runs: list[Path] | None = typer.Argument(
+        None, help="Finished runs; the first is the baseline."
+    ),
+    source: Path | None = typer.Option(None, help="Texts, one a line; or a .tsv with both sides."),
+    reference: list[Path] = typer.Option([], help="The answers wanted; may be repeated."),
+    split: str | None = typer.Option(
+        None, help="valid or test of the first run's recipe, instead of files."
+    ),
+    hypotheses: list[str] = typer.Option(
+        [], help="NAME=FILE: answers of any system, a line each, after the runs; may be repeated."
+    ),
+    training: Path | None = typer.Option(
+        None, help="Target texts of training, to tell rare words; the first run's unless given."
+    ),
+    beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
+    length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
+    samples: int = typer.Option(1000, help="Of the paired bootstrap."),
+    trials: int = typer.Option(10_000, help="Of the approximate randomisation."),
+    seed: int = typer.Option(1, help="Of both tests."),
+    shown: int = typer.Option(3, min=0, help="How many sentences that differ most to print."),
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    out: Path | None = typer.Option(None, help="Write the comparison as a page, x.html."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Compare systems on the same sentences: differences, p-values, and where they come from.
+
+    Scores by length of sentence and by how often training saw a word, and the sentences that
+    differ most; --out writes all of it as a page in one file.
+
+    Example: regard compare runs/a runs/b --source test.en --reference test.de --out ab.html
+    """
+    _check_page(out)
+    chosen_tokenizer(tokenizer, [])
+    how = Resampling(samples=samples, trials=trials, seed=seed)
+    paths = runs or []
+    names = _names(paths)
+    for path in paths:
+        finished_weights(path)
+    recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
+    if recipe is None and source is None and reference and not paths:
+        # answers alone can be compared without what was asked
+        texts: Sequence[str] | None = None
+        references = _columns([list(lines(path)) for path in reference], reference)
+    else:
+        found = chosen_texts(recipe, source, reference, split)
+        texts = [one.source for one in found]
+        references = [one.targets for one in found]
+    given = dict(_given(hypotheses, len(references)))
+    if clash := sorted(names.keys() & given.keys()):
+        raise SettingError(f"compare: '{clash[0]}' is the name of two systems. Rename one.")
+    if len(names) + len(given) < 2:
+        raise SettingError(
+            f"compare: expected at least two systems, got {len(names) + len(given)}. Give runs, or "
+            "--hypotheses NAME=FILE."
+        )
+    systems: dict[str, Sequence[str]] = {}
+    for name, path in names.items():
+        trained = load(path, device=device, precision=precision)
+        search = search_for(trained, beam=beam, length_penalty=length_penalty)
+        with counting(name, len(references)) as each:
+            said = answer(trained, texts or [], search, each=each)
+        systems[name] = said.texts
+        for note in said.notes:
+            print(f"{name}: {note}", file=sys.stderr)
+    result = compared(
+        {**systems, **given},
+        references,
+        sources=texts,
+        training=_training(training, recipe),
+        tokenizer=tokenizer,
+        resampling=how,
+    )
+    if out is not None:
+        write_text(out, comparison_page(result))
+        print(f"wrote {out}", file=sys.stderr)
+    print(
+        json.dumps(asdict(result), ensure_ascii=False)
+        if as_json
+        else comparison_text(result, shown=shown)
+    )
+
+
+def _check_page(out: Path | None) -> None:
+    if out is None:
+        return
+    if out.suffix != ".html":
+        raise SettingError(f"compare: --out is a page and ends in .html; got '{out}'.")
+    if not out.parent.is_dir():
+        raise SettingError(f"compare: there is no folder '{out.parent}' for '{out.name}'. Make it.")
+
+
+def _names(paths: Sequence[Path]) -> dict[str, Path]:
+    """The runs by the names of their folders; by their whole paths where those are alike."""
+    short = [path.resolve().name for path in paths]
+    named = {
+        name if short.count(name) == 1 else str(path): path
+        for name, path in zip(short, paths, strict=True)
+    }
+    if len(named) < len(paths):
+        twice = next(str(path) for path in paths if list(paths).count(path) > 1)
+        raise SettingError(f"compare: '{twice}' was given twice. Give each run once.")
+    return named
+
+
+def _given(hypotheses: Sequence[str], count: int) -> Iterator[tuple[str, list[str]]]:
+    seen: set[str] = set()
+    for text in hypotheses:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise SettingError(f"compare: --hypotheses takes NAME=FILE, got '{text}'.")
+        if name in seen:
+            raise SettingError(f"compare: '{name}' is the name of two systems. Rename one.")
+        seen.add(name)
+        found = list(lines(Path(path)))
+        if len(found) != count:
+            raise DataError(
+                f"compare: '{path}' has {len(found):,} lines, but there are {count:,} sentences. "
+                "Give the answers to these sentences, a line each."
+            )
+        yield name, found
+
+
+def _columns(files: Sequence[list[str]], paths: Sequence[Path]) -> list[tuple[str, ...]]:
+    """The references of each sentence."""
+    counts: Mapping[str, int] = {
+        str(path): len(found) for path, found in zip(paths, files, strict=True)
+    }
+    if len(set(counts.values())) > 1 or not all(counts.values()):
+        said = ", ".join(f"'{path}' has {count:,}" for path, count in counts.items())
+        raise DataError(
+            f"compare: references need as many lines as each other and at least one, but {said}."
+        )
+    return list(zip(*files, strict=True))
+
+
+def _training(path: Path | None, recipe: Recipe | None) -> list[str] | None:
+    """What the systems learned to write; None, with a word about it, where that is not here."""
+    if path is not None:
+        return list(lines(path))
+    if recipe is None:
+        return None
+    try:
+        read = examples(recipe.data.train, "train")
+        return [text for example in read() for text in example.targets]
+    except RegardError as error:
+        print(f"rare words are not told apart: {error}", file=sys.stderr)
+        return None

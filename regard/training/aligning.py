@@ -1,0 +1,190 @@
+"""How far a run's attention aligns words as people do.
+
+The run is made to write the given reference (one teacher-forced pass), so that its links can be
+held against links that people drew between just these two texts. Each head, each layer's mean and
+the mean of all are scored, by the row that predicts a word and by the one after it. The best head
+is chosen on every second sentence and reported on the others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.choices import find
+from regard.data import Example, lines
+from regard.data.kinds import EOS
+from regard.errors import DataError, SettingError
+from regard.evaluating import (
+    AlignmentCounts,
+    Gold,
+    Pieces,
+    View,
+    best_head,
+    check_links,
+    read_naacl,
+    read_pharaoh,
+    view_table,
+)
+from regard.evaluating.heads import LEFT_OUT, BestHead
+from regard.evaluating.links import NAACL
+from regard.inspecting.alignments import words_of
+from regard.inspecting.capture import attention_of, weights_of
+from regard.training.trained import Trained
+
+Weighed = tuple[Float[Tensor, "layers heads rows columns"], Pieces, Gold]
+
+
+@final
+@dataclass(frozen=True)
+class Aligned:
+    """Errors of every view, and of the best head."""
+
+    table: Mapping[View, AlignmentCounts]
+    """Over all sentences."""
+    best: BestHead | None
+    """Chosen on the 1st, 3rd, 5th … sentence, reported on the others; None with one sentence."""
+    sentences: int
+    left_out: int
+    """Sentences that are longer than the model can read."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; layers and heads count from 1, and null is a mean."""
+        best = self.best
+        return {
+            "sentences": self.sentences,
+            "left_out": self.left_out,
+            "views": [{**_named(view), **_rates(count)} for view, count in self.table.items()],
+            "best_head": None
+            if best is None
+            else {
+                **_named(best.view),
+                "chosen_on": _rates(best.chosen_on),
+                "reported_on": _rates(best.reported_on),
+            },
+        }
+
+
+def read_gold(
+    path: Path, *, sentences: int, kind: str | None = None, first: int | None = None
+) -> list[Gold]:
+    """Gold links of so many sentences.
+
+    Args:
+        path: a file in naacl or in Pharaoh format.
+        sentences: how many sentences the text has.
+        kind: "naacl" or "pharaoh"; as the first line looks unless given.
+        first: the number of a sentence's first word in this file; 1 in naacl, 0 in Pharaoh.
+    """
+    found = list(lines(path))
+    if not any(line.strip() for line in found):
+        raise DataError(f"alignment: '{path}' is empty. Give a file with gold links.")
+    begins = next(line.strip() for line in found if line.strip())
+    name = kind or ("naacl" if NAACL.fullmatch(begins) else "pharaoh")
+    reader = find(name, FORMATS)
+    return reader(found, sentences, reader.first if first is None else first)
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a file of links is read."""
+
+    first: int
+    """The number of the first word, unless somebody says otherwise."""
+    read: Callable[[Sequence[str], int, int], list[Gold]]
+
+    def __call__(self, found: Sequence[str], sentences: int, first: int) -> list[Gold]:
+        """The links of each sentence."""
+        if first not in (0, 1):
+            raise SettingError(f"alignment: words count from 0 or from 1, got {first}.")
+        return self.read(found, sentences, first)
+
+
+FORMATS: Mapping[str, Format] = {
+    "naacl": Format(1, lambda found, n, first: read_naacl(found, first=first, sentences=n)),
+    "pharaoh": Format(0, lambda found, n, first: read_pharaoh(found, first=first)),
+}
+
+
+def align(
+    trained: Trained,
+    examples: Sequence[Example],
+    golds: Sequence[Gold],
+    *,
+    each: Callable[[], object] = lambda: None,
+) -> Aligned:
+    """Score every head on the first reference of each example.
+
+    Args:
+        trained: the run.
+        examples: sources and references; words are what stands between spaces.
+        golds: the links of each example.
+        each: called after each sentence, so that a bar can count them.
+    """
+    targets = [example.targets[0] for example in examples]
+    check_links(
+        golds,
+        [len(example.source.split()) for example in examples],
+        [len(target.split()) for target in targets],
+    )
+    pairs = list(zip(examples, golds, strict=True))
+    short = [pair for pair in pairs if _fits(trained, pair[0])]
+    if not short:
+        raise DataError(
+            f"alignment: all {len(pairs)} sentences have more tokens than the {trained.longest} "
+            "that the model reads. Train with a larger model.max_len."
+        )
+    halves = [view_table(_weighed(trained, short[half::2], each)) for half in (0, 1)]
+    table = {
+        view: counts + halves[1].get(view, AlignmentCounts()) for view, counts in halves[0].items()
+    }
+    best = best_head(*halves) if halves[1] else None
+    return Aligned(table, best, len(short), len(pairs) - len(short))
+
+
+def _weighed(
+    trained: Trained, pairs: Sequence[tuple[Example, Gold]], each: Callable[[], object]
+) -> Iterator[Weighed]:
+    source, target = trained.loaded.source, trained.loaded.target
+    for example, gold in pairs:
+        text, said = example.source, example.targets[0]
+        read, written = [*source.encode(text), EOS], target.encode(said)
+        maps = attention_of(trained.loaded.model, read, written)["cross"]
+        if any(layer.columns != "keys" for layer in maps):
+            raise SettingError(
+                "alignment: this run's attention looks at slots of a shortened memory, which are "
+                "no words. Take a run without one."
+            )
+        words = Pieces(
+            [*words_of(text, source.offsets(text)), LEFT_OUT],
+            words_of(said, target.offsets(said)),
+        )
+        yield weights_of(maps).cpu(), words, gold
+        each()
+
+
+def _fits(trained: Trained, example: Example) -> bool:
+    sides = (
+        (trained.loaded.source, example.source),
+        (trained.loaded.target, example.targets[0]),
+    )
+    return all(len(subwords.encode(text)) + 1 <= trained.longest for subwords, text in sides)
+
+
+def _named(view: View) -> dict[str, int | str | None]:
+    return {
+        "layer": None if view.layer is None else view.layer + 1,
+        "head": None if view.head is None else view.head + 1,
+        "row": view.row.name.lower(),
+    }
+
+
+def _rates(counts: AlignmentCounts) -> dict[str, float]:
+    return {
+        "error_rate": counts.error_rate,
+        "precision": counts.precision,
+        "recall": counts.recall,
+    }

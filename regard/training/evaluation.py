@@ -1,0 +1,217 @@
+"""A run and test texts → predictions → scores and speed.
+
+    Test texts come from files, or from a split of the recipe's data.
+
+What the verbs evaluate, compare and verify have in common.
+"""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from regard.choices import Choice, find
+from regard.data import Corpus, Example, reader_for, too_long, write_corpus
+from regard.data.subwords import Subwords
+from regard.decoding import Beam, Greedy, PaperPenalty, Search
+from regard.errors import DataError, SettingError
+from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
+from regard.evaluating.exact_match import measured_exact_match
+from regard.training.loop import mean_loss
+from regard.training.recipes import Recipe, examples
+from regard.training.trained import Trained
+
+SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
+    "valid": lambda recipe: recipe.data.valid,
+    "test": lambda recipe: recipe.data.test,
+}
+"""What a run can be evaluated on: data that it has not learned from."""
+
+
+def texts_of_files(source: Path, references: Sequence[Path]) -> list[Example]:
+    """Lines that belong together; a .tsv or .jsonl file alone holds both sides."""
+    found = list(reader_for([source, *references]).examples())
+    if not found:
+        raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
+    return found
+
+
+def texts_of_split(recipe: Recipe, split: str) -> list[Example]:
+    """A split of the recipe's data, with all its references."""
+    choice = find(split, SPLITS)(recipe)
+    if choice is None:
+        raise SettingError(
+            f"test texts: the recipe has no data.{split}. Give --source and --reference, or take "
+            "--split valid."
+        )
+    found = list(examples(choice, split)())
+    if not found:
+        raise DataError(f"test texts: data.{split} is empty. Give at least one example.")
+    return found
+
+
+def chosen_texts(
+    recipe: Recipe | None, source: Path | None, references: Sequence[Path], split: str | None
+) -> list[Example]:
+    """Test texts as they were asked for: by files, or by a split of a recipe's data.
+
+    Args:
+        recipe: of the run; None where there is no run.
+        source: a file.
+        references: files whose lines answer the source's.
+        split: "valid" or "test".
+    """
+    if split is None and source is not None:
+        return texts_of_files(source, references)
+    if split is not None and recipe is not None and source is None and not references:
+        return texts_of_split(recipe, split)
+    given = {"--source": source, "--reference": references, "--split": split, "a run": recipe}
+    said = ", ".join(name for name, value in given.items() if value) or "nothing"
+    raise SettingError(
+        f"test texts: expected --source with --reference, or a run with --split, got {said}. "
+        "Give one of the two."
+    )
+
+
+def search_for(trained: Trained, *, beam: int, length_penalty: float) -> Search:
+    """Beam search within the run's limits; a beam of one is greedy."""
+    if beam < 1:
+        raise SettingError(f"--beam must be at least 1, got {beam}.")
+    limits = trained.default_search().limits
+    if beam == 1:
+        return Greedy(limits=limits)
+    return Beam(width=beam, penalty=PaperPenalty(length_penalty), limits=limits)
+
+
+def _nothing() -> None:
+    pass
+
+
+@final
+@dataclass(frozen=True)
+class Answers:
+    """What a run said to some texts, and how long that took."""
+
+    texts: tuple[str, ...]
+    tokens: int
+    """That were written, end tokens counted."""
+    seconds: float
+    """To search for them, from text to text; reading the run does not count."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know: how many texts were left out, in pieces, or cut."""
+
+    @property
+    def sentences_per_second(self) -> float:
+        """How fast the run answers."""
+        return len(self.texts) / self.seconds
+
+    @property
+    def tokens_per_second(self) -> float:
+        """How fast the run writes."""
+        return self.tokens / self.seconds
+
+
+def answer(
+    trained: Trained,
+    sources: Sequence[str],
+    search: Search | None = None,
+    *,
+    on_long: str = "error",
+    each: Callable[[], object] = _nothing,
+) -> Answers:
+    """Answer each text; an empty one with an empty one.
+
+    Args:
+        trained: the run.
+        sources: what is asked.
+        search: how answers are found; the run's own way unless given.
+        on_long: what becomes of a text that is too long: "error", "skip" or "split".
+        each: called after each answer, so that a bar can count them.
+    """
+    places = [place for place, source in enumerate(sources) if source.strip()]
+    texts, tokens, notes = [""] * len(sources), 0, Counter[str]()
+    start = time.perf_counter()
+    asked = [sources[place] for place in places]
+    for number, said in trained.predict_each(asked, search=search, on_long=on_long):
+        texts[places[number]] = " ".join(said.text.splitlines())
+        tokens += len(said.tokens) + 1
+        notes.update([said.note] if said.note else [])
+        each()
+    seconds = time.perf_counter() - start
+    return Answers(
+        tuple(texts),
+        tokens,
+        seconds,
+        tuple(f"{count:,} of {len(sources):,} texts: {note}" for note, count in notes.items()),
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a score may be computed from."""
+
+    trained: Trained
+    examples: Sequence[Example]
+    texts: Sequence[str]
+    tokenizer: str | None = None
+
+    @property
+    def references(self) -> list[tuple[str, ...]]:
+        """All references of each text."""
+        return [example.targets for example in self.examples]
+
+
+def loss(judged: Judged) -> tuple[Score, ...]:
+    """How surprised the run is by every reference: loss per sub-word, and perplexity."""
+    trained = judged.trained
+    limit, loaded = trained.longest, trained.loaded
+    with numbered(judged.examples, loaded.source, loaded.target) as corpus:
+        long = too_long(corpus, max_source=limit, max_target=limit)
+        rows = np.setdiff1d(np.arange(len(corpus)), long)
+        if not len(rows):
+            return ()
+        mean = mean_loss(
+            loaded.model,
+            corpus,
+            target_tokens=loaded.recipe.training.target_tokens_per_batch,
+            hardware=trained.hardware,
+            rows=rows,
+        )
+        tokens = int(corpus.target_lengths[rows].sum())
+    note = (
+        f"{len(long):,} of {len(corpus):,} pairs have more tokens than the {limit:,} that the "
+        "model reads; they do not count"
+        if len(long)
+        else ""
+    )
+    return tuple(replace(score, note=note) for score in loss_and_perplexity(mean * tokens, tokens))
+
+
+METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
+    "bleu": lambda it: (bleu(it.texts, it.references, tokenizer=it.tokenizer),),
+    "chrf": lambda it: (chrf(it.texts, it.references),),
+    "ter": lambda it: (ter(it.texts, it.references),),
+    "exact": lambda it: (measured_exact_match(it.texts, it.references).score,),
+    "ratio": lambda it: (length_ratio(it.texts, it.references, tokenizer=it.tokenizer),),
+    "loss": loss,
+}
+"""Scores by the name under which they are asked for."""
+
+
+def score(judged: Judged, metrics: Sequence[str] = tuple(METRICS)) -> tuple[Score, ...]:
+    """The scores of a run's answers, in the order in which they were asked for."""
+    chosen = [find(name, METRICS) for name in metrics]
+    return tuple(one for metric in chosen for one in metric(judged))
+
+
+@contextmanager
+def numbered(found: Sequence[Example], source: Subwords, target: Subwords) -> Iterator[Corpus]:
+    """Examples as numbers for a while, in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield write_corpus(Path(folder) / "corpus", found, source, target)

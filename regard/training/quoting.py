@@ -1,0 +1,128 @@
+"""What a card quotes in a form that programs can check: hashes, scores, and what it was made with.
+
+A card is Markdown for people; its last part is one block of JSON with the same facts in full.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+import regard
+from regard.errors import RunError
+
+MODEL = "model.safetensors"
+VERSION = 1
+"""Of the block; a card with another one is refused."""
+HEADING = "## To check it"
+BLOCK = re.compile(r"^```json\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class QuotedFile:
+    """A file and what it held; no hash if it could not be read."""
+
+    split: str
+    """Which data it belongs to; empty if to none."""
+    path: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class QuotedScores:
+    """One validation, in full."""
+
+    weights: str
+    """The file, inside the run, whose weights were validated."""
+    step: int
+    loss: float
+    exact_match: float
+    bleu: float | None = None
+    bleu_signature: str | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], weights: str) -> "QuotedScores":
+        """From a row of `metrics.jsonl`."""
+        return cls(
+            weights,
+            int(row["step"]),
+            float(row["valid_loss"]),
+            float(row["exact_match"]),
+            row.get("bleu"),
+            row.get("bleu_signature"),
+        )
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """All that can be checked."""
+
+    data: tuple[QuotedFile, ...]
+    files: Mapping[str, str | None]
+    """The run's own files, with their hashes."""
+    scores: QuotedScores | None
+    """What the run reached, if it was validated."""
+    made_with: Mapping[str, str]
+    mean_of: tuple[QuotedFile, ...] = ()
+    """The files whose mean the weights are, where the run is nothing but a mean."""
+
+
+def quoted_text(quoted: Quoted) -> str:
+    """The last part of a card."""
+    block = json.dumps({"version": VERSION, **asdict(quoted)}, indent=1, ensure_ascii=False)
+    return f"{HEADING}\n\n`regard verify` reads this.\n\n```json\n{block}\n```"
+
+
+def read_quoted(run: Path) -> Quoted:
+    """What the card of a run quotes."""
+    path = run / "card.md"
+    if not path.is_file():
+        raise RunError(f"verify: '{run}' has no card.md, so that there is nothing to check.")
+    blocks = BLOCK.findall(path.read_text(encoding="utf-8", errors="replace"))
+    if not blocks:
+        raise RunError(
+            f"verify: '{path}' has no block of JSON to check; it was written by another version. "
+            "Train the run again, by the command on the card."
+        )
+    try:
+        said = json.loads(blocks[-1])
+        if said.pop("version") != VERSION:
+            raise ValueError("it has another version")
+        scores = said["scores"]
+        return Quoted(
+            data=tuple(QuotedFile(**file) for file in said["data"]),
+            files=dict(said["files"]),
+            scores=None if scores is None else QuotedScores(**scores),
+            made_with=dict(said["made_with"]),
+            mean_of=tuple(QuotedFile(**file) for file in said["mean_of"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"verify: the JSON of '{path}' cannot be read: {error}.") from error
+
+
+def file_hash(path: Path) -> str | None:
+    """The SHA-256 of a file; None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def weights_hash(weights: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of the file that these weights will be written to."""
+    return hashlib.sha256(save(dict(weights))).hexdigest()
+
+
+def code_hash() -> str:
+    """One number for all files of the package."""
+    mark, root = hashlib.sha256(), Path(regard.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        mark.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return mark.hexdigest()

@@ -1,0 +1,142 @@
+"""regard compare: runs and files of answers, a table, a page, JSON, mistakes."""
+
+import json
+
+import pytest
+
+import regard
+from regard.cli import main
+from regard.evaluating import Resampling, compare
+from regard.training.checkpoints import read_tensors, write_tensors
+from regard.training.evaluation import search_for
+from regard.training.recipes import examples
+from tests.making import make_run
+
+QUICK = ["--samples", "9", "--trials", "9", "--beam", "1"]
+SOURCES = ["a b c", "d e", "e d c b", "a"]
+REFERENCES = ["c b a", "e d", "b c d e", "a"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    make_run(folder / "one", max_len=20)
+    weights = read_tensors(make_run(folder / "two", max_len=20) / "model.safetensors")
+    turned = {name: each.flip(-1).contiguous() for name, each in weights.items()}
+    write_tensors(folder / "two" / "model.safetensors", turned)
+    (folder / "source").write_text("".join(f"{text}\n" for text in SOURCES))
+    (folder / "wanted").write_text("".join(f"{text}\n" for text in REFERENCES))
+    (folder / "right").write_text("".join(f"{text}\n" for text in REFERENCES))
+    (folder / "short").write_text("a\n")
+    (folder / "empty").touch()
+    return folder
+
+
+def _says(capsys, *words, code=0):
+    assert main(["compare", *map(str, words)]) == code
+    return capsys.readouterr()
+
+
+def test_runs_are_compared_as_the_library_compares_their_answers(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    words = ["one", "two", "--source", "source", "--reference", "wanted", *QUICK]
+    found = json.loads(_says(capsys, *words, "--json").out)
+    greedy = {
+        name: [said.text for said in regard.load(name).predict(SOURCES, search=_greedy(name))]
+        for name in ("one", "two")
+    }
+    recipe = regard.load("one").loaded.recipe
+    want = compare(
+        greedy,
+        [[text] for text in REFERENCES],
+        sources=SOURCES,
+        training=[one.targets[0] for one in examples(recipe.data.train, "train")()],
+        resampling=Resampling(samples=9, trials=9),
+    )
+    assert found["baseline"] == "one"
+    assert [system["name"] for system in found["systems"]] == ["one", "two"]
+    for system, wanted in zip(found["systems"], want.systems, strict=True):
+        assert [one["value"] for one in system["scores"]] == [one.value for one in wanted.scores]
+    assert found["versus"][0]["differences"][0]["p_bootstrap"] == (
+        want.versus[0].differences[0].p_bootstrap
+    )
+    assert len(found["by_frequency"]) == len(want.by_frequency) > 0
+    text = _says(capsys, *words).out
+    assert "two against one" in text
+    assert "BLEU by length of source" in text
+    assert "F1 of words by frequency in training" in text
+
+
+def _greedy(name):
+    return search_for(regard.load(name), beam=1, length_penalty=0.6)
+
+
+def test_answers_of_any_system_are_compared_without_a_run(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    page = tmp_path / "page.html"
+    words = ["--hypotheses", "echo=source", "--hypotheses", "oracle=right", "--reference", "wanted"]
+    said = _says(capsys, *words, *QUICK, "--out", page)
+    assert f"wrote {page}" in said.err
+    assert "oracle against echo" in said.out
+    html = page.read_text()
+    assert "oracle" in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    found = json.loads(_says(capsys, *words, *QUICK, "--json").out)
+    assert found["systems"][1]["scores"][3]["value"] == 100
+    assert found["by_source_length"] == []
+
+
+def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    recipe = regard.load("one").loaded.recipe
+    right = [one.targets[0] for one in examples(recipe.data.valid, "valid")()]
+    (tmp_path / "right").write_text("".join(f"{text}\n" for text in right))
+    words = ["one", "--split", "valid", "--hypotheses", f"oracle={tmp_path / 'right'}", *QUICK]
+    found = json.loads(_says(capsys, *words, "--json").out)
+    assert [system["name"] for system in found["systems"]] == ["one", "oracle"]
+    assert found["systems"][1]["scores"][0]["value"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("one --source source --reference wanted", "expected at least two systems, got 1"),
+        ("one nowhere --source source --reference wanted", "'nowhere' is not a finished run"),
+        ("one one --source source --reference wanted", "'one' was given twice"),
+        ("one two --source source --reference short", "must have as many lines as each other"),
+        ("one two --source empty --reference empty", "'empty' is empty"),
+        ("one two --split vaild", "Did you mean 'valid'"),
+        ("one two", "expected --source with --reference, or a run with --split, got a run"),
+        ("one --source source --reference wanted --hypotheses x", "takes NAME=FILE, got 'x'"),
+        (
+            "one --source source --reference wanted --hypotheses x=short",
+            "'short' has 1 lines, but there are 4 sentences",
+        ),
+        (
+            "one --source source --reference wanted --hypotheses one=right",
+            "'one' is the name of two systems",
+        ),
+        (
+            "--hypotheses a=right --hypotheses a=right --reference wanted",
+            "'a' is the name of two systems",
+        ),
+        (
+            "--hypotheses a=right --hypotheses b=right --reference wanted --reference short",
+            "'wanted' has 4, 'short' has 1",
+        ),
+        ("one two --split valid --out page.htm", "ends in .html; got 'page.htm'"),
+        ("one two --split valid --out gone/page.html", "there is no folder 'gone'"),
+        ("one two --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
+        ("one two --split valid --samples 0", "samples and trials must be at least 1"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_or_two(files, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(files)
+    said = _says(capsys, *words.split(), code=2)
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_the_help_has_an_example(capsys):
+    assert "Example: regard compare" in _says(capsys, "--help").out

@@ -1,0 +1,139 @@
+"""regard evaluate: scores with signatures, several references, alignments, files, mistakes."""
+
+import json
+
+import pytest
+
+import regard
+from regard.cli import main
+from regard.evaluating import score_all
+from regard.training.evaluation import search_for
+from tests.making import make_run
+
+SOURCES = ["a b", "c d e", "", "e"]
+REFERENCES = ["b a", "c d e", "", "a"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluate")
+    make_run(folder / "run", max_len=20)
+    (folder / "source").write_text("".join(f"{text}\n" for text in SOURCES))
+    (folder / "wanted").write_text("".join(f"{text}\n" for text in REFERENCES))
+    (folder / "other").write_text("a b\nc d\n\ne\n")
+    (folder / "short").write_text("a b\n")
+    (folder / "empty").touch()
+    (folder / "long").write_text("a\n" + "b" * 99 + "\n")
+    (folder / "gold").write_text("0-1 1p0\n0-0 1-1 2-2\n\n0-0\n")
+    (folder / "wrong").write_text("0-1 1p0\n0-0 9-1\n\n0-0\n")
+    return folder
+
+
+def _says(capsys, *words, code=0):
+    assert main(["evaluate", *map(str, words)]) == code
+    return capsys.readouterr()
+
+
+def _given(files, *references):
+    wanted = [word for name in references for word in ("--reference", files / name)]
+    return [files / "run", "--source", files / "source", *wanted, "--beam", "2"]
+
+
+def test_every_score_comes_with_its_signature(files, capsys):
+    report = json.loads(_says(capsys, *_given(files, "wanted"), "--json").out)
+    names = [score["name"] for score in report["scores"]]
+    assert names == ["BLEU", "chrF2", "TER", "exact match", "length ratio", "loss", "perplexity"]
+    assert all(score["signature"] for score in report["scores"])
+    assert report["scores"][0]["signature"].startswith("nrefs:1|case:mixed")
+    assert report["sentences"] == 4
+    assert report["search"] == "beam 2, length penalty 0.6"
+    assert report["speed"]["tokens_per_second"] > 0
+    assert report["alignment"] is None
+    text = _says(capsys, *_given(files, "wanted")).out
+    assert f"loss           {report['scores'][5]['value']:.4f}" in text
+    assert "sentences and" in text
+
+
+def test_the_hypotheses_are_written_and_have_these_scores(files, tmp_path, capsys):
+    out = tmp_path / "deep" / "evaluated"
+    words = [*_given(files, "wanted", "other"), "--out", out, "--json"]
+    report = json.loads(_says(capsys, *words).out)
+    texts = (out / "hypotheses.txt").read_text().split("\n")[:-1]
+    assert texts[2] == ""
+    trained = regard.load(files / "run")
+    search = search_for(trained, beam=2, length_penalty=0.6)
+    assert texts[1] == trained.predict([SOURCES[1]], search=search)[0].text
+    other = ["a b", "c d", "", "e"]
+    scores = score_all(texts, list(zip(REFERENCES, other, strict=True)))
+    assert [row["value"] for row in report["scores"]][:5] == pytest.approx(
+        [score.value for score in scores]
+    )
+    assert report["scores"][0]["signature"].startswith("nrefs:2")
+    assert json.loads((out / "scores.json").read_text()) == report
+    err = _says(capsys, *words, code=2).err
+    assert "is there already, and is never overwritten. Choose another --out." in err
+
+
+def test_a_split_of_the_recipe_is_evaluated_by_the_scores_asked_for(files, capsys):
+    words = [files / "run", "--split", "valid", "--beam", "1", "--metrics", "exact,loss"]
+    text = _says(capsys, *words).out
+    assert text.startswith(f"{files / 'run'} on split valid: 5 sentences, greedy\n")
+    assert "exact match" in text
+    assert "BLEU" not in text
+
+
+def test_every_head_is_held_against_gold_links(files, capsys):
+    words = [*_given(files, "wanted"), "--metrics", "exact", "--alignment", files / "gold"]
+    text = _says(capsys, *words).out
+    assert "Alignment error rate in per cent, 4 sentences" in text
+    assert "predicting row" in text
+    assert "next row" in text
+    assert "best head, chosen on every second sentence: layer" in text
+    found = json.loads(_says(capsys, *words, "--json").out)["alignment"]
+    assert len(found["views"]) == 14
+    assert {view["row"] for view in found["views"]} == {"predicting", "next"}
+    mean = next(view for view in found["views"] if view["layer"] is None)
+    assert 0 <= mean["error_rate"] <= 1
+    assert f"mean of all heads: {100 * mean['error_rate']:.1f}" in text
+
+
+def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_path, capsys):
+    (tmp_path / "turned").write_text("2-1 1p2\n1-1 2-2 3-3\n\n1-1\n")
+    words = [*_given(files, "wanted"), "--metrics", "exact", "--json", "--alignment"]
+    plain = json.loads(_says(capsys, *words, files / "gold").out)["alignment"]
+    turned = _says(
+        capsys, *words, tmp_path / "turned", "--alignment-first", 1, "--alignment-swapped"
+    )
+    assert json.loads(turned.out)["alignment"] == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("nowhere --split valid", "'nowhere' is not a finished run"),
+        ("run --source source --reference short", "must have as many lines as each other"),
+        ("run --source empty --reference empty", "'empty' is empty. Give at least one line."),
+        ("run --source source", "'source' alone is neither .tsv nor .jsonl"),
+        ("run --source gone --reference wanted", "there is no file 'gone'"),
+        ("run --split tset", "Did you mean 'test'"),
+        ("run --split test", "the recipe has no data.test"),
+        ("run", "expected --source with --reference, or a run with --split, got a run"),
+        ("run --split valid --metrics blue", "Did you mean 'bleu'"),
+        ("run --split valid --beam 0", "--beam must be at least 1, got 0"),
+        ("run --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
+        ("run --source long --reference long", "has 100 tokens, but the model reads at most 20"),
+        ("run --source source --reference wanted --alignment wrong", "sentence 2: link 9-1"),
+        ("run --source source --reference wanted --alignment source", "is no link in Pharaoh"),
+        ("run --source source --reference wanted --alignment empty", "'empty' is empty"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_or_two(files, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(files)
+    said = _says(capsys, *words.split(), code=2)
+    assert message in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_the_help_has_an_example(capsys):
+    assert "Example: regard evaluate" in _says(capsys, "--help").out

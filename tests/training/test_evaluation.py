@@ -1,0 +1,174 @@
+"""Evaluating a run: the right loss, the same scores as of the texts alone, links by force."""
+
+import pytest
+import torch
+
+import regard
+from regard.data import BOS, EOS, Example
+from regard.decoding import Greedy, Limits
+from regard.errors import DataError, LengthError, SettingError, UnknownChoice
+from regard.evaluating import Gold, Pieces, Row, View, score_all, view_links, write_pharaoh
+from regard.evaluating.heads import LEFT_OUT
+from regard.inspecting.alignments import words_of
+from regard.inspecting.capture import attention_of, weights_of
+from regard.training.aligning import align, read_gold
+from regard.training.evaluation import (
+    METRICS,
+    Judged,
+    answer,
+    chosen_texts,
+    score,
+    search_for,
+    texts_of_files,
+)
+from tests.making import make_run
+
+PAIRS = [
+    Example("a b c", ("c b a", "a c")),
+    Example("e d", ("d e a b c d",)),
+    Example("b", ("",)),
+    Example("a c e d b", ("e d",)),
+]
+GREEDY = Greedy(limits=Limits(max_tokens=8))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return regard.load(make_run(tmp_path_factory.mktemp("evaluation") / "run"))
+
+
+def _surprise(trained, source, target):
+    """Minus the log-probability of a target, token by token and alone in its batch."""
+    loaded = trained.loaded
+    wanted = [*loaded.target.encode(target), EOS]
+    read = torch.tensor([[*loaded.source.encode(source), EOS]])
+    with torch.no_grad():
+        logits = loaded.model(read, torch.tensor([[BOS, *wanted[:-1]]]))[0].double()
+    chances = logits.log_softmax(-1)
+    return -sum(chances[i, token].item() for i, token in enumerate(wanted)), len(wanted)
+
+
+def test_the_loss_is_that_of_every_reference_token_by_token(trained):
+    each = [_surprise(trained, pair.source, text) for pair in PAIRS for text in pair.targets]
+    nats, tokens = (sum(column) for column in zip(*each, strict=True))
+    loss, perplexity = METRICS["loss"](Judged(trained, PAIRS, [""] * len(PAIRS)))
+    assert loss.value == pytest.approx(nats / tokens, abs=1e-5)
+    assert perplexity.value == pytest.approx(torch.tensor(nats / tokens).exp().item(), rel=1e-4)
+    assert loss.signature == f"nats|per:sub-word|tokens:{tokens}"
+
+
+def test_pairs_that_the_model_cannot_read_do_not_count_and_are_told(trained):
+    long = [*PAIRS, Example("a", ("b" * 64,)), Example("a" * 64, ("b",))]
+    plain = METRICS["loss"](Judged(trained, PAIRS, [""] * 4))
+    noted = METRICS["loss"](Judged(trained, long, [""] * 6))
+    assert [one.value for one in noted] == pytest.approx([one.value for one in plain])
+    assert noted[0].note.startswith("2 of 7 pairs have more tokens than the 64")
+    assert METRICS["loss"](Judged(trained, long[4:], ["", ""])) == ()
+
+
+def test_the_scores_are_those_of_the_texts(trained):
+    said = answer(trained, [pair.source for pair in PAIRS], GREEDY)
+    scores = score(Judged(trained, PAIRS, said.texts), ["bleu", "chrf", "ter", "exact", "ratio"])
+    assert scores == score_all(said.texts, [pair.targets for pair in PAIRS])
+    assert said.texts == tuple(
+        one.text for one in trained.predict([pair.source for pair in PAIRS], search=GREEDY)
+    )
+    with pytest.raises(UnknownChoice, match="Did you mean 'bleu'"):
+        score(Judged(trained, PAIRS, said.texts), ["blue"])
+
+
+def test_an_empty_text_is_answered_by_an_empty_one_and_every_answer_is_counted(trained):
+    count = []
+    said = answer(trained, ["", "a b", " "], GREEDY, each=lambda: count.append(1))
+    assert (said.texts[0], said.texts[2]) == ("", "")
+    assert said.texts[1] == trained.predict(["a b"], search=GREEDY)[0].text
+    assert len(count) == 1
+    assert said.tokens_per_second == pytest.approx(said.tokens / said.seconds)
+
+
+def test_a_long_text_is_refused_or_told(trained):
+    with pytest.raises(LengthError, match="has 81 tokens"):
+        answer(trained, ["a" * 80, "b"], GREEDY)
+    said = answer(trained, ["a" * 80, "b"], GREEDY, on_long="skip")
+    assert said.texts[0] == ""
+    assert said.notes[0].startswith("1 of 2 texts: left out")
+
+
+def test_a_beam_of_one_is_greedy(trained):
+    assert isinstance(search_for(trained, beam=1, length_penalty=0.6), Greedy)
+    assert search_for(trained, beam=3, length_penalty=0.0).width == 3
+    with pytest.raises(SettingError, match="--beam must be at least 1, got 0"):
+        search_for(trained, beam=0, length_penalty=0.6)
+
+
+def test_texts_come_from_files_or_from_a_split(trained, tmp_path):
+    recipe = trained.loaded.recipe
+    both = tmp_path / "both.tsv"
+    both.write_text("a\tb\tc\nd\te\n")
+    assert [one.targets for one in texts_of_files(both, [])] == [("b", "c"), ("e",)]
+    assert len(chosen_texts(recipe, None, [], "valid")) == 5
+    with pytest.raises(SettingError, match=r"no data\.test\. Give --source"):
+        chosen_texts(recipe, None, [], "test")
+    with pytest.raises(UnknownChoice, match="Did you mean 'valid'"):
+        chosen_texts(recipe, None, [], "vaild")
+    with pytest.raises(SettingError, match="got nothing"):
+        chosen_texts(None, None, [], None)
+    with pytest.raises(SettingError, match="got --source, --split, a run"):
+        chosen_texts(recipe, both, [], "valid")
+    empty = tmp_path / "empty"
+    empty.touch()
+    with pytest.raises(DataError, match=r"is empty\. Give at least one line"):
+        texts_of_files(empty, [empty])
+
+
+def _links(trained, pair, view):
+    source, target = trained.loaded.source, trained.loaded.target
+    text, said = pair.source, pair.targets[0]
+    maps = attention_of(trained.loaded.model, [*source.encode(text), EOS], target.encode(said))
+    pieces = Pieces(
+        [*words_of(text, source.offsets(text)), LEFT_OUT], words_of(said, target.offsets(said))
+    )
+    return view_links(weights_of(maps["cross"]), pieces, view.row)[view]
+
+
+def test_a_head_whose_links_are_the_gold_ones_makes_no_error_and_is_the_best(trained):
+    view = View(1, 0, Row.NEXT)
+    pairs = [pair for pair in PAIRS if pair.targets[0]] * 2
+    golds = [Gold(_links(trained, pair, view)) for pair in pairs]
+    counted = []
+    found = align(trained, pairs, golds, each=lambda: counted.append(1))
+    assert found.table[view].error_rate == 0
+    assert found.best.reported_on.error_rate == 0
+    assert found.table[found.best.view].error_rate == 0
+    assert found.best.reported_on.links < found.table[view].links
+    # two layers of two heads, a mean each and one of all, by two rows
+    assert len(found.table) == 2 * (2 * 2 + 2 + 1)
+    assert len(counted) == len(pairs) == found.sentences
+
+
+def test_sentences_too_long_to_align_are_counted_and_one_has_no_best_head(trained):
+    pairs = [PAIRS[0], Example("a" * 70, ("a",))]
+    found = align(trained, pairs, [Gold(frozenset({(0, 0)}))] * 2)
+    assert (found.sentences, found.left_out, found.best) == (1, 1, None)
+    assert found.as_json()["best_head"] is None
+    with pytest.raises(DataError, match="all 1 sentences have more tokens than the 64"):
+        align(trained, pairs[1:], [Gold(frozenset())])
+
+
+def test_gold_links_are_read_in_both_formats(tmp_path):
+    pharaoh, naacl = tmp_path / "pharaoh", tmp_path / "naacl"
+    pharaoh.write_text("0-0 1p2\n\n2-1\n")
+    naacl.write_text("0001 1 1 S\n0001 2 3 P\n0003 3 2 S\n")
+    read = read_gold(pharaoh, sentences=3)
+    assert read == read_gold(naacl, sentences=3)
+    assert write_pharaoh([read[0].possible]) == ["0-0 1-2"]
+    shifted = tmp_path / "shifted"
+    shifted.write_text("1-1 2p3\n\n3-2\n")
+    assert read_gold(shifted, sentences=3, first=1) == read
+    with pytest.raises(SettingError, match="count from 0 or from 1, got 2"):
+        read_gold(shifted, sentences=3, first=2)
+    with pytest.raises(DataError, match="is no link in naacl format"):
+        read_gold(shifted, sentences=3, kind="naacl")
+    (tmp_path / "none").write_text("\n")
+    with pytest.raises(DataError, match=r"'.*none' is empty"):
+        read_gold(tmp_path / "none", sentences=1)
