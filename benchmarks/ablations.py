@@ -68,7 +68,8 @@ def shown(found: Mapping[str, dict[str, object]]) -> str:
     ]
     lines = {name: one["losses"] for name, one in found.items()}
     drawn = curves(lines, title="Validation loss, nats per target token")  # type: ignore[arg-type]
-    return page("One part left out", [table(["variant", "best loss", *SHOWN], rows, caption="At equal budget"), drawn])
+    heads = ["variant", "best loss", *SHOWN]
+    return page("One part left out", [table(heads, rows, caption="At equal budget"), drawn])
 
 
 SHOWN = ("BLEU", "chrF2", "exact match")
