@@ -16,7 +16,7 @@ from regard.data.batches import padding_share, too_long
 from regard.data.corpus import Corpus, write_corpus
 from regard.data.kinds import KINDS
 from regard.data.subwords import Dropping, Subwords
-from regard.errors import LengthError, RunError
+from regard.errors import DataError, LengthError, RunError
 from regard.training.loading import finished_weights, load_subwords, subword_files
 from regard.training.loop import Material, epoch_updates
 from regard.training.recipes import Recipe, TokensRecipe, examples, read_recipe
@@ -90,6 +90,12 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
         for split, rows in long.items():
             _refuse_long(split, corpora[split], rows, limit)
     rest = {s: np.setdiff1d(np.arange(len(c)), long[s]) for s, c in corpora.items()}
+    for split, rows in rest.items():
+        if not len(rows):
+            raise DataError(
+                f"data.{split}: there is no example to use: {len(long[split])} were read, all of "
+                f"them past data.max_tokens = {limit}. Raise it, or give other data."
+            )
     return Prepared(
         recipe=recipe,
         folder=folder,

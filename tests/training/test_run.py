@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from regard.cli import main
-from regard.errors import CheckpointError, LengthError, RunError
+from regard.errors import CheckpointError, DataError, LengthError, RunError
 from regard.training import read_recipe, run
 from regard.training.checkpoints import checkpoints
 from regard.training.loop import Step
@@ -201,6 +201,12 @@ def test_long_examples_are_an_error_or_are_counted(recipe, tmp_path):
     plan = read_recipe(recipe, ["data.on_long=skip", "training.steps=2"])
     said = [e.text for e in run(plan, tmp_path / "b") if isinstance(e, Said)]
     assert any("examples past 6 tokens are left out" in text for text in said)
+
+
+def test_data_of_which_nothing_is_left_are_refused(recipe, tmp_path):
+    short = read_recipe(recipe, ["data.max_tokens=1", "data.on_long=skip"])
+    with pytest.raises(DataError, match=r"data.train: there is no example to use: .* Raise it"):
+        list(run(short, tmp_path / "run"))
 
 
 def test_patience_stops_a_training_that_no_longer_improves(recipe, tmp_path):
