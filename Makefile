@@ -14,9 +14,7 @@ env: .venv/installed
 	touch $@
 
 demo: env
-	$(BIN)/regard explain worked
-	@echo
-	@echo "This is the worked example. Training on generated dates joins it with a later release."
+	$(BIN)/regard demo --out demo-run
 
 test: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q

@@ -10,15 +10,19 @@ import typer
 from rich.console import Console
 
 import regard
+from regard.cli.average import average
 from regard.cli.bench import bench
+from regard.cli.compare import compare
 from regard.cli.demo import demo
 from regard.cli.doctor import ManyTests, doctor
+from regard.cli.evaluate import evaluate
 from regard.cli.explain import explain
 from regard.cli.list import list_mechanisms
 from regard.cli.look import look
 from regard.cli.plan import plan
 from regard.cli.predict import predict
 from regard.cli.train import train
+from regard.cli.verify import verify
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -35,6 +39,10 @@ app.command("explain")(explain)
 app.command("train")(train)
 app.command("plan")(plan)
 app.command("predict")(predict)
+app.command("evaluate")(evaluate)
+app.command("compare")(compare)
+app.command("average")(average)
+app.command("verify")(verify)
 app.command("look")(look)
 app.add_typer(bench, name="bench")
 app.command("doctor", cls=ManyTests)(doctor)

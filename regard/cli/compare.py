@@ -1,10 +1,12 @@
 """regard compare: which of several systems is better, how surely, and where."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -101,7 +103,7 @@ def compare(
         write_text(out, comparison_page(result))
         print(f"wrote {out}", file=sys.stderr)
     print(
-        json.dumps(asdict(result), ensure_ascii=False)
+        json.dumps(_finite(asdict(result)), ensure_ascii=False, allow_nan=False)
         if as_json
         else comparison_text(result, shown=shown)
     )
@@ -172,3 +174,12 @@ def _training(path: Path | None, recipe: Recipe | None) -> list[str] | None:
     except RegardError as error:
         print(f"rare words are not told apart: {error}", file=sys.stderr)
         return None
+
+
+def _finite(value: Any) -> Any:
+    """The same as JSON can hold it: what is no number is null."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,7 +11,7 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
-from regard.errors import RunError
+from regard.errors import RunError, SettingError
 from regard.evaluating import Score
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
@@ -168,6 +168,8 @@ def _speed_row(said: Answers, trained: Trained) -> dict[str, Any]:
 
 def _metrics(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise SettingError(f"evaluate: --metrics names none. Known: {', '.join(METRICS)}.")
     for name in names:
         find(name, METRICS)
     return list(dict.fromkeys(names))

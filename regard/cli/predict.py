@@ -63,10 +63,13 @@ def predict(
             limits=limits,
         )  # fmt: skip
     else:
-        _refuse({"--temperature": temperature != 1.0, "--top-k": top_k, "--top-p": top_p != 1.0})
+        drawing = {"--temperature": temperature != 1.0, "--top-k": top_k, "--seed": seed}
+        _refuse({**drawing, "--top-p": top_p != 1.0})
         search = _searched(beam, n_best, length_penalty, limits)
     wishes = _wishes(constraints)
     console = Console(stderr=True, highlight=False)
+    if (files or []).count("-") > 1:
+        raise SettingError("predict: standard input (-) can be read once only.")
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
     known = [] if is_stream else _all_lines(files or [], text)
     arriving = _Arriving(_lines_of("-") if is_stream else iter(known))
@@ -145,6 +148,8 @@ def _lines_of(name: str) -> Iterator[str]:
     path = Path(name)
     if name != "-" and not path.is_file():
         raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
+    if name == "-" and sys.stdin is None:
+        raise DataError("predict: standard input is closed. Give a file, or --text.")
     with sys.stdin.buffer if name == "-" else path.open("rb") as file:
         yield from _decoded(file, "standard input" if name == "-" else name)
 
@@ -172,7 +177,7 @@ class _Arriving:
         try:
             for line in lines:
                 self.waiting.put(line)
-        except DataError as error:
+        except Exception as error:  # whoever waits must hear of it
             self.waiting.put(error)
         self.waiting.put(None)
 

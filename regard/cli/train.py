@@ -16,6 +16,7 @@ from regard.training.events import (
     Said,
     Validated,
     finished_record,
+    finite,
     step_record,
     validated_record,
 )
@@ -181,4 +182,4 @@ def _ending(event: Finished) -> str:
 
 
 def _print(kind: str, row: dict[str, float | int | str | bool]) -> None:
-    print(json.dumps({"event": kind, **row}), flush=True)
+    print(json.dumps({"event": kind, **finite(row)}), flush=True)

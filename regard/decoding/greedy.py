@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.rules import Rule, Written
 from regard.decoding.scoring import Best, best_next, judge
-from regard.decoding.sentences import Batch, Limits, Sentence
+from regard.decoding.sentences import Batch, Limits, Sentence, refuse_wishes
 from regard.decoding.walking import walk
 from regard.models.stepping import PAD, Stepper
 
@@ -34,6 +34,7 @@ class Greedy:
         """One answer for each sentence."""
         if not sentences:
             return []
+        refuse_wishes("greedy", sentences)
         batch = Batch.of(sentences, self.limits, torch.device(device))
         rules = batch.rules(self.rules)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.rules import Rule, Written
 from regard.decoding.scoring import Best, Judged, judge
-from regard.decoding.sentences import Batch, Limits, Sentence
+from regard.decoding.sentences import Batch, Limits, Sentence, refuse_wishes
 from regard.decoding.walking import walk
 from regard.errors import SettingError
 from regard.models.stepping import Stepper
@@ -62,6 +62,7 @@ class Sampling:
         """`n_samples` answers for each sentence."""
         if not sentences:
             return []
+        refuse_wishes("sampling", sentences)
         batch = Batch.of(sentences, self.limits, torch.device(device))
         rules = batch.rules(self.rules)
         chances = [self._chances(sentence, batch.longest) for sentence in sentences]

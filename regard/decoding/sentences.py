@@ -106,6 +106,15 @@ class Batch(NamedTuple):
         return [*others, *([ForcedPrefix(self.forced)] if self.forced.numel() else [])]
 
 
+def refuse_wishes(who: str, sentences: Sequence[Sentence]) -> None:
+    """For searches that go one way only, and cannot see to it that a phrase is met."""
+    if any(sentence.must_contain for sentence in sentences):
+        raise SettingError(
+            f"{who}: phrases that an answer must contain need a beam of at least 2. Take one, or "
+            "leave the phrases out."
+        )
+
+
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "b n"]:
     """Rows of tokens as one tensor, the shorter ones filled up with padding."""
     longest = max(map(len, rows), default=0)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.lengths import LengthPenalty
+from regard.errors import CheckpointError
 from regard.models.stepping import EOS
 
 
@@ -108,6 +109,11 @@ class Trellis:
         for i, sentence in enumerate(ends.sentence.tolist()):
             length = int(ends.step[i]) + 1
             found[sentence].append(_hypothesis(tokens[i, :length], own[i, :length], ends.score[i]))
+        if not all(found):
+            raise CheckpointError(
+                "decoding: the model gives no finite score to any answer. Its weights are damaged, "
+                "or its training ran away; train it with a lower training.learning_rate."
+            )
         return found
 
 

@@ -32,17 +32,14 @@ def shaded_words(record: Record, view: View = View()) -> str:  # noqa: B008, a v
             for key, weight in zip(panel.keys, weights, strict=True)
         )
         lines.append(f'<tr><th scope="row">{escape(name)}</th><td dir="auto">{keys}</td></tr>')
-    return (
-        f'<div class="wide"><table class="shaded"><tbody>{"".join(lines)}</tbody></table></div>'
-        f'<p class="quiet">{escape(strongest_line(panel))}</p>'
-    )
+    return f'<div class="wide"><table class="shaded"><tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def shaded_map(record: Record, view: View = View()) -> str:  # noqa: B008, a view never changes
     """A heat map: queries down, keys across, the numbers as titles of the cells."""
     panel = record.panel(view)
     top = _top(panel)
-    heads = "".join(f"<th>{escape(key)}</th>" for key in panel.keys)
+    heads = "".join(_column(key) for key in panel.keys)
     lines = [
         f"<tr><th>{escape(name)}</th>"
         + "".join(f'<td class="w{_level(w, top)}" title="{w:.3f}"></td>' for w in weights)
@@ -89,13 +86,22 @@ STYLE = """
 figure.map { max-width: none; } .map .wide { margin: .4rem 0; }
 .map th { font-weight: 400; padding: 0 .2rem; text-align: center; min-width: .9rem; }
 .map td { width: 1.15rem; min-width: 1.15rem; height: 1.15rem; padding: 0; }
-.maps { display: flex; flex-wrap: wrap; gap: 0 2rem; } .maps figure { min-width: 0; }
+.map thead th { vertical-align: bottom; border: 0; }
+.map .long { writing-mode: vertical-rl; transform: rotate(180deg); padding: .2rem 0; }
+.map tbody { outline: 1px solid var(--grid); }
+.maps { display: flex; flex-wrap: wrap; gap: 0 3rem; align-items: flex-start; }
+.maps > * { min-width: 0; margin: .5rem 0; }
 """
 
 
 def _word(key: str, weight: float, top: float, *, is_heaviest: bool) -> str:
     names = f"w{_level(weight, top)}{' most' if is_heaviest else ''}"
     return f'<span class="{names}" title="{weight:.3f}">{escape(key)}</span>'
+
+
+def _column(key: str) -> str:
+    """A name that is wider than its column stands upright."""
+    return f"<th>{escape(key)}</th>" if len(key) <= 1 else f'<th class="long">{escape(key)}</th>'
 
 
 def _top(panel: Panel) -> float:

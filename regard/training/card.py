@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedIOBase
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -274,6 +275,7 @@ def _command(run: Path, progress: Progress, hardware: Hardware, workers: Workers
         start = f"torchrun --nproc-per-node {workers.count} -m regard"
     precision = str(hardware.precision).removeprefix("torch.")
     return (
-        f"{start} train {run / 'recipe.toml'} --out {run}-again --device {kind} "
+        f"{start} train {quote(str(run / 'recipe.toml'))} --out {quote(f'{run}-again')} "
+        f"--device {kind} "
         f"--precision {precision} {'--compile' if hardware.compiles else '--no-compile'}"
     )

@@ -1,5 +1,6 @@
 """Events: what a training says while it goes on, for people and for programs."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,14 @@ class Finished:
 
 
 Event = Said | Step | Validated | Finished
+
+
+def finite(row: dict[str, Fact]) -> dict[str, Fact | None]:
+    """The same row as JSON can hold it: what is no number is null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in row.items()
+    }
 
 
 def step_record(step: Step) -> dict[str, Fact]:

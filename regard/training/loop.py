@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
+from regard.errors import DataError
 from regard.layers import project_all
 from regard.models import Transformer
 from regard.training.accumulating import CPU, Accumulator, accumulate
@@ -132,6 +133,8 @@ def learn_by_epoch(
     while progress.step < training.steps:
         now = material(progress.epoch)
         updates = epoch_updates(now.corpus, training, progress.epoch, now.rows)
+        if not updates:
+            raise DataError("training: there is no example to learn from.")
         for micro in updates[progress.update : progress.update + training.steps - progress.step]:
             start = time.perf_counter()
             rate = SCHEDULES[training.schedule](progress.step + 1, pace)

@@ -4,14 +4,23 @@ TensorBoard's files are written beside it, into `tensorboard/`, if its package i
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, final, runtime_checkable
 
+from regard.errors import RunError
 from regard.training.checkpoints import write_text
-from regard.training.events import Event, Fact, Validated, step_record, validated_record
+from regard.training.events import (
+    Event,
+    Fact,
+    Validated,
+    finite,
+    step_record,
+    validated_record,
+)
 from regard.training.loop import Step
 
 SECONDS = 1.0
@@ -79,6 +88,14 @@ class Metrics:
         """Write the updates that wait."""
         steps, self.waiting, self.last = self.waiting, [], time.monotonic()
         self._write([step_record(step) for step in steps])
+        for step in steps:
+            if not math.isfinite(step.nll + step.gradient_norm):
+                raise RunError(
+                    f"training: at step {step.progress.step} the loss is {step.nll} and the "
+                    f"gradient {step.gradient_norm}, with a learning rate of "
+                    f"{step.learning_rate:.2g}: it ran away. Lower training.learning_rate, raise "
+                    "training.warmup_steps or lower training.clip_norm."
+                )
 
     def close(self) -> None:
         """Write what is left."""
@@ -90,7 +107,7 @@ class Metrics:
         if not rows:
             return
         with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            file.write("".join(json.dumps(finite(row)) + "\n" for row in rows))
         if self.board is not None:
             for row in rows:
                 for name, value in row.items():

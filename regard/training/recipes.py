@@ -117,7 +117,8 @@ class TrainingRecipe:
 
     def __post_init__(self) -> None:
         counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
-        for name in (*counts, "checkpoint_every", "keep_checkpoints", "validate_every"):
+        often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
+        for name in (*counts, *often):
             _at_least(1, f"training.{name}", getattr(self, name))
         limits = ("warmup_steps", "clip_norm", "weight_decay", "patience", "average_last", "r_drop")
         for name in limits:

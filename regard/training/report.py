@@ -7,30 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from regard.plots.curves import curves
+from regard.plots.page import page
 from regard.training.checkpoints import write_text
-
-STYLE = """
-:root { color-scheme: light dark; --line-1: #0072b2; --line-2: #d55e00; --grid: #8884; }
-@media (prefers-color-scheme: dark) { :root { --line-1: #56b4e9; --line-2: #e69f00; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 44rem; margin: 2rem auto; padding: 0 1rem; }
-figure { margin: 1.5rem 0; } figcaption { font-weight: 600; }
-figcaption span { font-weight: 400; margin-left: 1rem; }
-figcaption i { display: inline-block; width: 1.2em; height: 3px; margin-right: .4em;
-  vertical-align: middle; }
-svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColor; }
-.grid { stroke: var(--grid); } .line { fill: none; stroke-width: 2; }
-table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
-pre { overflow-x: auto; padding: 1rem; border: 1px solid var(--grid); }
-"""
 
 
 def write_report(run: Path) -> Path:
     """Draw what `metrics.jsonl` says, and show the recipe beside it."""
+    write_text(run / "report.html", page(run.name, [*training_parts(run), recipe_part(run)]))
+    return run / "report.html"
+
+
+def training_parts(run: Path) -> list[str]:
+    """How a run learned, for a page: a table of facts, then its curves."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     learned = [row for row in rows if "train_loss" in row]
     checked = [row for row in rows if "valid_loss" in row]
-    body = [
-        f"<h1>{escape(run.name)}</h1>",
+    return [
         _table(learned, checked),
         curves(
             {"training": _line(_thinned(learned), "train_loss"),
@@ -40,16 +32,12 @@ def write_report(run: Path) -> Path:
         curves({"exact match": _line(checked, "exact_match")}, title="Exact match, greedy"),
         *_bleu([row for row in checked if "bleu" in row]),
         curves({"rate": _line(_thinned(learned), "learning_rate")}, title="Learning rate"),
-        "<h2>Recipe</h2>",
-        f"<pre>{escape((run / 'recipe.toml').read_text())}</pre>",
     ]  # fmt: skip
-    page = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{escape(run.name)}</title><style>{STYLE}</style>{''.join(body)}</html>\n"
-    )
-    write_text(run / "report.html", page)
-    return run / "report.html"
+
+
+def recipe_part(run: Path) -> str:
+    """The resolved recipe, for a page."""
+    return f"<h2>Recipe</h2>\n<pre>{escape((run / 'recipe.toml').read_text())}</pre>"
 
 
 def _bleu(measured: Sequence[dict[str, Any]]) -> list[str]:

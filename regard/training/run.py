@@ -7,6 +7,7 @@
 """
 
 import os
+import shutil
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
@@ -40,7 +41,7 @@ from regard.training.loop import Step, learn_by_epoch, make_optimiser
 from regard.training.metrics import Metrics
 from regard.training.preparing import Prepared, prepare
 from regard.training.random_states import random_states
-from regard.training.recipes import Recipe
+from regard.training.recipes import Recipe, read_recipe
 from regard.training.report import write_report
 from regard.training.validating import Best, validate
 from regard.training.workers import ALONE, Workers
@@ -59,6 +60,8 @@ def run(
     """Train by a recipe into a directory; of several workers only the first has events."""
     if not resume:
         workers.first_does(lambda: _check_is_new(out))
+    if resume and (out / "recipe.toml").exists():
+        workers.first_does(lambda: _check_is_same(recipe, out))
     if (out / "model.safetensors").exists():
         newest = checkpoints(out / "checkpoints")
         progress = read_progress(newest[-1]) if newest else Progress()
@@ -83,6 +86,23 @@ def _check_is_new(out: Path) -> None:
             f"train: '{out}' is not empty, and a run is never overwritten. Add --resume to go on "
             "with it, or choose another --out."
         )
+
+
+def _check_is_same(recipe: Recipe, out: Path) -> None:
+    """A run goes on by its own recipe; before its end only [training] may change."""
+    asked, begun = recipe.as_table(), read_recipe(out / "recipe.toml").as_table()
+    is_finished = (out / "model.safetensors").exists()
+    fixed = begun.keys() if is_finished else ("data", "tokens", "model")
+    for section in fixed:
+        if asked[section] != begun[section]:
+            keys = {**asked[section], **begun[section]}
+            key = next(k for k in keys if asked[section].get(k) != begun[section].get(k))
+            what = "is finished" if is_finished else "was begun"
+            raise RunError(
+                f"train: '{out}' {what} with another {section}.{key}: "
+                f"{begun[section].get(key)!r}, not {asked[section].get(key)!r}. Give what it has, "
+                "or choose another --out."
+            )
 
 
 class _Training:
@@ -135,6 +155,8 @@ class _Training:
                 yield step
                 is_last = progress.step == training.steps
                 if first and (progress.step % training.validate_every == 0 or is_last):
+                    # a model that ran away has nothing to be validated
+                    self.metrics.flush()
                     with self.average.in_place() if self.average else nullcontext():
                         found = validate(self.model, prepared, self.hardware, progress.step)
                     yield self.best.seen(found)
@@ -206,8 +228,17 @@ class _Training:
             random=random,
             average=None if self.average is None else self.average.weights,
         )
+        # one that was written because of a stop is of no use beside a later one
+        for path in set(checkpoints(self.folder)[:-1]) - set(self._regular(progress.step)):
+            shutil.rmtree(path)
         keep = max(training.keep_checkpoints, training.average_last)
         prune(self.folder, keep=keep, best_step=self.best.step)
+
+    def _regular(self, last: int) -> list[Path]:
+        """The checkpoints that an uninterrupted run has too."""
+        every = self.recipe.training.checkpoint_every
+        steps = {path: read_progress(path).step for path in checkpoints(self.folder)}
+        return [path for path, step in steps.items() if step % every == 0 or step == last]
 
     def _finish(self, prepared: Prepared, progress: Progress, count: int) -> Iterator[Event]:
         """The last weights, or a mean of them; then what there is to read about the run."""
@@ -216,7 +247,7 @@ class _Training:
             # copies, since the model has other weights right after
             weights = {name: each.clone() for name, each in distinct_tensors(self.model).items()}
         if self.recipe.training.average_last > 1:
-            last = checkpoints(self.folder)[-self.recipe.training.average_last :]
+            last = self._regular(progress.step)[-self.recipe.training.average_last :]
             weights = mean_of([path / "model.safetensors" for path in last])
             own = self.model.state_dict()
             with torch.no_grad():

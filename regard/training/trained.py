@@ -6,17 +6,20 @@ Nothing is cut in silence: a text that is longer than the model can read is an e
 out or answered in pieces, as the caller wishes, and its prediction says so.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
+
+import torch
 
 from regard.choices import find
 from regard.data.kinds import EOS
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
 from regard.decoding.arranging import arranged
 from regard.decoding.batching import decode_each
-from regard.errors import LengthError, RunError
+from regard.errors import LengthError, RunError, SettingError
 from regard.evaluating.heads import LEFT_OUT
 from regard.inspecting.alignments import pharaoh, word_links, words_of
 from regard.inspecting.capture import attention_of, weights_of
@@ -28,6 +31,22 @@ from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
 from regard.training.splitting import in_pieces
+
+
+@final
+@dataclass(frozen=True)
+class _Exactly:
+    """A search whose products are made as a hardware makes them, and nobody else's are."""
+
+    search: Search
+    hardware: Hardware
+
+    def __call__(
+        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """Search."""
+        with self.hardware.products():
+            return self.search(model, sentences, device=device)
 
 
 @dataclass(frozen=True)
@@ -131,38 +150,39 @@ class Trained:
         pieces: list[tuple[int, Request]] = []
         for place, request in enumerate(requests):
             parts = find(on_long, ON_LONG)(self, request) if self._is_long(request) else [request]
-            pieces += [(place, replace(request, text=part.text)) for part in parts]
+            pieces += [(place, part) for part in parts]
         waiting: dict[int, dict[int, Prediction]] = {}
-        counts = [sum(place == at for at, _ in pieces) for place in range(len(requests))]
-        for place, count in enumerate(counts):
-            if count == 0:
-                yield place, _left_out(requests[place], self.longest)
+        counts = Counter(place for place, _ in pieces)
+        for place, request in enumerate(requests):
+            if place not in counts:
+                yield place, _left_out(request, self.longest)
         sentences = [self._sentence(request) for _, request in pieces]
-        with self.hardware.products():
-            answered = decode_each(
-                self._stepper,
-                sentences,
-                search or self.default_search(),
-                device=self.hardware.device,
-            )
-            for number, hypotheses in answered:
-                place, request = pieces[number]
-                said = self._prediction(request, hypotheses, has_alignments=has_alignments)
-                parts_of = waiting.setdefault(place, {})
-                parts_of[number] = said
-                if len(parts_of) == counts[place]:
-                    whole = [parts_of[key] for key in sorted(parts_of)]
-                    yield place, _joined(requests[place], whole)
+        exactly = _Exactly(search or self.default_search(), self.hardware)
+        answered = decode_each(self._stepper, sentences, exactly, device=self.hardware.device)
+        for number, hypotheses in answered:
+            place, request = pieces[number]
+            said = self._prediction(request, hypotheses, has_alignments=has_alignments)
+            parts_of = waiting.setdefault(place, {})
+            parts_of[number] = said
+            if len(parts_of) == counts[place]:
+                whole = [parts_of[key] for key in sorted(parts_of)]
+                yield place, _joined(requests[place], whole)
 
     def look(self, text: str, target: str | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
+        if self._is_long(Request(text)):
+            _refuse(self, Request(text))
         if target is not None:
             answer = self.loaded.target.encode(target)
+            if len(answer) >= self.longest:
+                raise LengthError(
+                    f"look: the answer has {len(answer) + 1:,} tokens, but the model writes at "
+                    f"most {self.longest:,} (model.max_len, the end token counted)."
+                )
         else:
             sentence = self._sentence(Request(text))
-            search = self.default_search()
-            with self.hardware.products():
-                found = search(self._stepper, [sentence], device=self.hardware.device)
+            search = _Exactly(self.default_search(), self.hardware)
+            found = search(self._stepper, [sentence], device=self.hardware.device)
             answer = list(found[0][0].tokens)
         return look_at(self.loaded.model, self.loaded.source, self.loaded.target, text, answer)
 
@@ -246,15 +266,20 @@ def load(
 
 def _refuse(trained: Trained, request: Request) -> list[Request]:
     raise LengthError(
-        f"predict: a text has {trained._length(request.text):,} tokens, but the model reads at "
+        f"a text has {trained._length(request.text):,} tokens, but the model reads at "
         f"most {trained.longest:,} (model.max_len, the end token counted): "
-        f"'{request.text[:40]}…'. Shorten it, or take --on-long split or --on-long skip."
+        f"'{request.text[:40]}…'. Shorten it, or have such texts split or skipped (--on-long)."
     )
 
 
 def _split(trained: Trained, request: Request) -> list[Request]:
-    parts = in_pieces(request.text, trained.longest, trained._length)
-    return [replace(request, text=part) for part in parts]
+    if request.must_contain:
+        raise SettingError(
+            "a text that is split cannot have phrases that its answer must contain: nobody knows "
+            "in which piece. Shorten it, or leave the phrases out."
+        )
+    first, *rest = in_pieces(request.text, trained.longest, trained._length)
+    return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
 
 
 ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
@@ -279,5 +304,6 @@ def _joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
         text=" ".join(part.text for part in parts),
         score=sum(part.score for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
-        note=f"answered in {len(parts)} pieces, since the text is too long for the model",
+        note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
+        "whole has neither alignment nor n-best list",
     )

@@ -8,6 +8,7 @@ from typing import final
 import torch
 
 from regard.data.batches import collate
+from regard.data.kinds import UNKNOWN
 from regard.data.subwords import Subwords
 from regard.decoding import greedy
 from regard.evaluating import bleu, exact_match
@@ -17,6 +18,9 @@ from regard.training.events import Validated
 from regard.training.hardware import Hardware
 from regard.training.loop import Material, mean_loss
 from regard.training.preparing import Prepared
+
+UNANSWERABLE = "\ue000"
+"""Stands in references for what the vocabulary does not know; no answer holds it."""
 
 AT_ONCE = 250
 """How many examples are decoded together."""
@@ -111,9 +115,11 @@ def decoded(
     assert prepared.valid.rows is not None
     for row in prepared.valid.rows.tolist():
         example = int(corpus.examples[row])
-        if example >= recipe.training.validate_examples:
+        if example not in first and len(first) >= recipe.training.validate_examples:
             break
-        references.setdefault(example, []).append(target.decode(corpus.target(row).tolist()))
+        # what the vocabulary does not know cannot be answered right
+        text = target.decode(corpus.target(row).tolist()).replace(UNKNOWN, UNANSWERABLE)
+        references.setdefault(example, []).append(text)
         first.setdefault(example, row)
     hypotheses: list[str] = []
     rows = iter(first.values())

@@ -75,6 +75,14 @@ def test_constraints_are_held_line_by_line(run, tmp_path, capsys):
     assert said[1] != said[0]
 
 
+def test_phrases_need_a_beam(run, tmp_path, capsys):
+    wishes = tmp_path / "wishes"
+    wishes.write_text("e\n")
+    for words in (["--beam", "1"], ["--sample"]):
+        err = _says(capsys, run, "--text", "a", "--constraints", wishes, *words, code=2).err
+        assert "need a beam of at least 2" in err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -82,6 +90,8 @@ def test_constraints_are_held_line_by_line(run, tmp_path, capsys):
         (["nowhere.txt"], "there is no file 'nowhere.txt'. For a text itself, use --text."),
         (["--text", "a", "--beam", "0"], "--beam must be at least 1, got 0"),
         (["--text", "a", "--top-k", "3"], "--top-k belongs to --sample"),
+        (["--text", "a", "--seed", "3"], "--seed belongs to --sample"),
+        (["-", "-"], "standard input (-) can be read once only"),
         (["--text", "a", "--max-tokens", "900"], "must lie between 1 and 63"),
         (["--text", "a", "--on-long", "spilt"], "split"),
         (["--text", "a", "--device", "cuba"], "'cuba' is none. Take cpu or cuda."),

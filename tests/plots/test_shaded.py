@@ -38,7 +38,7 @@ def test_a_map_has_the_panel_s_names_and_numbers(unit):
     record, _ = of_a_model()
     view = View("cross", 1, 2, unit)
     panel, html = record.panel(view), shaded_map(record, view)
-    names = [unescape(name) for name in re.findall(r"<th>(.*?)</th>", html)]
+    names = [unescape(name) for name in re.findall(r"<th(?: class=.long.)?>(.*?)</th>", html)]
     assert names == ["", *panel.keys, *panel.queries]
     numbers = [float(number) for number in re.findall(r'title="([\d.]+)"', html)]
     assert numbers == pytest.approx(panel.weights.flatten().tolist(), abs=5.1e-4)

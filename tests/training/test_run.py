@@ -13,11 +13,17 @@ import pytest
 import torch
 
 from regard.cli import main
+from regard.data.kinds import UNKNOWN
 from regard.errors import CheckpointError, DataError, LengthError, RunError
+from regard.models import build_transformer
 from regard.training import read_recipe, run
 from regard.training.checkpoints import checkpoints
+from regard.training.hardware import Hardware
 from regard.training.loop import Step
+from regard.training.preparing import prepare
 from regard.training.run import Finished, Said, Validated
+from regard.training.validating import UNANSWERABLE, decoded
+from regard.training.workers import ALONE
 
 ROOT = Path(__file__).parents[2]
 
@@ -204,7 +210,7 @@ def test_long_examples_are_an_error_or_are_counted(recipe, tmp_path):
 
 
 def test_data_of_which_nothing_is_left_are_refused(recipe, tmp_path):
-    short = read_recipe(recipe, ["data.max_tokens=1", "data.on_long=skip"])
+    short = read_recipe(recipe, ["data.max_tokens=2", "data.on_long=skip"])
     with pytest.raises(DataError, match=r"data.train: there is no example to use: .* Raise it"):
         list(run(short, tmp_path / "run"))
 
@@ -315,3 +321,53 @@ def test_a_device_that_is_not_there_is_refused(recipe, tmp_path, capsys):
     assert "bfloat16 is for GPUs; on the CPU take float32" in capsys.readouterr().err
     assert main([*words, "--precision", "float23"]) == 2
     assert "Did you mean 'float32'" in capsys.readouterr().err
+
+
+def test_a_run_goes_on_by_its_own_data_tokens_and_model(recipe, tmp_path):
+    out = tmp_path / "run"
+    begun = run(read_recipe(recipe), out)
+    while not isinstance(next(begun), Step):
+        pass
+    begun.close()
+    with pytest.raises(RunError, match=r"was begun with another tokens.size: 32, not 20"):
+        list(run(read_recipe(recipe, ["tokens.size=20"]), out, resume=True))
+    list(run(read_recipe(recipe, ["training.steps=4"]), out, resume=True))
+    with pytest.raises(RunError, match=r"is finished with another training.steps: 4, not 9"):
+        list(run(read_recipe(recipe, ["training.steps=9"]), out, resume=True))
+
+
+def test_a_training_that_runs_away_says_so_and_leaves_json(recipe, tmp_path):
+    wild = ["learning_rate=1e30", "schedule=constant", "clip_norm=0", "warmup_steps=0"]
+    changed = read_recipe(recipe, [f"training.{change}" for change in wild])
+    with pytest.raises(RunError, match=r"it ran away. Lower training.learning_rate"):
+        list(run(changed, tmp_path / "run"))
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert "NaN" not in lines
+    assert "Infinity" not in lines
+
+
+def test_a_stop_leaves_no_mark_on_the_mean_of_the_last_checkpoints(recipe, tmp_path):
+    plan = read_recipe(recipe, ["training.steps=16", "training.average_last=3"])
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    list(run(plan, straight))
+    for event in run(plan, stopped):
+        if isinstance(event, Step) and event.progress.step == 13:
+            os.kill(os.getpid(), signal.SIGINT)
+    assert isinstance(event, Finished)
+    assert not event.is_complete
+    list(run(plan, stopped, resume=True))
+    assert _sha(stopped) == _sha(straight)
+    assert [p.name for p in checkpoints(stopped / "checkpoints")] == [
+        p.name for p in checkpoints(straight / "checkpoints")
+    ]
+
+
+def test_a_word_that_the_vocabulary_does_not_know_is_never_answered_right(recipe, tmp_path):
+    plan = read_recipe(recipe, ["tokens.size=6"])
+    prepared = prepare(plan, tmp_path, ALONE)
+    size = len(prepared.source)
+    model = build_transformer(plan.model, n_source_tokens=size, n_target_tokens=size)
+    _, references = decoded(model, prepared, Hardware())
+    texts = " ".join(text for answers in references for text in answers)
+    assert UNKNOWN not in texts
+    assert UNANSWERABLE in texts

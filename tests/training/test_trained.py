@@ -4,8 +4,8 @@ import pytest
 
 import regard
 from regard.decoding import Beam, Greedy, Limits, Sampling
-from regard.errors import LengthError, RunError, UnknownChoice
-from regard.training.trained import Request
+from regard.errors import CheckpointError, LengthError, RunError, SettingError, UnknownChoice
+from regard.training.trained import Request, Trained
 from tests.making import make_run
 
 TEXTS = ["a b", "e d c b a", "c", "d d d e"]
@@ -103,3 +103,28 @@ def test_looking_gives_the_answer_that_predicting_gives(trained):
     record = trained.look("a b c")
     assert record.target == trained.predict(["a b c"])[0].text
     assert trained.look("a b c", target="c b").target == "c b"
+
+
+def test_only_the_first_piece_of_a_split_text_has_its_prefix(trained):
+    asked = Request("b " * 50, prefix="d e")
+    said = trained.predict([asked], search=GREEDY, on_long="split")[0]
+    rest = trained.predict([("b " * 18).strip()], search=GREEDY)[0].text
+    assert said.text.startswith("d e")
+    assert said.text.endswith(rest)
+    with pytest.raises(SettingError, match="nobody knows in which piece"):
+        trained.predict([Request("b " * 50, must_contain=["c"])], on_long="split")
+
+
+def test_what_is_too_long_to_be_read_is_too_long_to_be_looked_at(trained):
+    with pytest.raises(LengthError, match="has 101 tokens"):
+        trained.look("a" * 100)
+    with pytest.raises(LengthError, match="the answer has 101 tokens"):
+        trained.look("a", target="a" * 100)
+
+
+def test_a_model_without_finite_scores_is_refused(tmp_path):
+    spoilt = regard.load(make_run(tmp_path / "spoilt"))
+    for parameter in spoilt.loaded.model.parameters():
+        parameter.data.fill_(float("nan"))
+    with pytest.raises(CheckpointError, match="no finite score"):
+        Trained(tmp_path, spoilt.loaded).predict(["a b"], search=GREEDY)
