@@ -53,9 +53,11 @@ def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]])
         facts["updates"] = f"{learned[-1]['step']:,}"
         facts["target tokens seen"] = f"{learned[-1]['target_tokens']:,}"
         facts["target tokens a second (median)"] = f"{speed:,.0f}"
-    if checked:
-        best = min(checked, key=lambda row: row["valid_loss"])
+    measured = [row for row in checked if row["valid_loss"] is not None]
+    if measured:
+        best = min(measured, key=lambda row: row["valid_loss"])
         facts["best validation loss"] = f"{best['valid_loss']:.4f} at update {best['step']:,}"
+    if checked:
         facts["last exact match"] = f"{checked[-1]['exact_match']:.4f}"
         if "bleu" in checked[-1]:
             facts["last BLEU"] = f"{checked[-1]['bleu']:.2f}"
@@ -64,7 +66,8 @@ def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]])
 
 
 def _line(rows: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float]]:
-    return [(float(row["step"]), float(row[key])) for row in rows]
+    # a loss that was no number stands there as null
+    return [(float(row["step"]), float(row[key])) for row in rows if row[key] is not None]
 
 
 def _thinned(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:

@@ -39,6 +39,14 @@ def test_bleu_is_drawn_where_it_was_measured(tmp_path):
     assert page.count("<polyline") == 5
 
 
+def test_a_loss_that_was_no_number_leaves_a_gap(tmp_path):
+    rows = [_step(1, 4.0), _step(2, None), {"step": 2, "valid_loss": None, "exact_match": 0.0}]
+    page = write_report(_run(tmp_path, rows)).read_text()
+    lines = re.findall(r'<polyline[^>]*points="([^"]*)"', page)
+    assert [len(points.split()) for points in lines] == [1, 0, 1, 2]
+    assert "best validation loss" not in page
+
+
 def test_it_is_one_file_that_asks_nothing_of_the_network(tmp_path):
     page = write_report(_run(tmp_path, [_step(1, 4.0)])).read_text()
     assert not re.search(r"https?://|<script|<link|url\(", page)
