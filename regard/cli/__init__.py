@@ -31,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Attention mechanisms as small interchangeable parts.\n\nTry: regard demo, or regard explain worked",
+    help="Attention mechanisms as small interchangeable parts.\n\nTry: regard demo",
 )
 app.command("demo")(demo)
 app.command("list")(list_mechanisms)
