@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard import load
@@ -43,7 +44,22 @@ def trained(recipe: Path, out: Path, changes: Sequence[str]) -> Path:
     return out
 
 
-def measured(run: Path) -> dict[str, object]:
+@dataclass(frozen=True)
+class Found:
+    """What one variant reached."""
+
+    losses: list[tuple[float, float]]
+    """Validation losses by update."""
+    scores: dict[str, float]
+    signatures: dict[str, str]
+
+    @property
+    def best_loss(self) -> float:
+        """The lowest of them."""
+        return min(loss for _, loss in self.losses)
+
+
+def measured(run: Path) -> Found:
     """Losses by update, and scores on the test split (validation where there is none)."""
     recipe = read_recipe(run / "recipe.toml")
     choice = recipe.data.test or recipe.data.valid
@@ -51,23 +67,21 @@ def measured(run: Path) -> dict[str, object]:
     said = load(run).predict([each.source for each in test])
     scores = score_all([each.text for each in said], [list(each.targets) for each in test])
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    checked = [(row["step"], row["valid_loss"]) for row in rows if "valid_loss" in row]
-    return {
-        "losses": checked,
-        "best_loss": min(loss for _, loss in checked),
-        "scores": {score.name: score.value for score in scores},
-        "signatures": {score.name: score.signature for score in scores},
-    }
+    return Found(
+        losses=[(row["step"], row["valid_loss"]) for row in rows if "valid_loss" in row],
+        scores={score.name: score.value for score in scores},
+        signatures={score.name: score.signature for score in scores},
+    )
 
 
-def shown(found: Mapping[str, dict[str, object]]) -> str:
+def shown(found: Mapping[str, Found]) -> str:
     """One page: a table, and a curve for each variant."""
     rows = [
-        [name, f"{one['best_loss']:.3f}", *(f"{one['scores'][key]:.1f}" for key in SHOWN)]  # type: ignore[index]
+        [name, f"{one.best_loss:.3f}", *(f"{one.scores[key]:.1f}" for key in SHOWN)]
         for name, one in found.items()
     ]
-    lines = {name: one["losses"] for name, one in found.items()}
-    drawn = curves(lines, title="Validation loss, nats per target token")  # type: ignore[arg-type]
+    lines = {name: one.losses for name, one in found.items()}
+    drawn = curves(lines, title="Validation loss, nats per target token")
     heads = ["variant", "best loss", *SHOWN]
     return page("One part left out", [table(heads, rows, caption="At equal budget"), drawn])
 
@@ -90,7 +104,9 @@ if __name__ == "__main__":
         for name, job in jobs.items():
             print(f"{name}: {job.result()}", flush=True)
     found = {name: measured(folder) for name, folder in folders.items()}
-    (given.out / "ablations.json").write_text(json.dumps(found, indent=1) + "\n")
+    (given.out / "ablations.json").write_text(
+        json.dumps({name: asdict(one) for name, one in found.items()}, indent=1) + "\n"
+    )
     (given.out / "ablations.html").write_text(shown(found))
     for name, one in found.items():
-        print(f"{name:<16} loss {one['best_loss']:.3f}", one["scores"])
+        print(f"{name:<16} loss {one.best_loss:.3f}", one.scores)

@@ -17,8 +17,8 @@ TILE = 4096
 """Logits that a program holds at a time."""
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _summarise(  # type: ignore[no-untyped-def]
+@triton.jit
+def _summarise(
     logits, lse, maxima, n_tokens, n_blocks, closed, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)

@@ -19,6 +19,10 @@ class View:
     """ "words" or "pieces"."""
 
 
+OVERVIEW = View()
+"""The mean of all cross-attention heads, word by word: what is shown unless one asks."""
+
+
 class Link(NamedTuple):
     """A query, the key it weighs most, and how much; places, not names."""
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.errors import LengthError, SettingError
-from regard.inspecting.panels import Panel, View
+from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.reading import Tokens
 
 BLOCK = 1 << 20
@@ -134,12 +134,12 @@ class Record:
         """The weights between words: summed over a key's pieces, averaged over a query's."""
         return self.panel(View(kind, layer, head)).weights
 
-    def shape(self, view: View = View()) -> tuple[int, int]:  # noqa: B008
+    def shape(self, view: View = OVERVIEW) -> tuple[int, int]:
         """How many queries and keys a view has."""
         unit = find(view.unit, UNITS)(find(view.kind, self.attention))
         return len(unit.queries), len(unit.keys)
 
-    def panel(self, view: View = View()) -> Panel:  # noqa: B008, a view never changes
+    def panel(self, view: View = OVERVIEW) -> Panel:
         """The matrix of a view, with names and a title."""
         one = find(view.kind, self.attention)
         unit = find(view.unit, UNITS)(one)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import MissingExtra
-from regard.inspecting.panels import View
+from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.record import Record
 from regard.plots.fonts import drawable
 
@@ -69,7 +69,7 @@ def heatmap(
     return figure
 
 
-def record_map(record: Record, view: View = View(), *, ax: Axes | None = None) -> Figure:  # noqa: B008
+def record_map(record: Record, view: View = OVERVIEW, *, ax: Axes | None = None) -> Figure:
     """Draw one view of a record, its tokens beside it; a long text is pooled and has no names.
 
     Args:

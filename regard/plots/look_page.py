@@ -9,7 +9,7 @@ from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-from regard.inspecting.panels import View
+from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.record import Record
 from regard.plots.colours import DARK, LIGHT
 from regard.plots.page import page, table
@@ -61,7 +61,7 @@ NOTE = (
 )
 
 
-def look_page(record: Record, view: View = View()) -> str:  # noqa: B008, a view never changes
+def look_page(record: Record, view: View = OVERVIEW) -> str:
     """One HTML file that works from disk and asks nothing of the network.
 
     Args:

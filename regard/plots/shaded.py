@@ -10,7 +10,7 @@ from html import escape
 from regard.evaluating.alignment import AlignmentCounts
 from regard.evaluating.heads import Row
 from regard.evaluating.heads import View as HeadView
-from regard.inspecting.panels import Panel, View
+from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
 from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
 from regard.plots.page import table
@@ -20,7 +20,7 @@ LEVELS = 32
 """How many shades there are beside none."""
 
 
-def shaded_words(record: Record, view: View = View()) -> str:  # noqa: B008, a view never changes
+def shaded_words(record: Record, view: View = OVERVIEW) -> str:
     """A line for each query: its keys, shaded by weight; the heaviest is underlined."""
     panel = record.panel(view)
     top = _top(panel)
@@ -35,7 +35,7 @@ def shaded_words(record: Record, view: View = View()) -> str:  # noqa: B008, a v
     return f'<div class="wide"><table class="shaded"><tbody>{"".join(lines)}</tbody></table></div>'
 
 
-def shaded_map(record: Record, view: View = View()) -> str:  # noqa: B008, a view never changes
+def shaded_map(record: Record, view: View = OVERVIEW) -> str:
     """A heat map: queries down, keys across, the numbers as titles of the cells."""
     panel = record.panel(view)
     top = _top(panel)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import LengthError
-from regard.inspecting.panels import Link, Panel, View
+from regard.inspecting.panels import OVERVIEW, Link, Panel, View
 from regard.inspecting.reading import harmless
 from regard.inspecting.record import Record
 from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
@@ -30,7 +30,7 @@ SHOWN = 3
 """Words named for each row where there are no colours."""
 
 
-def print_words(record: Record, view: View = View(), *, console: Console) -> None:  # noqa: B008
+def print_words(record: Record, view: View = OVERVIEW, *, console: Console) -> None:
     """Print a record in colours, or in numbers where the terminal has none or wants none."""
     if console.is_terminal and not console.no_color and console.color_system in COLOURED:
         console.print(coloured_words(record, view, ramp=ramp_of_terminal()))
@@ -38,7 +38,7 @@ def print_words(record: Record, view: View = View(), *, console: Console) -> Non
         console.out(plain_words(record, view), highlight=False)
 
 
-def coloured_words(record: Record, view: View = View(), *, ramp: Sequence[str] = DARK) -> Group:  # noqa: B008
+def coloured_words(record: Record, view: View = OVERVIEW, *, ramp: Sequence[str] = DARK) -> Group:
     """A row for each query: its keys, shaded by weight; the heaviest is underlined.
 
     Args:
@@ -64,7 +64,7 @@ def coloured_words(record: Record, view: View = View(), *, ramp: Sequence[str] =
     )
 
 
-def plain_words(record: Record, view: View = View()) -> str:  # noqa: B008
+def plain_words(record: Record, view: View = OVERVIEW) -> str:
     """A line for each query: the keys that weigh most, with their weights."""
     panel = _small(record.panel(view))
     margin = max(map(cell_len, panel.queries), default=0)

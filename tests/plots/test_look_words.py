@@ -8,7 +8,7 @@ from rich.color import Color
 from rich.console import Console
 
 from regard.errors import LengthError
-from regard.inspecting.panels import View
+from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.reading import Tokens
 from regard.plots import coloured_words, plain_words, print_words, words
 from regard.plots.colours import DARK, LIGHT, colour, ink, luminance
@@ -26,7 +26,7 @@ def _console(**settings):
     return Console(file=io.StringIO(), width=100, force_terminal=True, _environ={}, **settings)
 
 
-def _shades(record, view=View()):  # noqa: B008
+def _shades(record, view=OVERVIEW):
     """The background of every word of every row, by the words."""
     console = _console(color_system="truecolor")
     rows = {}
