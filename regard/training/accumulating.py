@@ -18,8 +18,7 @@ from regard.data.batches import Batch
 from regard.errors import LengthError
 from regard.models import Transformer
 from regard.training.hardware import Hardware
-from regard.training.losses import Loss
-from regard.training.objectives import Objective, Reading, Smoothed
+from regard.training.objectives import Objective, Smoothed
 from regard.training.random_states import random_states, restore
 
 CPU = Hardware()
@@ -47,6 +46,7 @@ class Accumulator:
 
     def __init__(self, model: Transformer, objective: Objective, hardware: Hardware) -> None:
         self.model, self.objective, self.hardware = model, objective, hardware
+        self.work = hardware.recorder(self._work)
         self.too_much: int | None = None
         """The fewest tokens, padding counted, that did not fit; later batches stay below."""
 
@@ -61,31 +61,42 @@ class Accumulator:
         pieces = [piece for batch in batches for piece in self._fitting(batch)]
         before = random_states(self.hardware.device)
         while True:
-            self.model.zero_grad(set_to_none=True)
+            self._zero()
             nll, failed = self._attempt(pieces, tokens)
             if failed is None:
                 return Gathered(nll, len(pieces) - len(batches))
-            self._remember(pieces[failed])
-            pieces[failed : failed + 1] = _halves(pieces[failed])
+            # recordings hold memory as well; without them the piece may fit
+            if not self.work.forget():
+                self._remember(pieces[failed])
+                pieces[failed : failed + 1] = _halves(pieces[failed])
             restore(before, self.hardware.device)
+
+    def _zero(self) -> None:
+        """No gradient; where work is replayed it has a fixed place."""
+        self.model.zero_grad(set_to_none=not self.hardware.replays)
+        if self.hardware.replays:
+            for parameter in self.model.parameters():
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
 
     def _attempt(self, pieces: Sequence[Batch], tokens: int) -> tuple[Tensor | float, int | None]:
         """Sum up until a piece does not fit; its number comes back with what came before."""
-        lesson = self.model.lesson
+        scale = self.hardware.put(torch.tensor(1 / tokens, dtype=torch.float64))
         nll: Tensor | float = 0.0
         for number, piece in enumerate(pieces):
+            source, target = self.hardware.put(piece.source), self.hardware.put(piece.target)
             try:
-                loss = self._loss(lesson, piece, scale=1 / tokens)
-                loss.total.backward()
+                nll = nll + self.work(source, target, scale)
             except torch.OutOfMemoryError:
                 return nll, number
-            nll = nll + loss.nll.detach()
         return nll, None
 
-    def _loss(self, lesson: Reading, batch: Batch, *, scale: float) -> Loss:
-        source, target = self.hardware.put(batch.source), self.hardware.put(batch.target)
+    def _work(self, source: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        """Add one piece's gradient; its loss comes back."""
         with self.hardware.products():
-            return self.objective(lesson, self.model.output, source, target, scale=scale)
+            loss = self.objective(self.model.lesson, self.model.output, source, target, scale=scale)
+        loss.total.backward()
+        return loss.nll.detach()
 
     def _remember(self, piece: Batch) -> None:
         if len(piece.rows) == 1:

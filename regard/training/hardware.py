@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.choices import find
 from regard.errors import SettingError
+from regard.training.replaying import CudaGraphs, Plainly, Recorder, Work
 
 M = TypeVar("M", bound=nn.Module)
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -22,6 +23,8 @@ class Hardware:
     precision: torch.dtype = torch.float32
     compiles: bool = False
     """Whether a model's layers are compiled before it learns."""
+    replays: bool = False
+    """Whether the work of a batch is recorded, and played again for batches of its shape."""
 
     @classmethod
     def chosen(
@@ -44,11 +47,23 @@ class Hardware:
             where,
             find(name, PRECISIONS),
             compiles=where.type == "cuda" if compiles is None else compiles,
+            replays=where.type == "cuda" if compiles is None else compiles and where.type == "cuda",
         )
 
+    @property
+    def multiple(self) -> int:
+        """What lengths are rounded up to, so that shapes return."""
+        return 4 if self.replays else 1
+
     def put(self, tensor: Tensor) -> Tensor:
-        """The tensor on this device."""
+        """The tensor on this device; on its way there nobody waits."""
+        if self.device.type == "cuda" and tensor.device.type == "cpu":
+            tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
+
+    def recorder(self, work: Work) -> Recorder | Plainly:
+        """The work, by recordings if this hardware replays."""
+        return Recorder(work, CudaGraphs(self.device)) if self.replays else Plainly(work)
 
     def products(self) -> torch.autocast:
         """A context in which products are made in this precision."""

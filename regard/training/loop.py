@@ -141,7 +141,10 @@ def learn_by_epoch(
             for group in optimiser.param_groups:
                 group["lr"] = rate
             n_source, n_target = _counted(now.corpus, micro)
-            batches = [collate(now.corpus, each) for each in workers.share(micro)]
+            batches = [
+                collate(now.corpus, each, pad_to_multiple=hardware.multiple)
+                for each in workers.share(micro)
+            ]
             gathered = accumulator.gather(batches, n_target)
             workers.sum_gradients(model)
             nll, splits = workers.sums(gathered.nll, gathered.splits)

@@ -37,7 +37,7 @@ def token_loss(
     gold: Int[Tensor, "b t"],
     *,
     smoothing: float = 0.0,
-    scale: float = 1.0,
+    scale: Tensor | float | int = 1.0,
 ) -> Loss:
     """Sum the loss over all tokens that are not padding, times `scale`.
 
@@ -60,7 +60,7 @@ class _RowByRow(torch.autograd.Function):
         output: Tensor,
         gold: Tensor,
         smoothing: float,
-        scale: float,
+        scale: Tensor | float | int,
     ) -> tuple[Tensor, Tensor]:
         learns, counts = any(ctx.needs_input_grad), gold != PAD
         # under autocast the products are made in its type, and the sums in float32

@@ -27,7 +27,7 @@ class Objective(Protocol):
         source: Int[Tensor, "b s"],
         target: Int[Tensor, "b t"],
         *,
-        scale: float | int,
+        scale: Tensor | float | int,
     ) -> Loss:
         """Sum over the batch's tokens, times `scale`."""
 
@@ -45,13 +45,11 @@ class Smoothed:
         source: Int[Tensor, "b s"],
         target: Int[Tensor, "b t"],
         *,
-        scale: float | int = 1.0,
+        scale: Tensor | float | int = 1.0,
     ) -> Loss:
         """One pass."""
         hidden, gold = lesson(source, target)
-        return token_loss(
-            hidden, output.weight, gold, smoothing=float(self.smoothing), scale=float(scale)
-        )
+        return token_loss(hidden, output.weight, gold, smoothing=float(self.smoothing), scale=scale)
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class RDrop:
         source: Int[Tensor, "b s"],
         target: Int[Tensor, "b t"],
         *,
-        scale: float | int = 1.0,
+        scale: Tensor | float | int = 1.0,
     ) -> Loss:
         """Both passes at once: the batch stands twice in its own."""
         hidden, gold = lesson(source.repeat(2, 1), target.repeat(2, 1))

@@ -26,7 +26,7 @@ def divergence(
     output: Float[Tensor, "v m"],
     gold: Int[Tensor, "b t"],
     *,
-    scale: float | int = 1.0,
+    scale: Tensor | float | int = 1.0,
 ) -> Float[Tensor, ""]:
     """Sum D(p, q) over all tokens that are not padding, times `scale`.
 
@@ -37,15 +37,15 @@ def divergence(
         gold: the right tokens; where there is padding nothing is compared.
         scale: of the sum.
     """
-    counts = gold.flatten() != PAD
-    return _RowByRow.apply(
-        first.flatten(0, 1)[counts], second.flatten(0, 1)[counts], output, float(scale)
-    )
+    # what does not count is the same in both passes, and so lies nothing apart
+    hidden = (gold == PAD).flatten()[:, None]
+    first, second = (each.flatten(0, 1).masked_fill(hidden, 0.0) for each in (first, second))
+    return _RowByRow.apply(first, second, output, scale)
 
 
 class _RowByRow(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, first: Tensor, second: Tensor, output: Tensor, scale: float) -> Tensor:
+    def forward(ctx: Any, first: Tensor, second: Tensor, output: Tensor, scale: Any) -> Tensor:
         # under autocast the products are made in its type, and the sums in float32
         kind = first.device.type
         low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else first.dtype
