@@ -1,6 +1,7 @@
 """Where a training runs, and in which precision its products are made."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -69,6 +70,13 @@ class Hardware:
         """A context in which products are made in this precision."""
         is_low = self.precision is not torch.float32
         return torch.autocast(self.device.type, self.precision, enabled=is_low)
+
+    def plainly(self) -> AbstractContextManager[object]:
+        """A context in which compiled layers run as they are written.
+
+        What is read once, such as a validation, is not worth another compilation.
+        """
+        return torch.compiler.set_stance("force_eager") if self.compiles else nullcontext()
 
     def place(self, model: M) -> M:
         """Put a model here, its repeated layers compiled if this hardware compiles.

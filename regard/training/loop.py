@@ -217,13 +217,11 @@ def mean_loss(
     """Negative log-likelihood per token over a whole corpus, without smoothing."""
     model.eval()
     loss, total, tokens = Smoothed(), 0.0, 0
-    # what is read once is not worth another compilation
-    lesson = torch.compiler.disable(model.lesson) if hardware.compiles else model.lesson
     for each in epoch_batches(corpus, target_tokens=target_tokens, seed=0, epoch=0, rows=rows):
         batch = collate(corpus, each)
         source, target = hardware.put(batch.source), hardware.put(batch.target)
         with hardware.products():
-            total += float(loss(lesson, model.output, source, target).nll)
+            total += float(loss(model.lesson, model.output, source, target).nll)
         tokens += int(batch.target_lengths.sum())
     return total / tokens
 

@@ -73,14 +73,15 @@ class Best:
 def validate(model: Transformer, prepared: Prepared, hardware: Hardware, step: int) -> Validated:
     """Measure what the model can do now; nothing is dropped out of it, nor out of its texts."""
     start, training, valid = time.perf_counter(), prepared.recipe.training, prepared.valid
-    loss = mean_loss(
-        model,
-        valid.corpus,
-        target_tokens=training.target_tokens_per_batch,
-        hardware=hardware,
-        rows=valid.rows,
-    )
-    hypotheses, references = decoded(model, prepared, hardware)
+    with hardware.plainly():
+        loss = mean_loss(
+            model,
+            valid.corpus,
+            target_tokens=training.target_tokens_per_batch,
+            hardware=hardware,
+            rows=valid.rows,
+        )
+        hypotheses, references = decoded(model, prepared, hardware)
     has_bleu = training.validate_bleu or training.stop_on == "bleu"
     score = bleu(hypotheses, references) if has_bleu else None
     return Validated(

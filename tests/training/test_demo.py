@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.testing import assert_close
+
+import regard
+from regard.data import Example
+from regard.data.dates import LANGUAGES, write
+from regard.errors import RunError, SettingError
+from regard.evaluating import AlignmentCounts, Row, View, digit_gold
 from regard.evaluating.groups import Share
+from regard.evaluating.heads import LEFT_OUT
+from regard.training import demo
 from regard.training.demo import (
     Answered,
     Findings,
@@ -21,15 +30,6 @@ from regard.training.demo import (
     unseen,
 )
 from regard.training.demo_report import demo_page
-from torch.testing import assert_close
-
-import regard
-from regard.data import Example
-from regard.data.dates import LANGUAGES, write
-from regard.errors import RunError, SettingError
-from regard.evaluating import AlignmentCounts, Row, View, digit_gold
-from regard.evaluating.heads import LEFT_OUT
-from regard.training import demo
 from regard.training.recipes import examples
 from tests.making import make_run
 
