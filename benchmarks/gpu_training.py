@@ -1,0 +1,149 @@
+"""What a GPU does while it trains and decodes: recordings, a full memory, random numbers.
+
+    python benchmarks/gpu_training.py
+
+The gradient of a batch is compared with the CPU's in float64, by parameter: worked through,
+recorded, played again, and cut in pieces since it really did not fit.
+"""
+
+import copy
+import sys
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batches import Batch
+from regard.data.kinds import SPECIALS
+from regard.decoding import Beam, Limits, Replaying, Sentence
+from regard.models import Transformer, TransformerSpec, build_transformer
+from regard.training.accumulating import Accumulator
+from regard.training.hardware import Hardware
+from regard.training.objectives import Smoothed
+from regard.training.random_states import random_states, restore
+
+GPU = torch.device("cuda")
+TOKENS = 1003
+LIMIT = 1e-4
+"""The largest error of a gradient in float32, beside that in float64."""
+
+
+def model(dropout: float) -> Transformer:
+    """The same small model at every call."""
+    torch.manual_seed(0)
+    spec = TransformerSpec(
+        d_model=64, n_heads=4, d_hidden=96, n_encoder_layers=2, n_decoder_layers=2, dropout=dropout
+    )
+    return build_transformer(spec, n_source_tokens=TOKENS, n_target_tokens=TOKENS)
+
+
+def batch(rows: int, source: int, target: int) -> Batch:
+    """Random tokens; every row but the first is padded."""
+    draws = torch.Generator().manual_seed(rows)
+    lengths = [
+        torch.full((rows,), n - 2).index_fill(0, torch.tensor([0]), n) for n in (source, target)
+    ]
+    ids = [
+        torch.randint(len(SPECIALS), TOKENS, (rows, n), generator=draws) for n in (source, target)
+    ]
+    for each, n in zip(ids, lengths, strict=True):
+        each[torch.arange(each.shape[1]) >= n[:, None]] = 0
+    return Batch(*ids, *lengths, torch.arange(rows))
+
+
+def gradient(accumulator: Accumulator, given: Batch) -> tuple[dict[str, Tensor], int]:
+    """By parameter, and into how many more pieces the batch was cut."""
+    splits = accumulator.gather([given], int(given.target_lengths.sum())).splits
+    named = accumulator.model.named_parameters()
+    return {name: p.grad.double().cpu() for name, p in named if p.grad is not None}, splits
+
+
+def worst(got: dict[str, Tensor], want: dict[str, Tensor]) -> float:
+    """The largest relative error of any parameter's gradient."""
+    assert got.keys() == want.keys()
+    # keys' biases have no gradient but rounding
+    return max(float((got[n] - want[n]).norm() / want[n].norm().clamp(min=1e-2)) for n in want)
+
+
+def accumulator(of: nn.Module, *, replays: bool, compiles: bool = False) -> Accumulator:
+    """On the GPU in float32."""
+    hardware = Hardware(GPU, torch.float32, compiles=compiles, replays=replays)
+    return Accumulator(hardware.place(copy.deepcopy(of)), Smoothed(0.1), hardware)
+
+
+def recordings() -> bool:
+    """Three shapes in turn: the first time worked through, then recorded, then played."""
+    plain, good = model(0.0), True
+    batches = [
+        batch(rows, source, target)
+        for rows, source, target in ((7, 13, 9), (3, 20, 31), (16, 8, 8))
+    ]
+    law = Accumulator(copy.deepcopy(plain).double(), Smoothed(0.1), Hardware())
+    want = [gradient(law, each)[0] for each in batches]
+    for compiles in (False, True):
+        ours = accumulator(plain, replays=True, compiles=compiles)
+        for turn in ("worked through", "recorded", "played", "played again"):
+            error = max(worst(gradient(ours, b)[0], w) for b, w in zip(batches, want, strict=True))
+            good &= error < LIMIT
+            print(f"{turn}, {'compiled' if compiles else 'as is'}: error {error:.1e}")
+    return good
+
+
+def dropout() -> bool:
+    """A recording drops other units each time, and the same ones from the same random state."""
+    ours, given = accumulator(model(0.3), replays=True), batch(7, 13, 9)
+    for _ in range(3):
+        gradient(ours, given)
+    before = random_states(GPU)
+    first, second = (gradient(ours, given)[0] for _ in range(2))
+    restore(before, GPU)
+    again = gradient(ours, given)[0]
+    differs, returns = worst(second, first), worst(again, first)
+    print(f"dropout: another draw differs by {differs:.2f}, the same one by {returns:.1e}")
+    return differs > 0.1 and returns < LIMIT
+
+
+def full_memory() -> bool:
+    """A batch that does not fit is cut, and its gradient stays what it was."""
+    plain, given, good = model(0.0), batch(2048, 64, 64), True
+    for replays in (False, True):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        ours = accumulator(plain, replays=replays)
+        want, _ = gradient(ours, given)
+        peak = torch.cuda.max_memory_reserved()
+        del ours
+        torch.cuda.empty_cache()
+        total = torch.cuda.get_device_properties(GPU).total_memory
+        torch.cuda.set_per_process_memory_fraction(0.6 * peak / total)
+        ours = accumulator(plain, replays=replays)
+        for _ in range(3):
+            got, splits = gradient(ours, given)
+            error = worst(got, want)
+            good &= splits > 0 and error < LIMIT
+            print(f"memory of {peak >> 20:,} MiB cut to 60 %: {splits} cuts, error {error:.1e}")
+        del ours
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    return good
+
+
+def decoding() -> bool:
+    """A beam that is replayed writes what a plain one writes."""
+    writer = model(0.0).to(GPU).eval()
+    beam = Beam(width=4, limits=Limits(min_tokens=1, max_tokens=20))
+    rows = batch(33, 13, 9).source.tolist()
+    sentences = [Sentence([token for token in row if token]) for row in rows]
+    plain, replayed = (
+        search(writer, sentences, device="cuda") for search in (beam, Replaying(beam))
+    )
+    same = [[h.tokens for h in row] for row in plain] == [
+        [h.tokens for h in row] for row in replayed
+    ]
+    print(f"decoding: replayed beams are {'the same' if same else 'OTHERS'}")
+    return same
+
+
+if __name__ == "__main__":
+    torch.backends.cuda.matmul.allow_tf32 = False
+    passed = [check() for check in (recordings, dropout, decoding, full_memory)]
+    print("every check passed" if all(passed) else "some check failed")
+    sys.exit(0 if all(passed) else 1)
