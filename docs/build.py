@@ -3,7 +3,8 @@
     python docs/build.py            facts and pictures, from the code
     python docs/build.py --check    fail if a page or the README is not what the code says
 
-Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`.
+Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
+from docs/ablations.json, written by benchmarks/ablations.py.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import json
 import re
 import sys
 from pathlib import Path
+
+import ablations
 
 from regard.inspecting import Mechanism, example, mechanisms
 from regard.plots import heatmap
@@ -132,14 +135,21 @@ def pages() -> dict[Path, str]:
     readme, bench = ROOT / "README.md", DOCS / "benchmarks.md"
     made[readme] = filled(readme.read_text(), "mechanisms", mechanism_table())
     made[bench] = filled(bench.read_text(), "attention", benchmark_table())
-    return made
+    parts = DOCS / "ablations.md"
+    text = filled(parts.read_text(), "scores", ablations.scores_table())
+    made[parts] = filled(text, "start", ablations.start_table())
+    return made | ablations.pictures()
+
+
+def _held(page: Path) -> str:
+    return page.read_text() if page.exists() else ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; say what is stale")
     if parser.parse_args().check:
-        stale = [str(page.name) for page, text in pages().items() if page.read_text() != text]
+        stale = [page.name for page, text in pages().items() if _held(page) != text]
         print(f"stale: {', '.join(stale)}. Run make docs." if stale else "every page is current")
         return 1 if stale else 0
     PICTURES.mkdir(parents=True, exist_ok=True)
