@@ -160,11 +160,24 @@ def _paths(sizes: Sizes) -> tuple[str, dict[str, object]]:
         f"What it takes for word 1 to meet word {sizes.length} "
         f"(window {sizes.window}, width {sizes.width}):",
         "",
-        f"{'':<32} {'layers':>7} {'in sequence':>12} {'path':>6} {'multiply-adds a layer':>24}",
+        f"{'':<36} {'layers':>7} {'sees':>6} {'in sequence':>12} {'path':>6} "
+        f"{'multiply-adds a layer':>24}",
     ]
     for row in rows:
+        sees = "all" if row.receptive_field is None else row.receptive_field
         cost = f"{row.multiply_adds:.3g} = {row.formula}"
-        lines.append(f"{row.name:<32} {row.layers:>7} {row.steps:>12} {row.path:>6} {cost:>24}")
+        lines.append(
+            f"{row.name:<36} {row.layers:>7} {sees:>6} {row.steps:>12} {row.path:>6} {cost:>24}"
+        )
+    lines += [
+        "",
+        "Two words meet where the output at one depends on the other. Sees: the receptive field,",
+        "the words that an output of so many layers depends on, in a text without end.",
+        "",
+        "L windows of k words see 1 + L (k - 1) words, and dilated ones (1, 2, 4, … apart)",
+        "1 + (k - 1)(2^L - 1). Words D apart meet after ceil(D / r) layers, where r is (k - 1) / 2",
+        "(rounded up), or k - 1 if causal; dilated, after the fewest with r (2^L - 1) >= D.",
+    ]
     return "\n".join(lines), {"rows": [row.as_dict() for row in rows]}
 
 

@@ -19,6 +19,7 @@ from regard.layers import (
     DecoderLayer,
     EncoderLayer,
     FeedForward,
+    GatedConvolution,
     GatedFeedForward,
     Norm,
     PreNorm,
@@ -158,6 +159,7 @@ _LAYERS: Mapping[str, Callable[[], Callable[[Tensor], Tensor]]] = {
     "encoder_layer": _encoder_layer,
     "decoder_layer": _decoder_layer,
     "weighted_branches": lambda: WeightedBranches(DIMS, attention=multi_head(DIMS)),
+    "convolution": lambda: GatedConvolution(DIMS, kernel=5),
 }
 
 _DRAW: Mapping[str, Callable[[str, str], Picture]] = {

@@ -16,7 +16,7 @@ from regard.errors import DataError
 from regard.inspecting.capture import attention_of
 from regard.inspecting.reading import Tokens, read_ids, read_text
 from regard.inspecting.record import Attention, Record
-from regard.models import Transformer
+from regard.models import Model
 
 
 def attention(
@@ -51,12 +51,12 @@ def mechanism_of(one: AttentionMap) -> str:
 
 
 def look_at(
-    model: Transformer, source: Subwords, target: Subwords, text: str, answer: Sequence[int]
+    model: Model, source: Subwords, target: Subwords, text: str, answer: Sequence[int]
 ) -> Record:
     """Record one answer.
 
     Args:
-        model: a Transformer, not in training.
+        model: what wrote it, not in training.
         source: cuts the text.
         target: cuts the answer.
         text: what the model reads.

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.layers.convolution import GatedConvolution
 from regard.layers.decoder_layer import DecoderCache, DecoderLayer
 from regard.layers.encoder_layer import EncoderLayer
 from regard.layers.feed_forward import FeedForward, NoFeedForward, gelu_feed_forward
@@ -34,6 +35,7 @@ LAYERS: Mapping[str, Callable[..., Any]] = {
     "encoder_layer": EncoderLayer,
     "decoder_layer": DecoderLayer,
     "weighted_branches": WeightedBranches,
+    "convolution": GatedConvolution,
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "GatedConvolution",
     "GatedFeedForward",
     "NoFeedForward",
     "NoNorm",

@@ -9,36 +9,54 @@ from regard.models.building import (
     build_tagger,
     build_transformer,
     model_shapes,
-    transformer_shapes,
 )
+from regard.models.convolutional.building import build_convolutional
+from regard.models.convolutional.network import Convolutional
+from regard.models.convolutional.spec import ConvolutionalSpec
+from regard.models.kinds import KINDS, NAMED, Spec, build_model, shapes_of
 from regard.models.language_model import LanguageModel
 from regard.models.learning import Learner, Lesson
 from regard.models.masking import MASK, Masked, masked
+from regard.models.model import Model
+from regard.models.recurrent.building import build_recurrent
+from regard.models.recurrent.network import Recurrent
+from regard.models.recurrent.spec import RecurrentSpec
 from regard.models.spec import SIZES, TransformerSpec
 from regard.models.stepping import Stepper
 from regard.models.transformer import Transformer
 
 __all__ = [
+    "KINDS",
     "MASK",
     "MODELS",
+    "NAMED",
     "SIZES",
     "Classifier",
+    "Convolutional",
+    "ConvolutionalSpec",
     "Encoder",
     "LanguageModel",
     "Learner",
     "Lesson",
     "Masked",
     "MaskedLanguageModel",
+    "Model",
+    "Recurrent",
+    "RecurrentSpec",
+    "Spec",
     "Stepper",
     "Tagger",
     "Transformer",
     "TransformerSpec",
     "build_classifier",
+    "build_convolutional",
     "build_language_model",
     "build_masked_language_model",
+    "build_model",
+    "build_recurrent",
     "build_tagger",
     "build_transformer",
     "masked",
     "model_shapes",
-    "transformer_shapes",
+    "shapes_of",
 ]

@@ -170,15 +170,6 @@ def model_shapes(
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
 
 
-def transformer_shapes(
-    spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
-) -> dict[str, tuple[int, ...]]:
-    """What the Transformer's weights would look like, without making one number of them."""
-    return model_shapes(
-        "transformer", spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens
-    )
-
-
 def _encoder(parts: Parts, n_tokens: int, n_segments: int) -> Encoder:
     embedding = parts.embedding(n_tokens, n_segments=n_segments, norm=Norm(parts.dims, eps=1e-12))
     layers = parts.encoder_layers(parts.spec.n_encoder_layers)

@@ -38,6 +38,8 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
 class TransformerSpec:
     """Sizes and choices; everything has the paper's base value."""
 
+    kind: str = "transformer"
+    """What is built; other kinds have keys of their own."""
     d_model: int = 512
     """Width of the model."""
     n_heads: int = 8
@@ -85,6 +87,7 @@ class TransformerSpec:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
+        find(self.kind, {"transformer": None})
         find(self.norm, RESIDUALS)
         find(self.feed_forward, FEED_FORWARDS)
         if self.feed_forward not in (able := find(self.layer, LAYERS)):

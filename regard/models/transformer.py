@@ -12,12 +12,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention import FULL, padding
+from regard.attention import FULL, AttentionMap, padding
+from regard.attention.capture import captured
 from regard.attention.links import Pattern
 from regard.attention.masks import Padding
 from regard.layers import DecoderCache
+from regard.models.checking import check_hidden
 from regard.models.embedding import Embedding
-from regard.models.learning import Lesson, shifted
+from regard.models.model import Model
 from regard.models.stepping import PAD, rows_of
 from regard.places import Places, Tree
 
@@ -46,7 +48,7 @@ class TransformerState(NamedTuple):
 
 
 @final
-class Transformer(nn.Module):
+class Transformer(Model):
     """Encoder and decoder stacks around two embeddings; padding (token 0) never leaks.
 
     Args:
@@ -85,10 +87,6 @@ class Transformer(nn.Module):
         """Logits for the token after each target token, all at once."""
         return self.output(self.hidden(source, target, tree))
 
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
-        """Every target token is asked for, with those before it at hand."""
-        return Lesson(self.hidden(source, shifted(target)), target)
-
     def hidden(
         self,
         source: Int[Tensor, "b s"],
@@ -111,6 +109,26 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             x = layer(x, mask=mask, places=places)
         return self.encoder_norm(x)
+
+    def maps(
+        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
+    ) -> dict[str, tuple[AttentionMap, ...]]:
+        """Where each row looks: "encoder", "decoder" and "cross", a map for each layer."""
+        with captured(self) as maps:
+            self.hidden(source, target)
+        encoder, decoder = (
+            [[found for name, found in maps.items() if name.startswith(f"{stack}.{i}.")] for i in n]
+            for stack, n in (
+                ("encoder", range(len(self.encoder))),
+                ("decoder", range(len(self.decoder))),
+            )
+        )
+        # the last chain of a decoder layer is the one that looks at the source
+        return {
+            "encoder": tuple(layer[0] for layer in encoder),
+            "decoder": tuple(layer[0] for layer in decoder),
+            "cross": tuple(layer[-1] for layer in decoder),
+        }
 
     def start(self, source: Int[Tensor, "b s"]) -> TransformerState:
         """Read the source, and project it once for every decoder layer."""
@@ -152,20 +170,19 @@ def _mask(valid: Bool[Tensor, "b n"]) -> Padding:
     return padding(valid)
 
 
-@torch.no_grad()
 def check_masks(model: Transformer, n_tokens: int) -> None:
     """See for oneself that the future and the padding are hidden; raises if they are not."""
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randint(PAD + 4, max(n_tokens, PAD + 6), (2, 2, 6), generator=generator)
-    source, target = drawn.to(device)
+    source, target = drawn.to(next(model.parameters()).device)
     other = target.clone()
     other[:, -1] = torch.where(other[:, -1] == n_tokens - 1, PAD + 4, n_tokens - 1)
     longer = nn.functional.pad(source, (0, 3), value=PAD)
-    logits = model(source, target)
-    future = (model(source, other)[:, :-1] - logits[:, :-1]).abs().max()
-    padded = (model(longer, target) - logits).abs().max()
-    model.train(was_training)
-    assert future < 1e-4, f"a later token changes earlier logits by {future:.1e}"
-    assert padded < 1e-4, f"padding changes logits by {padded:.1e}"
+    check_hidden(
+        model,
+        lambda: (model(source, target)[:, :-1], model(source, other)[:, :-1]),
+        leak="a later token changes earlier logits",
+    )
+    check_hidden(
+        model, lambda: (model(source, target), model(longer, target)), leak="padding changes logits"
+    )

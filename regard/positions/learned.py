@@ -8,6 +8,7 @@ Cost: time O(n · m), max_len · m parameters; a longer sequence is an error.
 
 from typing import final
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -29,7 +30,9 @@ class LearnedPositions(nn.Module):
         self, positions: Int[Tensor, "*b n"], tree: Tree | None = None
     ) -> Float[Tensor, "*b n m"]:
         """Look the positions up."""
-        if positions.numel() and int(positions.max()) >= self.P.num_embeddings:
+        # a recording cannot wait for a number; its shape has come before, and was looked at then
+        is_recording = positions.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not is_recording and positions.numel() and int(positions.max()) >= self.P.num_embeddings:
             raise LengthError(
                 f"learned: position {int(positions.max())} was asked for, but the table has "
                 f"{self.P.num_embeddings} (0 to {self.P.num_embeddings - 1}). Raise max_len in "

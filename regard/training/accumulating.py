@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch
 from regard.errors import LengthError
-from regard.models import Transformer
+from regard.models import Model
 from regard.training.hardware import Hardware
 from regard.training.objectives import Objective, Smoothed
 from regard.training.random_states import random_states, restore
@@ -44,7 +44,7 @@ class Accumulator:
         hardware: where, and how exactly.
     """
 
-    def __init__(self, model: Transformer, objective: Objective, hardware: Hardware) -> None:
+    def __init__(self, model: Model, objective: Objective, hardware: Hardware) -> None:
         self.model, self.objective, self.hardware = model, objective, hardware
         self.work = hardware.recorder(self._work)
         self.too_much: int | None = None
@@ -119,7 +119,7 @@ class Accumulator:
 
 
 def accumulate(
-    model: Transformer,
+    model: Model,
     batches: Sequence[Batch],
     *,
     smoothing: float,

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, RegardError, RunError
-from regard.models import Transformer, build_transformer, transformer_shapes
+from regard.models import Model, build_model, shapes_of
 from regard.training.checkpoints import load_weights
 from regard.training.recipes import Recipe, read_recipe
 
@@ -23,7 +23,7 @@ class Loaded:
     recipe: Recipe
     source: Subwords
     target: Subwords
-    model: Transformer
+    model: Model
 
 
 def load_run(path: Path) -> Loaded:
@@ -31,13 +31,9 @@ def load_run(path: Path) -> Loaded:
     weights = finished_weights(path)
     recipe = read_recipe(path / "recipe.toml")
     source, target = load_subwords(recipe, path)
-    wanted = transformer_shapes(
-        recipe.model, n_source_tokens=len(source), n_target_tokens=len(target)
-    )
+    wanted = shapes_of(recipe.model, n_source_tokens=len(source), n_target_tokens=len(target))
     _check_shapes(weights, wanted)
-    model = build_transformer(
-        recipe.model, n_source_tokens=len(source), n_target_tokens=len(target)
-    )
+    model = build_model(recipe.model, n_source_tokens=len(source), n_target_tokens=len(target))
     load_weights(weights, model)
     return Loaded(recipe, source, target, model.eval())
 
@@ -66,7 +62,7 @@ def load_subwords(recipe: Recipe, path: Path) -> tuple[Subwords, Subwords]:
     return read[0], read[-1]
 
 
-def start_from(run: Path, model: Transformer) -> None:
+def start_from(run: Path, model: Model) -> None:
     """Give a model the weights of a finished run."""
     try:
         load_weights(finished_weights(run), model)

@@ -20,7 +20,7 @@ from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
 from regard.errors import DataError
 from regard.layers import project_all
-from regard.models import Transformer
+from regard.models import Model
 from regard.training.accumulating import CPU, Accumulator, accumulate
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
@@ -83,7 +83,7 @@ class Material:
 
 
 def learn(
-    model: Transformer,
+    model: Model,
     optimiser: torch.optim.Optimizer,
     corpus: Corpus,
     recipe: Recipe,
@@ -110,7 +110,7 @@ def learn(
 
 
 def learn_by_epoch(
-    model: Transformer,
+    model: Model,
     optimiser: torch.optim.Optimizer,
     material: Callable[[int], Material],
     recipe: Recipe,
@@ -207,7 +207,7 @@ def _counted(corpus: Corpus, batches: Sequence[Rows]) -> tuple[int, int]:
 
 @torch.no_grad()
 def mean_loss(
-    model: Transformer,
+    model: Model,
     corpus: Corpus,
     *,
     target_tokens: int,

@@ -19,7 +19,7 @@ import torch
 
 from regard.choices import Choice
 from regard.data.batches import padding_share
-from regard.models import transformer_shapes
+from regard.models import shapes_of
 from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
@@ -192,7 +192,7 @@ def _sampled(recipe: Recipe, count: int, folder: Path) -> Recipe:
 
 
 def _parameters(prepared: Prepared) -> Parameters:
-    shapes = transformer_shapes(
+    shapes = shapes_of(
         prepared.recipe.model,
         n_source_tokens=len(prepared.source),
         n_target_tokens=len(prepared.target),

@@ -9,7 +9,7 @@ from typing import Any
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, READERS, Example
 from regard.errors import RecipeError, SettingError
-from regard.models import SIZES, TransformerSpec
+from regard.models import NAMED, Spec, TransformerSpec
 from regard.training.lines import key_lines, line_of
 from regard.training.schedules import SCHEDULES
 from regard.training.sections import Mistakes, read_section, read_settings
@@ -141,7 +141,7 @@ class Recipe:
     data: DataRecipe
     training: TrainingRecipe
     tokens: TokensRecipe = field(default_factory=TokensRecipe)
-    model: TransformerSpec = field(default_factory=TransformerSpec)
+    model: Spec = field(default_factory=TransformerSpec)
 
     def as_table(self) -> dict[str, Any]:
         """The resolved recipe as TOML can hold it."""
@@ -171,6 +171,7 @@ def parse_recipe(table: Mapping[str, Any], where: str, lines: dict[str, int]) ->
             choice = getattr(recipe.data, split)
             if choice is not None:
                 _source(choice, split, f"data.{split}", mistakes)
+                _same_form(recipe.data.train, choice, f"data.{split}", mistakes)
     if mistakes.found or recipe is None:
         raise RecipeError("\n".join(_said(where, lines, *found) for found in mistakes.found))
     return recipe
@@ -214,16 +215,30 @@ def _source(
     return None if settings is None else lambda: generator(split, **settings)
 
 
+def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> None:
+    """What is measured must be written as what was learned."""
+    wanted, found = (each.settings.get("normalise") for each in (train, other))
+    if found != wanted:
+        mistakes.add(f"{path}.normalise", f"must be that of data.train, {wanted!r}, got {found!r}.")
+
+
 def _with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     """`model.size` stands for a row of the table of sizes; keys beside it win."""
     model = table.get("model")
     if not isinstance(model, dict) or "size" not in model:
         return dict(table)
     given = {key: value for key, value in model.items() if key != "size"}
-    if model["size"] not in SIZES:
-        mistakes.add("model.size", unknown(str(model["size"]), SIZES))
-        return {**table, "model": given}
-    return {**table, "model": {**SIZES[model["size"]], **given}}
+    kind = model.get("kind", TransformerSpec.kind)
+    sizes = NAMED.get(kind, {})
+    if not sizes:
+        mistakes.add("model.size", f"has no meaning for kind = '{kind}'; give its own keys.")
+    elif model["size"] not in sizes:
+        mistakes.add("model.size", unknown(str(model["size"]), sizes))
+    named = {
+        key: value.name if isinstance(value, Choice) else value
+        for key, value in sizes.get(model["size"], {}).items()
+    }
+    return {**table, "model": {**named, **given}}
 
 
 def _change(table: dict[str, Any], change: str) -> None:

@@ -87,7 +87,7 @@ def _convert(hint: Any, value: Any, path: str, mistakes: Mistakes) -> Any:
                 continue
             return converter[1](value)
         if option is not Choice and isinstance(option, type) and isinstance(value, dict):
-            return read_section(option, value, path, mistakes)
+            return _of_its_kind(options, value, path, mistakes)
         if option is Choice and isinstance(value, dict | str):
             return _choice(value, path, mistakes)
         if get_origin(option) in (tuple, Sequence) and isinstance(value, list | str):
@@ -96,6 +96,21 @@ def _convert(hint: Any, value: Any, path: str, mistakes: Mistakes) -> Any:
     wanted = " or ".join(_name(option) for option in options if option is not type(None))
     mistakes.add(path, f"must be {wanted}, got {value!r}.")
     return None
+
+
+def _of_its_kind(
+    options: Sequence[Any], table: Mapping[str, Any], path: str, mistakes: Mistakes
+) -> Any:
+    """Read the section as the one dataclass there is, or as the one whose `kind` it names."""
+    sections = [option for option in options if dataclasses.is_dataclass(option)]
+    if len(sections) == 1:
+        return read_section(cast(type, sections[0]), table, path, mistakes)
+    kinds = {cast(Any, each).kind: cast(type, each) for each in sections}
+    name = table.get("kind", next(iter(kinds)))
+    if name not in kinds:
+        mistakes.add(f"{path}.kind", unknown(str(name), kinds))
+        return None
+    return read_section(kinds[name], table, path, mistakes)
 
 
 def _choice(value: dict[str, Any] | str, path: str, mistakes: Mistakes) -> Choice | None:

@@ -12,7 +12,7 @@ from regard.data.kinds import UNKNOWN
 from regard.data.subwords import Subwords
 from regard.decoding import greedy
 from regard.evaluating import bleu, exact_match
-from regard.models import Transformer
+from regard.models import Model
 from regard.training.checkpoints import Progress
 from regard.training.events import Validated
 from regard.training.hardware import Hardware
@@ -70,7 +70,7 @@ class Best:
         return replace(found, is_best=is_best)
 
 
-def validate(model: Transformer, prepared: Prepared, hardware: Hardware, step: int) -> Validated:
+def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) -> Validated:
     """Measure what the model can do now; nothing is dropped out of it, nor out of its texts."""
     start, training, valid = time.perf_counter(), prepared.recipe.training, prepared.valid
     with hardware.plainly():
@@ -106,7 +106,7 @@ def tokens_per_character(material: Material, subwords: Subwords) -> float:
 
 
 def decoded(
-    model: Transformer, prepared: Prepared, hardware: Hardware
+    model: Model, prepared: Prepared, hardware: Hardware
 ) -> tuple[list[str], list[list[str]]]:
     """The first examples of the split, decoded greedily, with all their references."""
     model.eval()

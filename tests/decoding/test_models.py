@@ -21,7 +21,14 @@ from regard.decoding import (
 from regard.errors import SettingError
 from regard.models import Stepper
 from tests.asserting import assert_close
-from tests.decoding.writers import SPECS, Table, language_model, transformer
+from tests.decoding.writers import (
+    SPECS,
+    WITHOUT_SELF_ATTENTION,
+    Table,
+    language_model,
+    other_model,
+    transformer,
+)
 
 LIMITS = Limits(max_tokens=4)
 MODELS = {
@@ -30,6 +37,7 @@ MODELS = {
         f"language model {name}": (lambda name=name: language_model(name))
         for name in ("post_norm", "pre_norm", "rotary", "shaw", "additive", "sparsemax")
     },
+    **{name: (lambda name=name: other_model(name)) for name in WITHOUT_SELF_ATTENTION},
 }
 SEARCHES = {
     "greedy": Greedy(limits=LIMITS),

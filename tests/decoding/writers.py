@@ -8,7 +8,15 @@ from torch import Tensor
 
 from regard.choices import Choice
 from regard.data.kinds import BOS
-from regard.models import TransformerSpec, build_language_model, build_transformer
+from regard.models import (
+    ConvolutionalSpec,
+    RecurrentSpec,
+    TransformerSpec,
+    build_language_model,
+    build_model,
+    build_transformer,
+)
+from regard.models.recurrent.spec import PAPERS
 from regard.models.stepping import rows_of
 
 TINY = TransformerSpec(
@@ -49,6 +57,27 @@ def transformer(name, n_tokens=11):
 def language_model(name, n_tokens=11):
     """A small language model, in float64."""
     return decided(build_language_model(SPECS[name], n_tokens=n_tokens).double())
+
+
+RECURRENT = {
+    name: RecurrentSpec(**{**PAPERS[name], "d_embedding": 16, "d_hidden": 16, "n_layers": 1})
+    for name in PAPERS
+}
+WITHOUT_SELF_ATTENTION = {
+    **RECURRENT,
+    "at once": replace(
+        RECURRENT["luong"], feeds_input=False, select=Choice("local_predictive", {"half_width": 2})
+    ),
+    "coverage": replace(RECURRENT["luong"], has_coverage=True),
+    "windows": ConvolutionalSpec(d_model=16, n_encoder_layers=2, n_decoder_layers=2, max_len=64),
+}
+"""Recurrent and convolutional models."""
+
+
+def other_model(name, n_tokens=11):
+    """A small model without self-attention, in float64."""
+    spec = WITHOUT_SELF_ATTENTION[name]
+    return decided(build_model(spec, n_source_tokens=n_tokens, n_target_tokens=n_tokens).double())
 
 
 class TableState(NamedTuple):

@@ -5,8 +5,9 @@ import threading
 import pytest
 import torch
 
+from regard.attention.capture import captured
 from regard.data.kinds import BOS
-from regard.inspecting.capture import attention_of, captured, weights_of
+from regard.inspecting.capture import attention_of, weights_of
 from tests.asserting import assert_close
 from tests.decoding.writers import transformer
 

@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy, pad
 from regard.choices import Choice
 from regard.errors import SettingError, UnknownChoice
 from regard.layers.weighted_branches import project_all
-from regard.models import MODELS, Learner, TransformerSpec, model_shapes, transformer_shapes
-from regard.models.checking import check_future, check_padding
+from regard.models import MODELS, Learner, TransformerSpec, model_shapes, shapes_of
+from regard.models.checking import check_future, check_hidden, check_padding
 from regard.models.parts import LAYER_KINDS
 from regard.models.spec import LAYERS
 from regard.models.stepping import PAD
@@ -140,7 +140,7 @@ def test_shapes_are_those_of_the_model_without_a_number_made(kind):
     wanted = {name: tuple(p.shape) for name, p in build(kind, spec).named_parameters()}
     assert model_shapes(kind, spec, n_source_tokens=V, n_target_tokens=V) == wanted
     if kind == "transformer":
-        assert transformer_shapes(spec, n_source_tokens=V, n_target_tokens=V) == wanted
+        assert shapes_of(spec, n_source_tokens=V, n_target_tokens=V) == wanted
 
 
 def test_an_unknown_kind_is_refused():
@@ -166,6 +166,37 @@ def test_the_self_check_of_a_language_model_notices_padding_that_is_read():
     model = build("language_model")
     with pytest.raises(AssertionError, match="padding changes states by"):
         check_padding(model, lambda tokens: model.hidden(tokens.flip(1)).flip(1), V)
+
+
+def test_the_self_check_tells_rounding_from_a_leak():
+    model = torch.nn.Linear(1, 1)
+
+    def read():
+        one = model.weight.new_ones(1, 1, 1)
+        return one, one + 1e8 - 1e8
+
+    assert read()[0] != read()[1], "in single precision the one is lost"
+    check_hidden(model, read, leak="rounding changes states")
+    assert model.weight.dtype == torch.float32
+    with pytest.raises(AssertionError, match=r"a leak changes states by 2\.0e-03 of their size"):
+        check_hidden(model, lambda: (read()[0], 0.998 * read()[0]), leak="a leak changes states")
+
+
+def test_the_self_check_counts_the_numbers_that_are_lost():
+    lost = torch.tensor([[[1.0, math.inf, math.nan]]])
+    with pytest.raises(SettingError, match="got 2 of 3 that are infinite or not a number"):
+        check_hidden(torch.nn.Linear(1, 1), lambda: (lost, lost), leak="nothing")
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_the_self_check_of_states_knows_no_size(size):
+    model = build("language_model")
+    check_future(model, lambda tokens: size * model.hidden(tokens), V)
+    check_padding(model, lambda tokens: size * model.hidden(tokens), V)
+    with pytest.raises(AssertionError, match="padding changes states by"):
+        check_padding(model, lambda tokens: size * model.hidden(tokens.flip(1)).flip(1), V)
+    with pytest.raises(AssertionError, match="a later token changes earlier states by"):
+        check_future(model, lambda tokens: size * model.hidden(tokens.flip(1)).flip(1), V)
 
 
 def test_both_tables_of_layers_name_the_same_kinds():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from regard.attention import FULL
 from regard.choices import Choice
 from regard.errors import DimsError, MeetingError, SettingError, UnknownChoice
 from regard.models import (
@@ -13,7 +14,7 @@ from regard.models import (
     TransformerSpec,
     build_language_model,
     build_transformer,
-    transformer_shapes,
+    shapes_of,
 )
 from regard.models.stepping import PAD, Stepper
 from regard.models.transformer import check_masks
@@ -136,9 +137,7 @@ def test_the_base_model_has_the_paper_s_number_of_parameters():
 
 def test_the_big_model_has_as_many_parameters_as_its_formula_says():
     V, d, f = 37000, 1024, 4096
-    shapes = transformer_shapes(
-        TransformerSpec(**SIZES["big"]), n_source_tokens=V, n_target_tokens=V
-    )
+    shapes = shapes_of(TransformerSpec(**SIZES["big"]), n_source_tokens=V, n_target_tokens=V)
     encoder = 4 * d * d + 2 * d * f + f + d + 4 * d
     decoder = 8 * d * d + 2 * d * f + f + d + 6 * d
     assert sum(map(math.prod, shapes.values())) == V * d + 6 * encoder + 6 * decoder
@@ -147,9 +146,7 @@ def test_the_big_model_has_as_many_parameters_as_its_formula_says():
 
 def test_branches_cost_two_numbers_each_and_save_one_norm_in_every_layer():
     plain, branched = (
-        transformer_shapes(
-            TransformerSpec(layer=layer), n_source_tokens=37000, n_target_tokens=37000
-        )
+        shapes_of(TransformerSpec(layer=layer), n_source_tokens=37000, n_target_tokens=37000)
         for layer in ("plain", "weighted_branches")
     )
     count = {name: sum(map(math.prod, s.values())) for name, s in (("p", plain), ("b", branched))}
@@ -167,12 +164,48 @@ def test_the_loss_before_training_is_near_log_v(norm):
     assert abs(float(loss.detach()) - math.log(500)) < 0.7
 
 
-def test_the_self_check_notices_a_mask_that_hides_nothing(monkeypatch):
-    model = _model(SMALL)
+GROWING = replace(
+    SMALL, norm="no_norm", feed_forward="gated", n_encoder_layers=3, n_decoder_layers=3
+)
+"""Without a norm, gates square what comes in, layer after layer."""
+
+
+@pytest.mark.parametrize(
+    "leaky",
+    [SMALL, replace(SMALL, layer="weighted_branches"), GROWING],
+    ids=["plain", "faint", "huge"],
+)
+def test_the_self_check_notices_a_mask_that_hides_nothing(leaky, monkeypatch):
+    model = build_transformer(leaky, n_source_tokens=29, n_target_tokens=29)
     check_masks(model, 29)
     monkeypatch.setattr("regard.models.transformer._mask", lambda valid: valid.new_ones(1, 1))
-    with pytest.raises(AssertionError, match="padding changes logits by"):
+    with pytest.raises(AssertionError, match=r"padding changes logits by .* of their size"):
         check_masks(model, 29)
+
+
+def test_the_self_check_notices_a_future_that_is_seen(monkeypatch):
+    monkeypatch.setattr("regard.layers.decoder_layer.CAUSAL", FULL)
+    for spec in (SMALL, GROWING):
+        with pytest.raises(AssertionError, match="a later token changes earlier logits by"):
+            build_transformer(spec, n_source_tokens=29, n_target_tokens=29)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_model_of_huge_numbers_passes_the_self_check_and_stays_as_it_was(seed):
+    torch.manual_seed(seed)
+    model = build_transformer(GROWING, n_source_tokens=29, n_target_tokens=29)
+    assert float(model(_tokens(2, 7), _tokens(2, 5)).detach().abs().max()) > 1e6
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    check_masks(model, 29)
+    assert all(weight.dtype == torch.float32 for weight in model.parameters())
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+
+
+def test_a_model_whose_first_numbers_overflow_is_refused_with_a_remedy():
+    deep = replace(GROWING, n_encoder_layers=5, n_decoder_layers=5)
+    with pytest.raises(SettingError, match="it should give finite numbers, got") as said:
+        build_transformer(deep, n_source_tokens=29, n_target_tokens=29)
+    assert "Choose norm = 'pre_norm' or 'post_norm' in [model], or fewer layers." in str(said.value)
 
 
 MISTAKES = {

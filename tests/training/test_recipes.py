@@ -7,6 +7,7 @@ import tomli_w
 
 from regard.choices import Choice
 from regard.errors import RecipeError
+from regard.models import ConvolutionalSpec
 from regard.training.lines import key_lines
 from regard.training.recipes import examples, parse_recipe, read_recipe
 
@@ -51,6 +52,49 @@ def test_changes_from_the_command_line_come_on_top(tmp_path):
     path = _write(tmp_path, GOOD)
     recipe = read_recipe(path, ["training.steps=9", "model.norm=pre_norm", "tokens.size=99"])
     assert (recipe.training.steps, recipe.model.norm, recipe.tokens.size) == (9, "pre_norm", 99)
+
+
+def test_the_kind_of_a_model_says_which_keys_it_has(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "convolutional"\nkernel = 5')
+    recipe = read_recipe(_write(tmp_path, text))
+    assert recipe.model == ConvolutionalSpec(kernel=5, dropout=0.2)
+    again = tmp_path / "again.toml"
+    again.write_text(tomli_w.dumps(recipe.as_table()))
+    assert read_recipe(again) == recipe
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ('kind = "convolutionel"', "model.kind: There is no 'convolutionel'"),
+        ('kind = "convolutional"\nn_heads = 4', "model.n_heads: There is no 'n_heads' here"),
+        ('kind = "convolutional"\nsize = "base"', "has no meaning for kind = 'convolutional'"),
+    ],
+)
+def test_a_kind_that_is_none_and_a_key_of_another_kind_are_refused(tmp_path, model, said):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(_write(tmp_path, GOOD.replace('size = "tiny"', model)))
+    assert said in str(caught.value)
+
+
+def test_a_split_in_another_form_than_the_training_text_is_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    read = f'{{ name = "tsv", path = "{tmp_path}/a.tsv", normalise = "hansards" }}'
+    plain = read.replace(', normalise = "hansards"', "")
+    text = GOOD.split("[model]")[1]
+    good = f"[data]\ntrain = {read}\nvalid = {read}\n\n[model]{text}"
+    assert read_recipe(_write(tmp_path, good)).data.valid.settings["normalise"] == "hansards"
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(_write(tmp_path, good.replace(f"valid = {read}", f"valid = {plain}")))
+    assert "data.valid.normalise: must be that of data.train, 'hansards', got None." in str(
+        caught.value
+    )
+
+
+def test_a_recurrent_model_may_be_named_by_its_paper(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "recurrent"\nsize = "bahdanau"\nd_hidden = 8')
+    model = read_recipe(_write(tmp_path, text)).model
+    assert (model.cell, model.score.name, model.d_hidden) == ("gru", "additive", 8)
 
 
 def test_all_mistakes_are_shown_together_with_their_lines(tmp_path):

@@ -1,0 +1,30 @@
+"""vectors → states, one after another: cells, an encoder, bridges to a decoder, readouts."""
+
+from regard.layers.recurrent.bridges import BRIDGES
+from regard.layers.recurrent.cells import (
+    RECURRENCES,
+    Cells,
+    LayerState,
+    Recurrence,
+    RecurrentCells,
+    RecurrentLayer,
+    StepWeights,
+)
+from regard.layers.recurrent.encoder import DIRECTIONS, Encoded, RecurrentEncoder
+from regard.layers.recurrent.readouts import READOUTS, Readout
+
+__all__ = [
+    "BRIDGES",
+    "DIRECTIONS",
+    "READOUTS",
+    "RECURRENCES",
+    "Cells",
+    "Encoded",
+    "LayerState",
+    "Readout",
+    "Recurrence",
+    "RecurrentCells",
+    "RecurrentEncoder",
+    "RecurrentLayer",
+    "StepWeights",
+]

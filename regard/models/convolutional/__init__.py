@@ -1,0 +1,1 @@
+"""Encoder-decoders on stacked gated convolutions, with attention in every decoder layer."""

@@ -1,0 +1,46 @@
+"""Kinds of models that read one text and write another, by the name that a recipe gives them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from regard.choices import find
+from regard.models.building import build_transformer
+from regard.models.convolutional.building import build_convolutional
+from regard.models.convolutional.spec import ConvolutionalSpec
+from regard.models.model import Model
+from regard.models.recurrent.building import build_recurrent
+from regard.models.recurrent.spec import PAPERS, RecurrentSpec
+from regard.models.spec import SIZES, TransformerSpec
+
+Spec = TransformerSpec | RecurrentSpec | ConvolutionalSpec
+"""The [model] section of a recipe; `model.kind` says which."""
+
+KINDS: Mapping[str, Callable[..., Model]] = {
+    "transformer": build_transformer,
+    "recurrent": build_recurrent,
+    "convolutional": build_convolutional,
+}
+"""What makes the model that a spec describes."""
+
+NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "transformer": SIZES,
+    "recurrent": PAPERS,
+}
+"""What `model.size` may say, by kind."""
+
+
+def build_model(spec: Spec, *, n_source_tokens: int, n_target_tokens: int) -> Model:
+    """Make the model of a recipe for the vocabularies of its two sides."""
+    build = find(spec.kind, KINDS)
+    return build(spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens)
+
+
+def shapes_of(
+    spec: Spec, *, n_source_tokens: int, n_target_tokens: int
+) -> dict[str, tuple[int, ...]]:
+    """What its weights would look like, without making one number of them."""
+    with torch.device("meta"):
+        model = build_model(spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens)
+    return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
