@@ -21,6 +21,7 @@ from regard.cli.list import list_mechanisms
 from regard.cli.look import look
 from regard.cli.plan import plan
 from regard.cli.predict import predict
+from regard.cli.streams import lasting_streams
 from regard.cli.train import train
 from regard.cli.verify import verify
 from regard.errors import RegardError
@@ -59,21 +60,25 @@ def _version(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give back its exit code."""
+    with lasting_streams():
+        try:
+            return _exit_code(argv)
+        except RegardError as error:
+            Console(stderr=True, highlight=False, soft_wrap=True).print(
+                f"regard: {error}", markup=False
+            )
+            return 2
+        except OSError as error:
+            # the system said no (a full disk, a closed file); that is nobody's mistake
+            print(f"regard: {error}", file=sys.stderr)
+            return 1
+
+
+def _exit_code(argv: Sequence[str] | None) -> int:
     try:
         app(args=argv, prog_name="regard", standalone_mode=True)
-    except RegardError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"regard: {error}", markup=False
-        )
-        return 2
-    except BrokenPipeError:
-        # the reader has seen enough, as with `| head`; nothing more can be said to it
-        sys.stderr.close()
-        return 0
-    except OSError as error:
-        # the system said no (a full disk, a closed file); that is nobody's mistake
-        print(f"regard: {error}", file=sys.stderr)
-        return 1
     except SystemExit as done:
+        # a disk without room for what was said shows itself only here
+        print(end="", flush=True)
         return int(done.code or 0)
     return 0

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from regard.cli.counting import counting
+from regard.cli.options import OnLong
 from regard.data import lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
@@ -21,6 +22,7 @@ from regard.training.checkpoints import write_text
 from regard.training.evaluation import answer, chosen_texts, search_for
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, examples, read_recipe
+from regard.training.text_form import as_trained
 from regard.training.trained import load
 
 
@@ -41,6 +43,7 @@ def compare(
     ),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    on_long: OnLong = "error",
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
     samples: int = typer.Option(1000, help="Of the paired bootstrap."),
     trials: int = typer.Option(10_000, help="Of the approximate randomisation."),
@@ -71,7 +74,7 @@ def compare(
         texts: Sequence[str] | None = None
         references = _columns([list(lines(path)) for path in reference], reference)
     else:
-        found = chosen_texts(recipe, source, reference, split)
+        found = as_trained(recipe, chosen_texts(recipe, source, reference, split))
         texts = [one.source for one in found]
         references = [one.targets for one in found]
     given = dict(_given(hypotheses, len(references)))
@@ -87,7 +90,7 @@ def compare(
         trained = load(path, device=device, precision=precision)
         search = search_for(trained, beam=beam, length_penalty=length_penalty)
         with counting(name, len(references)) as each:
-            said = answer(trained, texts or [], search, each=each)
+            said = answer(trained, texts or [], search, on_long=on_long, each=each)
         systems[name] = said.texts
         for note in said.notes:
             print(f"{name}: {note}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,33 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
+from regard.cli.options import OnLong
 from regard.errors import RunError, SettingError
 from regard.evaluating import Score
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
 from regard.training.aligning import FORMATS, Aligned, align, read_gold
 from regard.training.checkpoints import write_text
+from regard.training.dictionaries import dictionary_of
 from regard.training.evaluation import (
     METRICS,
+    USUAL,
     Answers,
     Judged,
     answer,
     chosen_texts,
+    places_of_short,
     score,
     search_for,
 )
-from regard.training.trained import ON_LONG, Trained, load
+from regard.training.text_form import as_trained, form_name
+from regard.training.trained import Trained, load
 
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""
+
+WITHOUT_ANSWERS = frozenset({"loss"})
+"""Scores that ask how likely the references are, and for which nothing is decoded."""
 
 
 def evaluate(
@@ -39,9 +47,18 @@ def evaluate(
     split: str | None = typer.Option(None, help="valid or test of the recipe, instead of files."),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
-    metrics: str = typer.Option(",".join(METRICS), help="Which scores, separated by commas."),
+    metrics: str = typer.Option(
+        ",".join(USUAL), help="Which scores, separated by commas; accuracy is of tags."
+    ),
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
-    on_long: str = typer.Option("error", help="A text that is too long: error, split or skip."),
+    on_long: OnLong = "error",
+    max_source_words: int | None = typer.Option(
+        None, help="Only texts with at most so many words between spaces."
+    ),
+    max_target_words: int | None = typer.Option(None, help="The same by the first reference."),
+    replace_unknown: bool = typer.Option(
+        False, "--replace-unknown", help="Translate unknown words by a dictionary, or copy them."
+    ),
     alignment: Path | None = typer.Option(
         None, help="Gold word links of these texts, in naacl or Pharaoh format."
     ),
@@ -69,39 +86,57 @@ def evaluate(
     Example: regard evaluate runs/en-de --source test.en --reference test.de --beam 5
     """
     chosen = _metrics(metrics)
-    find(on_long, ON_LONG)
     chosen_tokenizer(tokenizer, [])
     if alignment_format is not None:
         find(alignment_format, FORMATS)
     _check_is_new(out)
     trained = load(run, device=device, precision=precision)
     search = search_for(trained, beam=beam, length_penalty=length_penalty)
-    examples = chosen_texts(trained.loaded.recipe, source, reference, split)
+    recipe = trained.loaded.recipe
+    given = chosen_texts(recipe, source, reference, split)
+    places = places_of_short(
+        given, max_source_words=max_source_words, max_target_words=max_target_words
+    )
+    examples = as_trained(recipe, (given[place] for place in places))
     aligned = None
     if alignment is not None:
         golds = read_gold(
-            alignment, sentences=len(examples), kind=alignment_format, first=alignment_first
+            alignment, sentences=len(given), kind=alignment_format, first=alignment_first
         )
         golds = [gold.swapped() for gold in golds] if alignment_swapped else golds
         # before the long search, since a wrong file is found out here
         with counting("aligning", len(examples)) as each:
-            aligned = align(trained, examples, golds, each=each)
-    with counting("decoding", len(examples)) as each:
-        said = answer(trained, [one.source for one in examples], search, on_long=on_long, each=each)
-    scores = score(Judged(trained, examples, said.texts, tokenizer), chosen)
+            aligned = align(trained, given, golds, places=places, each=each)
+    dictionary, said = None, None
+    if out is not None or not WITHOUT_ANSWERS.issuperset(chosen):
+        dictionary = dictionary_of(trained, counting) if replace_unknown else None
+        with counting("decoding", len(examples)) as each:
+            said = answer(
+                trained,
+                [one.source for one in examples],
+                search,
+                on_long=on_long,
+                dictionary=dictionary,
+                each=each,
+            )
+    texts = () if said is None else said.texts
+    scores = score(Judged(trained, examples, texts, tokenizer), chosen)
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
     report = {
         "run": str(run),
         "texts": _texts_named(source, reference, split),
         "sentences": len(examples),
-        "search": how,
+        "search": None if said is None else how,
         "scores": [_score_row(one) for one in scores],
-        "speed": _speed_row(said, trained),
+        "speed": None if said is None else _speed_row(said, trained),
         "alignment": None if aligned is None else aligned.as_json(),
-        "notes": list(said.notes),
+        "notes": [
+            *_notes(len(given) - len(places), len(given), form_name(recipe), dictionary),
+            *(() if said is None else said.notes),
+        ],
     }
     if out is not None:
-        _write(out, report, said.texts)
+        _write(out, report, texts)
     print(
         json.dumps(report, ensure_ascii=False)
         if as_json
@@ -109,19 +144,28 @@ def evaluate(
     )
 
 
+def _notes(
+    left_out: int, given: int, form: str | None, dictionary: Mapping[str, str] | None
+) -> Iterator[str]:
+    """What was done to the texts before they were scored."""
+    if left_out:
+        yield f"{left_out:,} of {given:,} texts have more words than asked for and do not count"
+    if form is not None:
+        yield f"texts and references are in the form '{form}', as the training data are"
+    if dictionary is not None:
+        yield f"unknown words are replaced by a dictionary of {len(dictionary):,} words, or copied"
+
+
 def evaluation_text(
     report: dict[str, Any], scores: Sequence[Score], aligned: Aligned | None = None
 ) -> str:
     """An evaluation for reading."""
-    speed = report["speed"]
     lines = [
         f"{report['run']} on {report['texts']}: {report['sentences']:,} sentences, "
-        f"{report['search']}",
+        f"{report['search'] or 'nothing decoded'}",
         "",
         *(_score_line(one) for one in scores),
-        f"{'speed':<14} {speed['sentences_per_second']:,.1f} sentences and "
-        f"{speed['tokens_per_second']:,.0f} tokens a second ({speed['seconds']:.1f} s, "
-        f"{speed['device']}, {speed['precision']})",
+        *([] if report["speed"] is None else [_speed_line(report["speed"])]),
         *(f"{'note':<14} {note}" for note in report["notes"]),
     ]
     return "\n".join([*lines, *([] if aligned is None else ["", alignment_text(aligned)])])
@@ -148,6 +192,14 @@ def _score_line(one: Score) -> str:
     value = f"{one.value:.{DIGITS.get(one.name, 2)}f}"
     note = f" [{one.note}]" if one.note else ""
     return f"{one.name:<14} {value:<9} {one.signature}{note}"
+
+
+def _speed_line(speed: dict[str, Any]) -> str:
+    return (
+        f"{'speed':<14} {speed['sentences_per_second']:,.1f} sentences and "
+        f"{speed['tokens_per_second']:,.0f} tokens a second ({speed['seconds']:.1f} s, "
+        f"{speed['device']}, {speed['precision']})"
+    )
 
 
 def _score_row(one: Score) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """regard predict: texts in, answers out, line by line."""
 
+import io
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,10 +16,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from regard.choices import find
+from regard.cli.counting import counting
+from regard.cli.options import OnLong
+from regard.cli.streams import has_reader
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
-from regard.training.trained import ON_LONG, Prediction, Request, Trained, load
+from regard.training.dictionaries import dictionary_of
+from regard.training.trained import Prediction, Request, Trained, load
 
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""
@@ -42,7 +47,10 @@ def predict(
     seed: int = typer.Option(0, help="For --sample."),
     ensemble: list[Path] = typer.Option([], help="Another run that writes along; may be repeated."),
     alignments: bool = typer.Option(False, "--alignments", help="Link words to source words."),
-    on_long: str = typer.Option("error", help="A text that is too long: error, split or skip."),
+    replace_unknown: bool = typer.Option(
+        False, "--replace-unknown", help="Translate unknown words by a dictionary, or copy them."
+    ),
+    on_long: OnLong = "error",
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
@@ -50,11 +58,12 @@ def predict(
     """Answer texts with a trained run; without files and --text, standard input is read.
 
     Answers come in the order of the texts, a line each; an empty line gives an empty line. With
-    --alignments, words are linked after a tab in Pharaoh format.
+    --alignments, words are linked after a tab in Pharaoh format. With --replace-unknown, an unknown
+    word becomes the translation of the source word it was read off; the first time, that takes a
+    pass over the training data.
 
     Example: regard predict runs/dates --text "9. Mai 2029"
     """
-    find(on_long, ON_LONG)
     trained = load(run, *ensemble, device=device, precision=precision)
     limits = _limits(trained, max_tokens)
     if sample:
@@ -67,6 +76,7 @@ def predict(
         _refuse({**drawing, "--top-p": top_p != 1.0})
         search = _searched(beam, n_best, length_penalty, limits)
     wishes = _wishes(constraints)
+    dictionary = dictionary_of(trained, counting) if replace_unknown else None
     console = Console(stderr=True, highlight=False)
     if (files or []).count("-") > 1:
         raise SettingError("predict: standard input (-) can be read once only.")
@@ -89,12 +99,13 @@ def predict(
                 Request(line, prefix, wishes.get(number + i, ()), seed=number + i)
                 for i, line in enumerate(some)
             ]
-            for said in _in_order(trained, requests, search, alignments, on_long):
+            for said in _in_order(trained, requests, search, alignments, on_long, dictionary):
                 number += 1
                 bar.advance(task)
                 if said.note:
                     console.print(f"line {number}: {said.note}", markup=False)
-                if not _print(_as_json(said) if as_json else _as_text(said)):
+                print(_as_json(said) if as_json else _as_text(said), flush=True)
+                if not has_reader(sys.stdout):
                     return
     if wishes and max(wishes) >= number:
         raise DataError(
@@ -150,8 +161,16 @@ def _lines_of(name: str) -> Iterator[str]:
         raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
     if name == "-" and sys.stdin is None:
         raise DataError("predict: standard input is closed. Give a file, or --text.")
-    with sys.stdin.buffer if name == "-" else path.open("rb") as file:
+    with _standard_input() if name == "-" else path.open("rb") as file:
         yield from _decoded(file, "standard input" if name == "-" else name)
+
+
+def _standard_input() -> AbstractContextManager[Iterable[bytes]]:
+    """Opened anew where it can be: Python cannot end while somebody waits for a line of its own."""
+    try:
+        return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer
 
 
 def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -169,7 +188,8 @@ class _Arriving:
     """Lines as they arrive: whoever asks gets all that are there, and waits only for the first."""
 
     def __init__(self, lines: Iterator[str]) -> None:
-        self.waiting: queue.SimpleQueue[str | Exception | None] = queue.SimpleQueue()
+        # a stream may have no end
+        self.waiting: queue.Queue[str | Exception | None] = queue.Queue(maxsize=AT_ONCE)
         self.has_ended = False
         threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 
@@ -203,6 +223,7 @@ def _in_order(
     search: Search,
     has_alignments: bool,
     on_long: str,
+    dictionary: Mapping[str, str] | None,
 ) -> Iterator[Prediction]:
     """Predictions in the order of the requests, each as soon as those before it are there."""
     found: dict[int, Prediction] = {
@@ -216,6 +237,7 @@ def _in_order(
         search=search,
         has_alignments=has_alignments,
         on_long=on_long,
+        dictionary=dictionary,
     )
     given = 0
     while given < len(requests):
@@ -224,17 +246,6 @@ def _in_order(
             found[asked[number]] = said
         yield found.pop(given)
         given += 1
-
-
-def _print(line: str) -> bool:
-    """Write a line at once; False when the reader has seen enough, as with `| head`."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        # what is still in the buffer has nowhere to go
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return False
-    return True
 
 
 def _as_text(said: Prediction) -> str:

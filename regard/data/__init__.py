@@ -1,6 +1,7 @@
 """files → examples → batches.
 
-files, readers                        files → examples
+files, rows, readers, treebanks       files → examples
+normalising                           texts of two makes → one form
 splits, generators, dates             seed → examples
 kinds, vocabulary_files, subwords     text ↔ numbers
 corpus                                examples → arrays on disk
@@ -14,6 +15,7 @@ from regard.data.examples import Example
 from regard.data.files import lines
 from regard.data.generators import GENERATORS
 from regard.data.kinds import BOS, EOS, KINDS, PAD, UNK
+from regard.data.normalising import NORMALISERS, Normalised
 from regard.data.readers import (
     READERS,
     FileReader,
@@ -26,12 +28,14 @@ from regard.data.readers import (
     reader_for,
 )
 from regard.data.subwords import Subwords
+from regard.data.treebanks import Treebank
 
 __all__ = [
     "BOS",
     "EOS",
     "GENERATORS",
     "KINDS",
+    "NORMALISERS",
     "PAD",
     "READERS",
     "UNK",
@@ -41,11 +45,13 @@ __all__ = [
     "FileReader",
     "HuggingFace",
     "JsonLines",
+    "Normalised",
     "ParallelFiles",
     "Reader",
     "Shards",
     "Subwords",
     "TabSeparated",
+    "Treebank",
     "collate",
     "epoch_batches",
     "lines",

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.examples import Example
-from regard.data.readers import FileReader, Row
+from regard.data.readers import FileReader
+from regard.data.rows import Row
 from regard.data.subwords import Subwords
 
 SHOWN = 10

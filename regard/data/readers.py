@@ -4,9 +4,11 @@
     tsv           source TAB reference [TAB reference ...]
     jsonl         one object a line, with a key for the source and one for the target
     shards        a folder of such files, in the order of their names
+    conllu        a treebank: the words of a sentence, and a tag for each (treebanks.py)
     huggingface   a data set of the Hugging Face hub
 
-A reader never repairs, cuts or leaves out: what it cannot read is a DataError with the line.
+A reader never repairs, cuts or leaves out: what it cannot read is a DataError with the line. With
+`normalise`, both sides of every example are brought to the form of that name (normalising.py).
 """
 
 import importlib
@@ -19,6 +21,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
+from regard.data.normalising import check_is_normaliser, in_form
+from regard.data.rows import Row, strict
+from regard.data.treebanks import Treebank
 from regard.errors import DataError, MissingExtra
 
 
@@ -29,15 +34,6 @@ class Reader(Protocol):
     def examples(self) -> Iterator[Example]:
         """Read from the start."""
         ...
-
-
-@dataclass(frozen=True)
-class Row:
-    """One place in the files: the example that stands there, or why there is none."""
-
-    path: Path
-    number: int
-    found: Example | tuple[Broken, ...]
 
 
 @runtime_checkable
@@ -55,14 +51,16 @@ class ParallelFiles:
 
     source: Path
     target: tuple[Path, ...]
+    normalise: str | None = None
 
     def __post_init__(self) -> None:
         if not self.target:
             raise DataError(f"parallel: '{self.source}' stands alone; give a target file too.")
+        check_is_normaliser(self.normalise)
 
     def examples(self) -> Iterator[Example]:
         """Every line with its partners; files of unequal length are an error at the end."""
-        return _strict(self.rows())
+        return in_form(self.normalise, strict(self.rows()))
 
     def rows(self) -> Iterator[Row]:
         """Every line, and a broken row where a file has ended before another."""
@@ -96,10 +94,14 @@ class TabSeparated:
     """One example a line: the source, a tab, a reference, and more references after more tabs."""
 
     path: Path
+    normalise: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is_normaliser(self.normalise)
 
     def examples(self) -> Iterator[Example]:
         """Every line."""
-        return _strict(self.rows())
+        return in_form(self.normalise, strict(self.rows()))
 
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
@@ -122,10 +124,14 @@ class JsonLines:
     path: Path
     source: str = "source"
     target: str = "target"
+    normalise: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is_normaliser(self.normalise)
 
     def examples(self) -> Iterator[Example]:
         """Every line."""
-        return _strict(self.rows())
+        return in_form(self.normalise, strict(self.rows()))
 
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
@@ -152,10 +158,14 @@ class Shards:
     suffixes: tuple[str, str] | None = None
     source: str = "source"
     target: str = "target"
+    normalise: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is_normaliser(self.normalise)
 
     def examples(self) -> Iterator[Example]:
         """Every example of every shard, in the order of their names."""
-        return _strict(self.rows())
+        return in_form(self.normalise, strict(self.rows()))
 
     def rows(self) -> Iterator[Row]:
         """Every line of every shard, the broken ones too."""
@@ -211,9 +221,16 @@ class HuggingFace:
     source: str
     target: str
     configuration: str | None = None
+    normalise: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is_normaliser(self.normalise)
 
     def examples(self) -> Iterator[Example]:
         """Every row of the split."""
+        return in_form(self.normalise, self._rows())
+
+    def _rows(self) -> Iterator[Example]:
         try:
             datasets = importlib.import_module("datasets")
         except ImportError as error:
@@ -231,6 +248,7 @@ READERS: Mapping[str, type[Reader]] = {
     "tsv": TabSeparated,
     "jsonl": JsonLines,
     "shards": Shards,
+    "conllu": Treebank,
     "huggingface": HuggingFace,
 }
 
@@ -239,7 +257,13 @@ SINGLE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
     "tsv": lambda path, keys: TabSeparated(path),
     "jsonl": lambda path, keys: JsonLines(path, *keys),
 }
-"""Which reader takes a file that ends so."""
+"""Which reader takes a shard that ends so."""
+
+ALONE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
+    **SINGLE,
+    "conllu": lambda path, keys: Treebank(path),
+}
+"""Which reader takes a file that ends so and comes alone."""
 
 
 def reader_for(
@@ -259,19 +283,13 @@ def reader_for(
     if others:
         return ParallelFiles(first, tuple(others))
     ending = _unpacked(first).rpartition(".")[2]
-    if ending not in SINGLE:
+    if ending not in ALONE:
         raise DataError(
-            f"data: '{first}' alone is neither .tsv nor .jsonl (also .gz, .xz) nor a folder. "
+            f"data: '{first}' alone is neither .tsv nor .jsonl nor .conllu (also .gz, .xz) nor a "
+            "folder. "
             "Give the source file and then its target file."
         )
-    return SINGLE[ending](first, keys)
-
-
-def _strict(rows: Iterator[Row]) -> Iterator[Example]:
-    for row in rows:
-        if isinstance(row.found, tuple):
-            raise DataError(row.found[0].message)
-        yield row.found
+    return ALONE[ending](first, keys)
 
 
 def _parsed(path: Path, parse: Callable[[str, int], Example]) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from regard.evaluating.score import Score
 from regard.evaluating.scoring import score_all
 from regard.evaluating.significance import Difference, Resampling, compare_pair, score_interval
 from regard.evaluating.ter import ter
+from regard.evaluating.token_accuracy import token_accuracy
 
 __all__ = [
     "AlignmentCounts",
@@ -42,6 +43,7 @@ __all__ = [
     "score_all",
     "score_interval",
     "ter",
+    "token_accuracy",
     "view_links",
     "view_table",
     "write_pharaoh",

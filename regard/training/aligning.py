@@ -3,7 +3,10 @@
 The run is made to write the given reference (one teacher-forced pass), so that its links can be
 held against links that people drew between just these two texts. Each head, each layer's mean and
 the mean of all are scored, by the row that predicts a word and by the one after it. The best head
-is chosen on every second sentence and reported on the others.
+is chosen on the 1st, 3rd, 5th … line and reported on the others.
+
+Words are those of the texts as they were given. Where the run reads texts in another form
+(regard.data.normalising), a word's weights are those of the words that were made of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +36,7 @@ from regard.evaluating.heads import LEFT_OUT, BestHead
 from regard.evaluating.links import NAACL
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import attention_of, weights_of
+from regard.training.text_form import as_read
 from regard.training.trained import Trained
 
 Weighed = tuple[Float[Tensor, "layers heads rows columns"], Pieces, Gold]
@@ -46,7 +50,7 @@ class Aligned:
     table: Mapping[View, AlignmentCounts]
     """Over all sentences."""
     best: BestHead | None
-    """Chosen on the 1st, 3rd, 5th … sentence, reported on the others; None with one sentence."""
+    """Chosen on the 1st, 3rd, 5th … line, reported on the others; None where one half is empty."""
     sentences: int
     left_out: int
     """Sentences that are longer than the model can read."""
@@ -114,6 +118,7 @@ def align(
     examples: Sequence[Example],
     golds: Sequence[Gold],
     *,
+    places: Sequence[int] | None = None,
     each: Callable[[], object] = lambda: None,
 ) -> Aligned:
     """Score every head on the first reference of each example.
@@ -122,6 +127,8 @@ def align(
         trained: the run.
         examples: sources and references; words are what stands between spaces.
         golds: the links of each example.
+        places: which of them to score, counted from 0; all unless given. A sentence is in the same
+            half whichever others are scored.
         each: called after each sentence, so that a bar can count them.
     """
     targets = [example.targets[0] for example in examples]
@@ -130,19 +137,26 @@ def align(
         [len(example.source.split()) for example in examples],
         [len(target.split()) for target in targets],
     )
-    pairs = list(zip(examples, golds, strict=True))
-    short = [pair for pair in pairs if _fits(trained, pair[0])]
-    if not short:
+    asked = range(len(examples)) if places is None else places
+    fitting = [place for place in asked if _fits(trained, examples[place])]
+    if not fitting:
         raise DataError(
-            f"alignment: all {len(pairs)} sentences have more tokens than the {trained.longest} "
+            f"alignment: all {len(asked)} sentences have more tokens than the {trained.longest} "
             "that the model reads. Train with a larger model.max_len."
         )
-    halves = [view_table(_weighed(trained, short[half::2], each)) for half in (0, 1)]
+    halves = [
+        view_table(
+            _weighed(trained, [(examples[p], golds[p]) for p in fitting if p % 2 == half], each)
+        )
+        for half in (0, 1)
+    ]
+    none = AlignmentCounts()
     table = {
-        view: counts + halves[1].get(view, AlignmentCounts()) for view, counts in halves[0].items()
+        view: halves[0].get(view, none) + halves[1].get(view, none)
+        for view in halves[0] or halves[1]
     }
-    best = best_head(*halves) if halves[1] else None
-    return Aligned(table, best, len(short), len(pairs) - len(short))
+    best = best_head(*halves) if all(halves) else None
+    return Aligned(table, best, len(fitting), len(asked) - len(fitting))
 
 
 def _weighed(
@@ -150,7 +164,8 @@ def _weighed(
 ) -> Iterator[Weighed]:
     source, target = trained.loaded.source, trained.loaded.target
     for example, gold in pairs:
-        text, said = example.source, example.targets[0]
+        text, origins = _as_read(trained, example.source)
+        said, answered = _as_read(trained, example.targets[0])
         read, written = [*source.encode(text), EOS], target.encode(said)
         maps = attention_of(trained.loaded.model, read, written)["cross"]
         if any(layer.columns != "keys" for layer in maps):
@@ -159,11 +174,19 @@ def _weighed(
                 "no words. Take a run without one."
             )
         words = Pieces(
-            [*words_of(text, source.offsets(text)), LEFT_OUT],
-            words_of(said, target.offsets(said)),
+            [*(origins[word] for word in words_of(text, source.offsets(text))), LEFT_OUT],
+            [answered[word] for word in words_of(said, target.offsets(said))],
         )
         yield weights_of(maps).cpu(), words, gold
         each()
+
+
+def _as_read(trained: Trained, text: str) -> tuple[str, dict[int, int]]:
+    """A text as the run reads it, and the word of the given text that each of its words is of."""
+    form = as_read(trained.loaded.recipe, text)
+    if form is None:
+        return text, {place: place for place in range(LEFT_OUT, len(text.split()))}
+    return form.text, {LEFT_OUT: LEFT_OUT, **dict(enumerate(form.origins))}
 
 
 def _fits(trained: Trained, example: Example) -> bool:
@@ -171,7 +194,10 @@ def _fits(trained: Trained, example: Example) -> bool:
         (trained.loaded.source, example.source),
         (trained.loaded.target, example.targets[0]),
     )
-    return all(len(subwords.encode(text)) + 1 <= trained.longest for subwords, text in sides)
+    return all(
+        len(subwords.encode(_as_read(trained, text)[0])) + 1 <= trained.longest
+        for subwords, text in sides
+    )
 
 
 def _named(view: View) -> dict[str, int | str | None]:

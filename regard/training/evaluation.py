@@ -23,6 +23,7 @@ from regard.decoding import Beam, Greedy, PaperPenalty, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.exact_match import measured_exact_match
+from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.loop import mean_loss
 from regard.training.recipes import Recipe, examples
 from regard.training.trained import Trained
@@ -79,6 +80,31 @@ def chosen_texts(
     )
 
 
+def places_of_short(
+    found: Sequence[Example], *, max_source_words: int | None, max_target_words: int | None
+) -> list[int]:
+    """Where the texts stand that have no more words between spaces than asked for; all if not.
+
+    Args:
+        found: test texts; of several references the first counts.
+        max_source_words: of the source.
+        max_target_words: of the reference.
+    """
+    limits = {"source": max_source_words, "target": max_target_words}
+    for side, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise SettingError(f"--max-{side}-words must be at least 1, got {limit}.")
+    kept = [
+        place
+        for place, example in enumerate(found)
+        if (max_source_words is None or len(example.source.split()) <= max_source_words)
+        and (max_target_words is None or len(example.targets[0].split()) <= max_target_words)
+    ]
+    if not kept:
+        raise DataError(f"test texts: all {len(found):,} have more words than asked for.")
+    return kept
+
+
 def search_for(trained: Trained, *, beam: int, length_penalty: float) -> Search:
     """Beam search within the run's limits; a beam of one is greedy."""
     if beam < 1:
@@ -123,6 +149,7 @@ def answer(
     search: Search | None = None,
     *,
     on_long: str = "error",
+    dictionary: Mapping[str, str] | None = None,
     each: Callable[[], object] = _nothing,
 ) -> Answers:
     """Answer each text; an empty one with an empty one.
@@ -132,13 +159,16 @@ def answer(
         sources: what is asked.
         search: how answers are found; the run's own way unless given.
         on_long: what becomes of a text that is too long: "error", "skip" or "split".
+        dictionary: by which unknown words are replaced, if they are to be.
         each: called after each answer, so that a bar can count them.
     """
     places = [place for place, source in enumerate(sources) if source.strip()]
     texts, tokens, notes = [""] * len(sources), 0, Counter[str]()
     start = time.perf_counter()
     asked = [sources[place] for place in places]
-    for number, said in trained.predict_each(asked, search=search, on_long=on_long):
+    for number, said in trained.predict_each(
+        asked, search=search, on_long=on_long, dictionary=dictionary
+    ):
         texts[places[number]] = " ".join(said.text.splitlines())
         tokens += len(said.tokens) + 1
         notes.update([said.note] if said.note else [])
@@ -200,11 +230,15 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
     "exact": lambda it: (measured_exact_match(it.texts, it.references).score,),
     "ratio": lambda it: (length_ratio(it.texts, it.references, tokenizer=it.tokenizer),),
     "loss": loss,
+    "accuracy": lambda it: (measured_token_accuracy(it.texts, it.references).score,),
 }
 """Scores by the name under which they are asked for."""
 
+USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
+"""What is scored unless somebody says otherwise; accuracy of tokens is for tags."""
 
-def score(judged: Judged, metrics: Sequence[str] = tuple(METRICS)) -> tuple[Score, ...]:
+
+def score(judged: Judged, metrics: Sequence[str] = USUAL) -> tuple[Score, ...]:
     """The scores of a run's answers, in the order in which they were asked for."""
     chosen = [find(name, METRICS) for name in metrics]
     return tuple(one for metric in chosen for one in metric(judged))

@@ -15,12 +15,13 @@ from typing import final
 import torch
 
 from regard.choices import find
-from regard.data.kinds import EOS
+from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
 from regard.decoding.arranging import arranged
 from regard.decoding.batching import decode_each
 from regard.errors import LengthError, RunError, SettingError
 from regard.evaluating.heads import LEFT_OUT
+from regard.evaluating.links import Link
 from regard.inspecting.alignments import pharaoh, word_links, words_of
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.looking import look_at
@@ -31,6 +32,8 @@ from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
 from regard.training.splitting import in_pieces
+from regard.training.text_form import as_read
+from regard.training.unknown_words import check_has_unknown_words, replaced
 
 
 @final
@@ -123,6 +126,7 @@ class Trained:
         search: Search | None = None,
         has_alignments: bool = False,
         on_long: str = "error",
+        dictionary: Mapping[str, str] | None = None,
     ) -> list[Prediction]:
         """Answer each text, in order.
 
@@ -131,9 +135,17 @@ class Trained:
             search: how answers are found; `default_search` unless given.
             has_alignments: link each word to the source word it was read off, by one more pass.
             on_long: what becomes of a text that is too long: "error", "skip" or "split".
+            dictionary: translations of source words (regard.training.dictionaries); given one, an
+                unknown word becomes that of the source word it was read off, else that word itself.
         """
         found = dict(
-            self.predict_each(texts, search=search, has_alignments=has_alignments, on_long=on_long)
+            self.predict_each(
+                texts,
+                search=search,
+                has_alignments=has_alignments,
+                on_long=on_long,
+                dictionary=dictionary,
+            )
         )
         return [found[place] for place in range(len(texts))]
 
@@ -144,8 +156,11 @@ class Trained:
         search: Search | None = None,
         has_alignments: bool = False,
         on_long: str = "error",
+        dictionary: Mapping[str, str] | None = None,
     ) -> Iterator[tuple[int, Prediction]]:
         """Answers as they come, each with the place of its text, so that a bar can count them."""
+        if dictionary is not None:
+            check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
         pieces: list[tuple[int, Request]] = []
         for place, request in enumerate(requests):
@@ -161,7 +176,9 @@ class Trained:
         answered = decode_each(self._stepper, sentences, exactly, device=self.hardware.device)
         for number, hypotheses in answered:
             place, request = pieces[number]
-            said = self._prediction(request, hypotheses, has_alignments=has_alignments)
+            said = self._prediction(
+                request, hypotheses, has_alignments=has_alignments, dictionary=dictionary
+            )
             parts_of = waiting.setdefault(place, {})
             parts_of[number] = said
             if len(parts_of) == counts[place]:
@@ -172,8 +189,9 @@ class Trained:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
         if self._is_long(Request(text)):
             _refuse(self, Request(text))
+        read = self._read(text)
         if target is not None:
-            answer = self.loaded.target.encode(target)
+            answer = self.loaded.target.encode(self._read(target))
             if len(answer) >= self.longest:
                 raise LengthError(
                     f"look: the answer has {len(answer) + 1:,} tokens, but the model writes at "
@@ -184,30 +202,42 @@ class Trained:
             search = _Exactly(self.default_search(), self.hardware)
             found = search(self._stepper, [sentence], device=self.hardware.device)
             answer = list(found[0][0].tokens)
-        return look_at(self.loaded.model, self.loaded.source, self.loaded.target, text, answer)
+        return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+
+    def _read(self, text: str) -> str:
+        """A text in the form of those that the run learned from."""
+        form = as_read(self.loaded.recipe, text)
+        return text if form is None else form.text
 
     def _is_long(self, request: Request) -> bool:
         return self._length(request.text) > self.longest
 
     def _length(self, text: str) -> int:
-        return len(self.loaded.source.encode(text)) + 1
+        return len(self.loaded.source.encode(self._read(text))) + 1
 
     def _sentence(self, request: Request) -> Sentence:
         target = self.loaded.target
         return Sentence(
-            [*self.loaded.source.encode(request.text), EOS],
-            prefix=target.encode(request.prefix) if request.prefix else (),
-            must_contain=[target.encode_inside(phrase) for phrase in request.must_contain],
+            [*self.loaded.source.encode(self._read(request.text)), EOS],
+            prefix=target.encode(self._read(request.prefix)) if request.prefix else (),
+            must_contain=[
+                target.encode_inside(self._read(phrase)) for phrase in request.must_contain
+            ],
             seed=request.seed,
         )
 
     def _prediction(
-        self, request: Request, hypotheses: Sequence[Hypothesis], *, has_alignments: bool
+        self,
+        request: Request,
+        hypotheses: Sequence[Hypothesis],
+        *,
+        has_alignments: bool,
+        dictionary: Mapping[str, str] | None,
     ) -> Prediction:
         target = self.loaded.target
         answers = tuple(
             Answer(
-                target.decode(one.tokens),
+                self._written(request.text, one, dictionary),
                 one.score,
                 tuple(target.readable(token) for token in one.tokens),
             )
@@ -224,17 +254,31 @@ class Trained:
             note=None if hypotheses[0].has_ended else "the answer was cut at the longest allowed",
         )
 
+    def _written(self, text: str, one: Hypothesis, dictionary: Mapping[str, str] | None) -> str:
+        """The text of an answer, its unknown words replaced if there is a dictionary."""
+        written = self.loaded.target.decode(one.tokens)
+        if dictionary is None or UNK not in one.tokens:
+            return written
+        read = self._read(text)
+        return replaced(written, read.split(), self._links(read, one.tokens), dictionary)
+
     def _alignment(self, text: str, answer: Hypothesis) -> str:
+        """Links to the words of the text as it was given."""
+        form = as_read(self.loaded.recipe, text)
+        if form is None:
+            return pharaoh(self._links(text, answer.tokens))
+        links = self._links(form.text, answer.tokens)
+        return pharaoh({(form.origins[source], target) for source, target in links})
+
+    def _links(self, read: str, tokens: Sequence[int]) -> frozenset[Link]:
         """Read off the mean of all cross-attention heads."""
         source, target = self.loaded.source, self.loaded.target
-        maps = attention_of(self.loaded.model, [*source.encode(text), EOS], answer.tokens)
-        written = target.decode(answer.tokens)
-        return pharaoh(
-            word_links(
-                weights_of(maps["cross"]).mean((0, 1)),
-                [*words_of(text, source.offsets(text)), LEFT_OUT],
-                words_of(written, spans_of(target, answer.tokens, written)),
-            )
+        maps = attention_of(self.loaded.model, [*source.encode(read), EOS], tokens)
+        written = target.decode(tokens)
+        return word_links(
+            weights_of(maps["cross"]).mean((0, 1)),
+            [*words_of(read, source.offsets(read)), LEFT_OUT],
+            words_of(written, spans_of(target, tokens, written)),
         )
 
 

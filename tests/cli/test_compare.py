@@ -29,6 +29,7 @@ def files(tmp_path_factory):
     (folder / "right").write_text("".join(f"{text}\n" for text in REFERENCES))
     (folder / "short").write_text("a\n")
     (folder / "empty").touch()
+    (folder / "long").write_text("a\n" + "b " * 49 + "b\n")
     return folder
 
 
@@ -86,6 +87,18 @@ def test_answers_of_any_system_are_compared_without_a_run(files, tmp_path, capsy
     assert found["by_source_length"] == []
 
 
+def test_long_texts_are_refused_skipped_or_split_as_in_evaluate(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    words = ["one", "two", "--source", "long", "--reference", "long", *QUICK]
+    assert "has 100 tokens, but the model reads at most 20" in _says(capsys, *words, code=2).err
+    said = _says(capsys, *words, "--on-long", "skip").err
+    for name in ("one", "two"):
+        assert f"{name}: 1 of 2 texts: left out" in said
+    said = _says(capsys, *words, "--on-long", "split").err
+    for name in ("one", "two"):
+        assert f"{name}: 1 of 2 texts: answered in " in said
+
+
 def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(files)
     recipe = regard.load("one").loaded.recipe
@@ -127,6 +140,7 @@ def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
         ("one two --split valid --out page.htm", "ends in .html; got 'page.htm'"),
         ("one two --split valid --out gone/page.html", "there is no folder 'gone'"),
         ("one two --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
+        ("one two --split valid --on-long splt", "Did you mean 'split'"),
         ("one two --split valid --samples 0", "samples and trials must be at least 1"),
     ],
 )

@@ -1,13 +1,16 @@
 """regard evaluate: scores with signatures, several references, alignments, files, mistakes."""
 
 import json
+import sys
 
 import pytest
 
 import regard
 from regard.cli import main
+from regard.cli.evaluate import WITHOUT_ANSWERS
+from regard.data import Example
 from regard.evaluating import score_all
-from regard.training.evaluation import search_for
+from regard.training.evaluation import METRICS, Judged, search_for
 from tests.making import make_run
 
 SOURCES = ["a b", "c d e", "", "e"]
@@ -80,6 +83,38 @@ def test_a_split_of_the_recipe_is_evaluated_by_the_scores_asked_for(files, capsy
     assert text.startswith(f"{files / 'run'} on split valid: 5 sentences, greedy\n")
     assert "exact match" in text
     assert "BLEU" not in text
+
+
+def test_nothing_is_decoded_where_nothing_needs_the_answers(files, tmp_path, capsys, monkeypatch):
+    words, out = _given(files, "wanted"), tmp_path / "kept"
+    full = json.loads(_says(capsys, *words, "--json").out)
+    kept = json.loads(_says(capsys, *words, "--metrics", "loss", "--out", out, "--json").out)
+    assert len((out / "hypotheses.txt").read_text().splitlines()) == len(SOURCES)
+    assert kept["speed"]["tokens"] == full["speed"]["tokens"]
+
+    def decodes(*_, **__):
+        raise AssertionError("there was no need to decode")
+
+    monkeypatch.setattr(sys.modules["regard.cli.evaluate"], "answer", decodes)
+    words += ["--metrics", "loss", "--alignment", files / "gold"]
+    bare = json.loads(_says(capsys, *words, "--json").out)
+    assert bare["scores"] == kept["scores"] == full["scores"][5:]
+    assert (bare["search"], bare["speed"]) == (None, None)
+    text = _says(capsys, *words).out
+    assert "4 sentences, nothing decoded\n" in text
+    assert "\nspeed" not in text
+    assert "best head" in text
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_score_needs_answers_if_right_and_wrong_ones_score_otherwise(files, name):
+    pairs = [Example(*pair) for pair in zip(SOURCES, [(text,) for text in REFERENCES], strict=True)]
+    trained = regard.load(files / "run")
+    right, wrong = (
+        METRICS[name](Judged(trained, pairs, answers))
+        for answers in (REFERENCES, ["e e e e e"] * 4)
+    )
+    assert (right == wrong) == (name in WITHOUT_ANSWERS)
 
 
 def test_every_head_is_held_against_gold_links(files, capsys):

@@ -171,4 +171,4 @@ def test_paths_typed_find_their_reader(tmp_path):
 
 
 def test_the_table_names_every_reader():
-    assert list(READERS) == ["parallel", "tsv", "jsonl", "shards", "huggingface"]
+    assert list(READERS) == ["parallel", "tsv", "jsonl", "shards", "conllu", "huggingface"]

@@ -1,0 +1,88 @@
+"""Treebanks in CoNLL-U, read for tagging: the words of a sentence, and one tag for each.
+
+    1  From  from  ADP   IN  …
+    2  the   the   DET   DT  …       →   From the AP        ADP DET PROPN
+    3  AP    AP    PROPN NNP …
+
+Words are the syntactic ones, which have the tags: of do n't, written 1-2 don't and then 1 do and 2
+n't, the two. Nodes that stand for nothing written (8.1) have no place in a text.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from regard.choices import find
+from regard.data.examples import Example
+from regard.data.files import Broken, tolerant_lines
+from regard.data.rows import Row, strict
+from regard.errors import DataError
+
+N_COLUMNS = 10
+WORD = 1
+TAGS: Mapping[str, int] = {"upos": 3, "xpos": 4}
+"""Which column holds a kind of tags: those of all languages, or the language's own."""
+NONE = "_"
+"""What stands in a column that is not filled in."""
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """A CoNLL-U file: sentences with an empty line after each."""
+
+    path: Path
+    tags: str = "upos"
+    """"upos", the 17 that all languages share, or "xpos", the language's own."""
+
+    def __post_init__(self) -> None:
+        find(self.tags, TAGS)
+
+    def examples(self) -> Iterator[Example]:
+        """Every sentence."""
+        return strict(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """Every sentence, numbered by the line it begins in, the broken ones too."""
+        for is_word, group in groupby(enumerate(tolerant_lines(self.path), 1), _stands_for_a_word):
+            if not is_word:
+                continue
+            lines = list(group)
+            number = lines[0][0]
+            unreadable = tuple(line for _, line in lines if isinstance(line, Broken))
+            try:
+                yield Row(self.path, number, unreadable or self._sentence(lines))
+            except DataError as error:
+                yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
+
+    def _sentence(self, lines: list[tuple[int, str | Broken]]) -> Example:
+        columns = [(number, str(line).split("\t")) for number, line in lines]
+        for number, cells in columns:
+            if len(cells) != N_COLUMNS:
+                raise self._refused(
+                    number, f"has {len(cells)} columns; CoNLL-U has {N_COLUMNS}, parted by tabs."
+                )
+        # the others are ranges of words, and nodes that stand for nothing written
+        words = [(number, cells) for number, cells in columns if cells[0].isdigit()]
+        for number, cells in words:
+            if len(cells[WORD].split()) != 1:
+                raise self._refused(
+                    number, f"has the word {cells[WORD]!r}; a word has no space, and is not empty."
+                )
+            if cells[TAGS[self.tags]] in ("", NONE):
+                raise self._refused(
+                    number, f"has no {self.tags} tag. Tag the file, or take other tags."
+                )
+        return Example(
+            " ".join(cells[WORD] for _, cells in words),
+            (" ".join(cells[TAGS[self.tags]] for _, cells in words),),
+        )
+
+    def _refused(self, number: int, said: str) -> DataError:
+        return DataError(f"conllu: '{self.path}', line {number} {said}")
+
+
+def _stands_for_a_word(numbered: tuple[int, str | Broken]) -> bool:
+    """Whether a line is one of a sentence; a comment and an empty line stand between sentences."""
+    line = numbered[1]
+    return isinstance(line, Broken) or not (line == "" or line.startswith("#"))
