@@ -31,7 +31,9 @@ def look(
     layer: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
     head: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
     pieces: bool = typer.Option(False, "--pieces", help="Sub-word pieces instead of words."),
-    heads: bool = typer.Option(False, "--heads", help="Every head in one picture (--out x.png)."),
+    heads: bool = typer.Option(
+        False, "--heads", help="Every layer and head in one picture (--out x.png)."
+    ),
     out: Path | None = typer.Option(None, help="Write x.html, x.png, x.txt or x.json instead."),
     as_json: bool = typer.Option(False, "--json", help="Print texts, tokens and weights as JSON."),
 ) -> None:
@@ -42,6 +44,8 @@ def look(
     Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
     """
     write = _writer(out, has_grid=heads)
+    if heads:
+        _refuse({"--layer": layer, "--head": head})
     view = View(kind, _from_zero(layer), _from_zero(head), "pieces" if pieces else "words")
     record = load(run).look(_text(text), target)
     find(kind, record.attention)
@@ -53,6 +57,16 @@ def look(
         print(_json(record, view))
     elif out is None:
         print_words(record, view, console=Console())
+
+
+def _refuse(given: Mapping[str, int | None]) -> None:
+    """A picture of every head has no one layer or head to choose."""
+    for name, number in given.items():
+        if number is not None:
+            raise SettingError(
+                f"look: --heads draws every head of every layer, so it takes no {name} {number}. "
+                "Leave one of the two out."
+            )
 
 
 def _text(text: str | None) -> str:

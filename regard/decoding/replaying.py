@@ -7,8 +7,8 @@ step is started by one call. Batches are filled up to round sizes, to have few s
 Cost: the memory of the longest answer's caches for every shape seen; a second for its recording.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -30,7 +30,8 @@ LOOK = 4
 class Replaying:
     """A beam search that gets faster with every batch of a shape that it has seen before.
 
-    On a CPU, and for sentences that must contain phrases, it is the beam search as it is.
+    Where nothing can be recorded, as on a CPU, and for sentences that must contain phrases, it is
+    the beam search as it is.
     """
 
     def __init__(self, search: Beam) -> None:
@@ -43,7 +44,8 @@ class Replaying:
     ) -> list[list[Hypothesis]]:
         """The answers of each sentence."""
         has_wishes = any(sentence.must_contain for sentence in sentences)
-        if torch.device(device).type != "cuda" or has_wishes or not sentences:
+        tape = TAPES.get(torch.device(device).type)
+        if tape is None or has_wishes or not sentences:
             return self.search(model, sentences, device=device)
         filled = [*sentences, *[sentences[-1]] * (-len(sentences) % ROUND_SENTENCES)]
         batch = Batch.of(filled, self.search.limits, torch.device(device))
@@ -51,10 +53,14 @@ class Replaying:
         batch = batch._replace(
             source=torch.nn.functional.pad(batch.source, (0, missing), value=PAD)
         )
-        return self._answers(model, filled, batch)[: len(sentences)]
+        return self._answers(model, filled, batch, tape)[: len(sentences)]
 
     def _answers(
-        self, model: Stepper, sentences: Sequence[Sentence], batch: Batch
+        self,
+        model: Stepper,
+        sentences: Sequence[Sentence],
+        batch: Batch,
+        tape: Callable[[], "Tape"],
     ) -> list[list[Hypothesis]]:
         chooser = self.search.chooser(sentences, batch)
 
@@ -67,19 +73,47 @@ class Replaying:
             # kernels are chosen and compiled the first time, which cannot be recorded
             self._recordings.setdefault(key, None)
             return _play(self.search, batch, start, step)
-        recording = self._recordings[key] or _Recording(start, step)
+        recording = self._recordings[key] or _Recording(start, step, tape())
         self._recordings[key] = recording
         recording.load(start)
         return _play(self.search, batch, start, recording.step)
 
 
-class _Recording:
-    """Every step of a search as a graph; each goes on from the memory that the one before left."""
+@runtime_checkable
+class Tape(Protocol):
+    """Records the steps of one search."""
 
-    def __init__(self, start: Carried, step: Callable[[Carried, int], Advanced]) -> None:
-        self._start, self._step = start, step
-        self._steps: list[tuple[torch.cuda.CUDAGraph, Advanced]] = []
-        self._pool = torch.cuda.graph_pool_handle()
+    def record(self, work: Callable[[], Advanced]) -> tuple[Advanced, Callable[[], object]]:
+        """What a step finds, at fixed places in memory, and what finds it once more."""
+
+
+@final
+class CudaTape:
+    """Records each step as a CUDA graph; all of them share one room in memory."""
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def record(self, work: Callable[[], Advanced]) -> tuple[Advanced, Callable[[], object]]:
+        """Nothing is done yet, and nothing in the work may come from outside the device."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            found = work()
+        return found, graph.replay
+
+
+TAPES: Mapping[str, Callable[[], Tape]] = {"cuda": CudaTape}
+"""Where steps can be recorded, and how."""
+
+
+class _Recording:
+    """Every step of a search; each goes on from the memory that the one before left."""
+
+    def __init__(
+        self, start: Carried, step: Callable[[Carried, int], Advanced], tape: Tape
+    ) -> None:
+        self._start, self._step, self._tape = start, step, tape
+        self._steps: list[tuple[Advanced, Callable[[], object]]] = []
 
     def load(self, start: Carried) -> None:
         """Begin with another batch of the same shape."""
@@ -89,13 +123,10 @@ class _Recording:
     def step(self, before: Carried, t: int) -> Advanced:
         """Play step t, which is recorded if it has not been yet."""
         if t > len(self._steps):
-            graph = torch.cuda.CUDAGraph()
-            last = self._steps[-1][1].carried if self._steps else self._start
-            with torch.cuda.graph(graph, pool=self._pool):
-                found = self._step(last, t)
-            self._steps.append((graph, found))
-        graph, found = self._steps[t - 1]
-        graph.replay()
+            last = self._steps[-1][0].carried if self._steps else self._start
+            self._steps.append(self._tape.record(lambda: self._step(last, t)))
+        found, play = self._steps[t - 1]
+        play()
         return found
 
 

@@ -52,6 +52,9 @@ class Rule(Protocol):
     def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
         """The new ones; those given stay as they are."""
 
+    def on(self, device: torch.device) -> "Rule":
+        """The same rule, with what it needs on a device: while it is recorded nothing can come."""
+
 
 @final
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class RepetitionPenalty:
             raise SettingError(
                 f"repetition_penalty: penalty must be at least 1, got {self.penalty}."
             )
+
+    def on(self, device: torch.device) -> "RepetitionPenalty":
+        """Itself, since it needs nothing."""
+        return self
 
     def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
         """Multiply their log-probabilities, which are below 0."""
@@ -82,6 +89,10 @@ class NoRepeatedNgrams:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise SettingError(f"no_repeated_ngrams: size must be at least 1, got {self.size}.")
+
+    def on(self, device: torch.device) -> "NoRepeatedNgrams":
+        """Itself, since it needs nothing."""
+        return self
 
     def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
         """Close every token that once followed what was written last."""
@@ -101,11 +112,16 @@ class NoRepeatedNgrams:
 class Forbidden:
     """Some tokens are never written."""
 
-    tokens: Sequence[int]
+    tokens: Sequence[int] | Int[Tensor, " n"]
+
+    def on(self, device: torch.device) -> "Forbidden":
+        """With the tokens there."""
+        return Forbidden(torch.as_tensor(self.tokens, dtype=torch.int64, device=device))
 
     def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
         """Close them."""
-        columns = torch.tensor(self.tokens, dtype=torch.int64, device=scores.device)
+        # a tensor that is there already stays itself
+        columns = torch.as_tensor(self.tokens, dtype=torch.int64, device=scores.device)
         return scores.index_fill(1, columns, -torch.inf)
 
 
@@ -116,6 +132,10 @@ class ForcedPrefix:
 
     forced: Int[Tensor, "b p"]
     """Filled up with padding."""
+
+    def on(self, device: torch.device) -> "ForcedPrefix":
+        """With the tokens there."""
+        return ForcedPrefix(self.forced.to(device))
 
     def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
         """Close everything but the token that must come."""

@@ -102,8 +102,9 @@ class Batch(NamedTuple):
         )
 
     def rules(self, others: Sequence[Rule]) -> list[Rule]:
-        """These rules, and the prefixes if there are any."""
-        return [*others, *([ForcedPrefix(self.forced)] if self.forced.numel() else [])]
+        """These rules, and the prefixes if there are any, where the sentences are."""
+        rules = [*others, *([ForcedPrefix(self.forced)] if self.forced.numel() else [])]
+        return [rule.on(self.source.device) for rule in rules]
 
 
 def refuse_wishes(who: str, sentences: Sequence[Sentence]) -> None:

@@ -5,37 +5,88 @@ end. Peaks are the process's resident peak less what it held before.
 """
 
 import ctypes
+import errno
 import json
 import os
+import re
 import resource
+import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from regard.errors import RegardError
+
 _TRIM, _TOP_PAD, _MMAP = -1, -2, -3
 """What malloc.h calls M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD."""
 
+_NO_MEMORY = re.compile(
+    "can't allocate memory|not enough memory|std::bad_alloc|CUBLAS_STATUS_ALLOC_FAILED"
+)
+"""What allocators say where they raise no error of their own."""
+
 
 def in_a_fork(run: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """What `run` says, from a process of its own; None if the system ended that process."""
+    """What `run` says, from a process of its own; None if there was no memory for it.
+
+    Whatever else `run` fails of is raised here too: an error of regard's as itself, any other as a
+    RuntimeError that names it, both with the traceback of the other process.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        status = 1
         try:
             with os.fdopen(writer, "w") as out:
-                out.write(json.dumps(run()))
-            status = 0
+                out.write(json.dumps(_outcome(run)))
         finally:
             # whatever happened, a copy of the parent must not go on as if it were the parent
-            os._exit(status)
+            os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as said:
         text = said.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else None
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGKILL:
+        # which is how the kernel takes memory back
+        return None
+    if not text:
+        how = f"by {signal.Signals(-code).name}" if code < 0 else "before it could say why"
+        raise ChildProcessError(f"a process that was to measure something was ended {how}.")
+    return _received(json.loads(text))
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that memory did not suffice, and nothing else."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None
+
+
+def _outcome(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A result, or what went wrong, in words that a pipe can carry."""
+    try:
+        return {"result": run()}
+    except Exception as error:  # whoever waits must hear of it
+        if lacks_memory(error):
+            return {"result": None}
+        trace = traceback.format_exc()
+        return {"kind": type(error).__name__, "text": str(error), "trace": trace}
+
+
+def _received(outcome: dict[str, Any]) -> dict[str, Any] | None:
+    if "result" in outcome:
+        return outcome["result"]
+    ours = {each.__name__: each for each in RegardError.__subclasses__()}
+    kind, text = outcome["kind"], outcome["text"]
+    error = ours[kind](text) if kind in ours else RuntimeError(f"{kind}: {text}")
+    error.add_note(f"in another process:\n{outcome['trace']}")
+    raise error
 
 
 def resident(field: str) -> int:

@@ -18,7 +18,7 @@ import tomli_w
 import torch
 
 from regard.errors import RunError
-from regard.models import build_transformer
+from regard.models import build_model
 from regard.training.accumulating import CPU
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
@@ -125,7 +125,7 @@ class _Training:
         prepared = prepare(self.recipe, self.out, self.workers)
         yield from (Said(note) for note in prepared.notes())
         torch.manual_seed(training.seed)
-        model = build_transformer(
+        model = build_model(
             self.recipe.model,
             n_source_tokens=len(prepared.source),
             n_target_tokens=len(prepared.target),
@@ -146,8 +146,10 @@ class _Training:
             hardware=self.hardware,
             workers=self.workers,
         )
+        # a run may have been killed when it had given up, and before its final weights were there
+        gives_up = self._has_given_up()
         with _Stop() as asked:
-            for step in self._watched(steps):
+            for step in () if gives_up else self._watched(steps):
                 if isinstance(step, Said):
                     yield step
                     continue
@@ -160,18 +162,16 @@ class _Training:
                     with self.average.in_place() if self.average else nullcontext():
                         found = validate(self.model, prepared, self.hardware, progress.step)
                     yield self.best.seen(found)
-                is_stale = first and 0 < training.patience <= self.best.stale
-                stop, gives_up = self.workers.any_of(bool(asked), is_stale)
+                stop, gives_up = self.workers.any_of(bool(asked), first and self._has_given_up())
                 if progress.step % training.checkpoint_every == 0 or is_last or gives_up or stop:
                     self._save(progress)
                 if stop:
                     yield Finished(self.out, progress, is_complete=False)
                     return
                 if gives_up:
-                    yield Said(
-                        f"no better {training.stop_on} in {self.best.stale} validations: stopping"
-                    )
                     break
+        if gives_up:
+            yield Said(f"no better {training.stop_on} in {self.best.stale} validations: stopping")
         if first:
             yield from self._finish(prepared, progress, count)
         yield Finished(self.out, progress, is_complete=True)
@@ -197,6 +197,10 @@ class _Training:
         if self.workers.is_first:
             self.metrics.go_on(progress.step)
         return progress
+
+    def _has_given_up(self) -> bool:
+        """Whether nothing became better for as long as the recipe has patience."""
+        return 0 < self.recipe.training.patience <= self.best.stale
 
     def _watched(self, steps: Iterator[Step]) -> Iterator[Step | Said]:
         """The average follows every step; the first batch that did not fit is spoken of."""

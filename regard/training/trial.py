@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.models import build_transformer
+from regard.models import build_model
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
 from regard.training.loop import Step, learn, learn_by_epoch, make_optimiser
 from regard.training.measuring import (
     available_memory,
     in_a_fork,
+    lacks_memory,
     limit_memory,
     resident,
     start_counting,
@@ -29,7 +30,7 @@ MOST = 30
 
 @dataclass(frozen=True)
 class Tried:
-    """What a few updates took; no updates and no bytes if they did not fit."""
+    """What a few updates took; no updates and no bytes if there was no memory for them."""
 
     updates: int = 0
     seconds_per_token: float | None = None
@@ -55,12 +56,7 @@ def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) ->
         torch.set_num_threads(threads)
         limit_memory(free)
         before = start_counting()
-        try:
-            found = _learn_a_little(prepared, hardware, largest)
-        except (RuntimeError, MemoryError) as error:
-            if isinstance(error, MemoryError) or "allocate memory" in str(error):
-                return Tried().__dict__
-            raise
+        found = _learn_a_little(prepared, hardware, largest)
         return replace(found, peak_bytes=resident("VmHWM") - before).__dict__
 
     said = in_a_fork(run)
@@ -72,8 +68,10 @@ def _on_gpu(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trie
     before = torch.cuda.memory_allocated(hardware.device)
     try:
         found = _learn_a_little(prepared, hardware, largest)
-    except torch.OutOfMemoryError:
-        return Tried()
+    except Exception as error:
+        if lacks_memory(error):
+            return Tried()
+        raise
     return replace(found, peak_bytes=torch.cuda.max_memory_allocated(hardware.device) - before)
 
 
@@ -81,7 +79,7 @@ def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray)
     """The first update loads kernels; the next ones are timed; the last is on the largest batch."""
     recipe, corpus = prepared.recipe, prepared.train.corpus
     model = hardware.place(
-        build_transformer(
+        build_model(
             recipe.model,
             n_source_tokens=len(prepared.source),
             n_target_tokens=len(prepared.target),

@@ -138,6 +138,11 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
         (["a", "--out", "nowhere/x.png"], r"there is no folder 'nowhere'"),
         (["a", "--heads"], r"--heads is a picture\. Write it with --out x\.png"),
         (["a", "--layer", "0"], r"--layer"),
+        (
+            ["a", "--heads", "--layer", "2", "--out", "x.png"],
+            r"--heads draws every head of every layer, so it takes no --layer 2\. Leave one",
+        ),
+        (["a", "--heads", "--head", "1", "--out", "x.png"], r"so it takes no --head 1\."),
     ],
 )
 def test_mistakes_exit_with_2_and_say_what_to_do(words, said, look, capsys):

@@ -1,11 +1,14 @@
 """Beam search: wide enough, it finds what looking at every answer finds."""
 
+import math
+
 import pytest
 import torch
 
 from regard.decoding import (
     AveragePenalty,
     Beam,
+    Forbidden,
     Greedy,
     Limits,
     NoPenalty,
@@ -65,6 +68,13 @@ def test_stopping_early_changes_nothing(penalty):
 
 def slowly(model, source, width, n_best, divisor, max_tokens):
     """The same search in plain lists, to the very end."""
+    *_, (_, ended) = steps_of(model, source, width, divisor, max_tokens)
+    best = sorted(ended, reverse=True)[:n_best]
+    return [(tuple(y for y in tokens if y != 2), score) for score, tokens in best]
+
+
+def steps_of(model, source, width, divisor, max_tokens):
+    """What lives and what has ended after each step of a search that never stops early."""
     live, ended = [((), 0.0)], []
     for t in range(1, max_tokens + 1):
         found = []
@@ -75,8 +85,66 @@ def slowly(model, source, width, n_best, divisor, max_tokens):
         over = [row for row in found if row[0][-1] == 2 or t == max_tokens]
         ended += [(total / divisor(t), tokens) for tokens, total in over]
         live = [row for row in found if row not in over]
-    best = sorted(ended, reverse=True)[:n_best]
-    return [(tuple(y for y in tokens if y != 2), score) for score, tokens in best]
+        yield list(live), list(ended)
+
+
+class Counted(Table):
+    """Counts its steps."""
+
+    n_steps = 0
+
+    def step(self, state, tokens):
+        self.n_steps += 1
+        return super().step(state, tokens)
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+@pytest.mark.parametrize("penalty", DIVISORS)
+def test_a_search_stops_as_soon_as_no_living_hypothesis_can_win_and_no_sooner(penalty, n_best):
+    object_, divisor = DIVISORS[penalty]
+    counts = []
+    for seed in range(8):
+        model = Counted(6, seed, sharpness=2.5)
+        beam = Beam(width=3, n_best=n_best, penalty=object_, limits=Limits(max_tokens=9))
+        beam(model, [Sentence([3, 4])])
+        want = 0
+        for live, ended in steps_of(Table(6, seed, sharpness=2.5), [3, 4], 3, divisor, 9):
+            want += 1
+            kept = sorted((score for score, _ in ended), reverse=True)[:n_best]
+            hope = max((total / divisor(9) for _, total in live), default=-math.inf)
+            if not live or (len(kept) == n_best and hope <= kept[-1]):
+                break
+        assert model.n_steps == want
+        counts.append(want)
+    assert min(counts) < 9, "some search should stop early"
+
+
+class Scripted(Counted):
+    """Ends at once with probability 0.6, or goes a sure way of five tokens with 0.3."""
+
+    def logits(self, source, written):
+        p = torch.full((6,), 1e-9, dtype=torch.float64)
+        if not written:
+            p[2], p[3], p[4] = 0.6, 0.3, 0.1
+        else:
+            p[2 if len(written) == 5 else written[0]] = 1.0
+        return p.log()
+
+
+def test_a_longer_answer_may_still_win_when_it_lives_behind_a_finished_one():
+    beam = Beam(width=2, penalty=AveragePenalty(), limits=Limits(max_tokens=9))
+    (found,) = beam(Scripted(6), [Sentence([3])])
+    assert found[0].tokens == (3, 3, 3, 3, 3)
+    short = Beam(width=2, penalty=NoPenalty(), limits=Limits(max_tokens=9))
+    assert short(Scripted(6), [Sentence([3])])[0][0].tokens == ()
+
+
+def test_a_search_with_nothing_left_alive_stops_though_answers_are_missing():
+    model = Counted(6)
+    beam = Beam(width=3, n_best=3, limits=Limits(max_tokens=9), rules=[Forbidden([3, 4, 5])])
+    (found,) = beam(model, [Sentence([3])])
+    assert [h.tokens for h in found] == [()]
+    assert model.n_steps == 1
 
 
 @pytest.mark.parametrize("penalty", DIVISORS)

@@ -1,5 +1,9 @@
 """Planning: the numbers of a plan are those of the training it speaks of."""
 
+import errno
+import os
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +11,7 @@ import pytest
 import torch
 
 from regard.data.batches import padding_share
-from regard.errors import LengthError
+from regard.errors import DataError, LengthError
 from regard.models import build_transformer
 from regard.training import planning, trial
 from regard.training.checkpoints import Progress, save_checkpoint
@@ -195,8 +199,68 @@ def test_a_fork_gives_back_what_it_was_asked_and_no_memory():
     assert said["sum"] == 1 << 22
 
 
-def test_a_fork_that_dies_says_nothing(capfd):
-    def die():
-        raise SystemError("on purpose")
+def _raise(error):
+    raise error
 
-    assert in_a_fork(die) is None
+
+WITHOUT_MEMORY = {
+    "Python's": lambda: bytearray(1 << 60),
+    "numpy's": lambda: np.ones(1 << 50),
+    "torch's": lambda: torch.ones(1 << 50),
+    "a GPU's": lambda: _raise(torch.OutOfMemoryError("CUDA out of memory.")),
+    "C++'s": lambda: _raise(RuntimeError("std::bad_alloc")),
+    "the system's": lambda: _raise(OSError(errno.ENOMEM, "Cannot allocate memory")),
+    "the kernel's": lambda: os.kill(os.getpid(), signal.SIGKILL),
+}
+
+
+@pytest.mark.parametrize("whose", WITHOUT_MEMORY)
+def test_a_fork_for_which_there_is_no_memory_says_nothing(whose):
+    assert in_a_fork(WITHOUT_MEMORY[whose]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (DataError("no example to learn from."), DataError, "no example to learn from."),
+        (ZeroDivisionError("on purpose"), RuntimeError, "ZeroDivisionError: on purpose"),
+        (RuntimeError("mat1 and mat2"), RuntimeError, "RuntimeError: mat1 and mat2"),
+        (OSError(errno.ENOSPC, "full"), RuntimeError, "OSError: [Errno 28] full"),
+    ],
+)
+def test_whatever_else_a_fork_fails_of_is_told_as_it_is(error, kind, text):
+    with pytest.raises(kind) as caught:
+        in_a_fork(lambda: _raise(error))
+    assert str(caught.value) == text
+    assert "in _raise" in caught.value.__notes__[0]
+
+
+def test_a_fork_that_crashes_is_told_by_its_signal():
+    with pytest.raises(ChildProcessError, match="was ended by SIGTERM"):
+        in_a_fork(lambda: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(60))
+    with pytest.raises(ChildProcessError, match="was ended before it could say why"):
+        in_a_fork(lambda: os._exit(3))
+
+
+def test_only_what_lacks_memory_is_said_not_to_fit(monkeypatch):
+    monkeypatch.setattr(trial, "learn_by_epoch", lambda *_, **__: _raise(KeyError("a fault")))
+    with pytest.raises(RuntimeError, match="KeyError: 'a fault'"):
+        _planned(_recipe())
+    monkeypatch.setattr(trial, "learn_by_epoch", lambda *_, **__: _raise(MemoryError()))
+    assert _planned(_recipe()).memory.peak is None
+
+
+def test_on_a_gpu_too_only_what_lacks_memory_does_not_fit(monkeypatch, tmp_path):
+    recipe = _recipe()
+    prepared = prepare(recipe, tmp_path, ALONE)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
+    gpu = Hardware(device=torch.device("cuda"))
+    rows = np.arange(3)
+    full = torch.OutOfMemoryError("CUDA out of memory.")
+    monkeypatch.setattr(trial, "_learn_a_little", lambda *_: _raise(full))
+    assert trial.try_a_little(prepared, gpu, rows) == trial.Tried()
+    fault = RuntimeError("CUDA error: an illegal memory access was encountered")
+    monkeypatch.setattr(trial, "_learn_a_little", lambda *_: _raise(fault))
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        trial.try_a_little(prepared, gpu, rows)

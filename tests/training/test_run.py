@@ -215,13 +215,6 @@ def test_data_of_which_nothing_is_left_are_refused(recipe, tmp_path):
         list(run(short, tmp_path / "run"))
 
 
-def test_patience_stops_a_training_that_no_longer_improves(recipe, tmp_path):
-    changes = ["training.learning_rate=0.0", "training.validate_every=2", "training.patience=2"]
-    events = list(run(read_recipe(recipe, changes), tmp_path / "run"))
-    assert events[-1].progress.step == 6
-    assert any(isinstance(e, Said) and "no better loss in 2 validations" in e.text for e in events)
-
-
 def test_the_final_weights_can_be_the_mean_of_the_last_checkpoints(recipe, tmp_path):
     from safetensors.torch import load_file
 

@@ -1,0 +1,113 @@
+"""Replaying, with a stand-in for a GPU's graphs: the same operations into the same memory."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from regard.decoding import (
+    Beam,
+    Forbidden,
+    Limits,
+    NoRepeatedNgrams,
+    RepetitionPenalty,
+    Replaying,
+    Sentence,
+    replaying,
+)
+from tests.decoding.writers import transformer
+
+LIFT, WAIT = torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default
+"""How a list becomes a tensor, and how a tensor becomes a number: both leave the device."""
+
+
+class Operations(TorchDispatchMode):
+    """Writes down what is done, and does it again into the same tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.done = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        # a lone number is filled in by a kernel
+        if operation is WAIT or (operation is LIFT and args[0].dim()):
+            raise RuntimeError(f"{operation} cannot be recorded")
+        found = operation(*args, **(kwargs or {}))
+        self.done.append((operation, args, kwargs or {}, found))
+        return found
+
+    def play(self):
+        for operation, args, kwargs, before in self.done:
+            new = operation(*args, **kwargs)
+            for place, each in zip(_tensors(before), _tensors(new), strict=True):
+                if place.data_ptr() != each.data_ptr():
+                    place.copy_(each)
+
+
+def _tensors(found):
+    several = found if isinstance(found, list | tuple) else [found]
+    return [each for each in several if isinstance(each, torch.Tensor)]
+
+
+class Cassette:
+    """A tape for a CPU."""
+
+    steps = 0
+
+    def record(self, work):
+        type(self).steps += 1
+        with Operations() as operations:
+            found = work()
+        return found, operations.play
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """How many steps were recorded on the CPU."""
+    monkeypatch.setattr(replaying, "TAPES", {"cpu": Cassette})
+    monkeypatch.setattr(Cassette, "steps", 0)
+    return lambda: Cassette.steps
+
+
+RULES = {
+    "none": [],
+    "repetition_penalty": [RepetitionPenalty(1.5)],
+    "no_repeated_ngrams": [NoRepeatedNgrams(2)],
+    "forbidden": [Forbidden([5, 7])],
+    "all": [RepetitionPenalty(1.5), NoRepeatedNgrams(2), Forbidden([5, 7])],
+}
+
+
+def _asked(n):
+    return [Sentence(row) for row in torch.randint(4, 11, (n, 6)).tolist()]
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_what_is_played_is_what_the_search_finds(rules, recorded):
+    model = transformer("post_norm")
+    beam = Beam(width=3, n_best=2, limits=Limits(max_tokens=6), rules=RULES[rules])
+    again = Replaying(beam)
+    counts = []
+    for n in (5, 3, 7):
+        asked = _asked(n)
+        got, want = again(model, asked), beam(model, asked)
+        counts.append(recorded())
+        for one, other in zip(got, want, strict=True):
+            assert [h.tokens for h in one] == [h.tokens for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-9)
+    assert counts[0] == 0 < counts[1] <= 6, "the second batch of a shape is recorded"
+    assert counts[2] <= 6, "and no step is recorded twice"
+
+
+def test_a_rule_that_makes_a_tensor_of_its_own_cannot_be_recorded(recorded):
+    class Late:
+        def on(self, device):
+            return self
+
+        def __call__(self, scores, written):
+            return scores.index_fill(1, torch.tensor([5, 7]), -torch.inf)
+
+    again = Replaying(Beam(width=2, limits=Limits(max_tokens=4), rules=[Late()]))
+    model = transformer("post_norm")
+    again(model, _asked(2))
+    with pytest.raises(RuntimeError, match=r"aten\.lift_fresh\.default cannot be recorded"):
+        again(model, _asked(2))
