@@ -1,9 +1,4 @@
-"""Arranging: a model's weights stored so that the few rows of a search are multiplied fast.
-
-A product of a few rows with a large matrix takes as long as the matrix takes to be read, and the
-CPU's kernels read it fastest when it lies column by column. The numbers stay the same, and so does
-the model, whose output layer no longer shares its table with an embedding.
-"""
+"""Arranging: a model's weights stored so that the few rows of a search are multiplied fast."""
 
 import copy
 from typing import TypeVar
@@ -13,17 +8,18 @@ from torch import nn
 
 from regard.attention import FULL
 from regard.attention.links import NO_RELATION
+from regard.decoding.packed_linear import PackedLinear, can_pack
 
-Model = TypeVar("Model", bound=nn.Module)
+M = TypeVar("M", bound=nn.Module)
 
 
 @torch.no_grad()
-def arranged(model: Model) -> Model:
+def arranged(model: M) -> M:
     """The same model for writing on the CPU; only its linear layers' weights are copied."""
     shared = [*model.parameters(), *model.buffers(), NO_RELATION, FULL]
     ours = copy.deepcopy(model, {id(part): part for part in shared}).eval()
-    for part in ours.modules():
-        if isinstance(part, nn.Linear):
-            columns = part.weight.t().contiguous().t()
-            part.weight = nn.Parameter(columns, requires_grad=False)
+    for part in list(ours.modules()):
+        for name, child in list(part.named_children()):
+            if isinstance(child, nn.Linear) and can_pack(child):
+                setattr(part, name, PackedLinear(child))
     return ours

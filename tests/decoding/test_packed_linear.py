@@ -1,0 +1,30 @@
+"""A packed layer is the layer it was made of, whatever the number of rows."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.decoding.packed_linear import PackedLinear, can_pack
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("rows", [(1,), (7,), (3, 5), (2, 33), (64, 1)])
+def test_a_packed_layer_gives_what_the_plain_one_gives(rows, has_bias):
+    plain = nn.Linear(37, 53, bias=has_bias)
+    x = torch.randn(*rows, 37)
+    with torch.inference_mode():
+        torch.testing.assert_close(PackedLinear(plain)(x), plain(x), atol=1e-5, rtol=1e-5)
+
+
+def test_a_row_gives_the_same_alone_and_among_others():
+    packed, x = PackedLinear(nn.Linear(64, 96)), torch.randn(40, 64)
+    with torch.inference_mode():
+        together = packed(x)
+        for count in (1, 4, 17):
+            torch.testing.assert_close(packed(x[:count]), together[:count], atol=1e-5, rtol=1e-5)
+
+
+def test_double_precision_and_other_devices_are_left_alone():
+    assert can_pack(nn.Linear(4, 4))
+    assert not can_pack(nn.Linear(4, 4).double())
+    assert not can_pack(nn.Linear(4, 4, device="meta"))
