@@ -1,6 +1,6 @@
 """case → context and map, by the fastest path that computes exactly the same function.
 
-Paths are asked in order, and the first that can compute the case runs it:
+Paths are asked in order, and the first that can compute the case and pays for its sizes runs it:
 short, windowed, fused, sparse, dense. None of them asks what class a link has; links lower
 themselves (`links.py`) and the paths match the lowered forms.
 """
@@ -52,7 +52,7 @@ class Explanation:
 def choose(case: Case, *, path: str | None = None) -> Path:
     """The fastest path for the case, or the one asked for, or an error that names the remedy."""
     if path is None:
-        return next(p for p in PATHS.values() if p.why_not(case) is None)
+        return next(p for p in PATHS.values() if _why_not(p, case) is None)
     asked = find(path, PATHS)
     if reason := asked.why_not(case):
         raise PathError(
@@ -75,8 +75,12 @@ def explain(case: Case, *, path: str | None = None) -> Explanation:
     for name, other in PATHS.items():
         if other is chosen:
             break
-        refused[name] = other.why_not(case) or "another path was asked for"
+        refused[name] = _why_not(other, case) or "another path was asked for"
     return Explanation(chosen.name, chosen.why(case), refused, chosen.cost(case), every_pair(case))
+
+
+def _why_not(path: Path, case: Case) -> str | None:
+    return path.why_not(case) or path.why_slow(case)
 
 
 def _share(part: int, whole: int) -> str:

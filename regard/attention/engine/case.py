@@ -119,6 +119,9 @@ class Path(Protocol):
     def why_not(self, case: Case) -> str | None:
         """The reason this path cannot compute the case, or None if it can."""
 
+    def why_slow(self, case: Case) -> str | None:
+        """The reason a later path is faster for these sizes, or None if none is."""
+
     def why(self, case: Case) -> str:
         """What makes this path fit, in a few words."""
 

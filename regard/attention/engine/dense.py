@@ -15,6 +15,10 @@ class DensePath:
     def why_not(self, case: Case) -> None:
         """It can always run."""
 
+    def why_slow(self, case: Case) -> str | None:
+        """Never."""
+        return None
+
     def why(self, case: Case) -> str:
         """The reference."""
         return "the reference: every score is computed and kept"

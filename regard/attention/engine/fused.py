@@ -28,6 +28,10 @@ class FusedPath:
             return "several queries stand behind a cache, which the kernels align wrongly"
         return None
 
+    def why_slow(self, case: Case) -> str | None:
+        """Never."""
+        return None
+
     def why(self, case: Case) -> str:
         """A softmax of dot products."""
         return "a softmax of dot products under a mask that torch's kernels know"

@@ -19,6 +19,10 @@ class ShortPath:
         """There is no memory."""
         return "no memory shortens the keys" if case.memory is None else None
 
+    def why_slow(self, case: Case) -> str | None:
+        """Never."""
+        return None
+
     def why(self, case: Case) -> str:
         """How short, and what runs over the slots."""
         short = case.short()

@@ -96,6 +96,10 @@ class SparsePath:
             return f"{type(case.relation).__name__} learns its bias, which the kernels cannot"
         return None
 
+    def why_slow(self, case: Case) -> str | None:
+        """Never."""
+        return None
+
     def why(self, case: Case) -> str:
         """How much of the map is computed."""
         layout = Layout.best(case)

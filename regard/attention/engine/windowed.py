@@ -12,6 +12,11 @@ from regard.attention.links import NO_RELATION, keys_that_exist
 from regard.places import Places
 
 
+GATHERED, GATHERED_AND_HELD = 8, 4
+"""Windows that a row must be long for gathering them to pay; by scores that are products, and by
+those that hold numbers for each pair. Measured on a CPU, forward and backward."""
+
+
 @final
 class WindowedPath:
     """Gather each row's window, then score, select and combine inside it."""
@@ -31,6 +36,15 @@ class WindowedPath:
         if case.places.past is None:
             return "the rows or columns have gaps"
         return None
+
+    def why_slow(self, case: Case) -> str | None:
+        """Gathering windows takes longer than reading rows that are a few windows long."""
+        assert case.window is not None
+        width, n_keys = 2 * case.window.half_width + 1, case.key.shape[-2]
+        worth = GATHERED if case.score.held_per_pair == 0 else GATHERED_AND_HELD
+        if n_keys >= worth * width:
+            return None
+        return f"{n_keys} keys are fewer than {worth} windows of {width}"
 
     def why(self, case: Case) -> str:
         """The width of the window."""

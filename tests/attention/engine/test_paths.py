@@ -253,7 +253,9 @@ def test_paths_are_asked_in_the_order_that_is_documented():
     ],
 )
 def test_the_first_path_that_can_is_taken(path, links):
-    said = Chain(**links).explain(17, n_heads=H, d_query=D, d_value=DV)
+    # windows pay in long rows alone
+    n = 170 if path == "windowed" else 17
+    said = Chain(**links).explain(n, n_heads=H, d_query=D, d_value=DV)
     assert said.path == path
     assert list(said.refused) == list(engine.PATHS)[: list(engine.PATHS).index(path)]
 
@@ -319,6 +321,18 @@ def test_explain_says_which_path_why_and_at_what_cost(links, said):
 )
 def test_explain_says_why_a_faster_path_cannot(links, path, reason):
     assert reason in Chain(**links).explain(17, n_heads=H, d_query=D, d_value=DV).refused[path]
+
+
+@pytest.mark.parametrize(("score", "windows"), [(GeneralScore, 8), (AdditiveScore, 4)])
+def test_rows_of_a_few_windows_are_read_whole(score, windows):
+    chain = Chain(score(DIMS), select=LocalMonotonicSelection(half_width=2))
+    sizes = {"n_heads": H, "d_query": D, "d_value": DV}
+    assert chain.explain(windows * 5, **sizes).path == "windowed"
+    said = chain.explain(windows * 5 - 1, **sizes)
+    assert said.path == "dense"
+    assert said.refused["windowed"] == (
+        f"{windows * 5 - 1} keys are fewer than {windows} windows of 5"
+    )
 
 
 def test_several_queries_behind_a_cache_are_no_case_for_the_kernel():
