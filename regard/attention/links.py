@@ -118,8 +118,8 @@ class Window(Protocol):
     half_width: int
 
     def centre(
-        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*b q 1"]
-    ) -> Float[Tensor, "*b q 1"]:
+        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*b #q 1"]
+    ) -> Float[Tensor, "*b #q 1"]:
         """Where each row looks; `extent` is the number of keys up to its last visible one."""
 
     def settle(

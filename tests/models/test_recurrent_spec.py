@@ -172,7 +172,7 @@ def test_shapes_are_known_without_a_number_made():
         model = build(SPECS["bahdanau"])
     wanted = {name: p.shape for name, p in build(SPECS["bahdanau"]).named_parameters()}
     assert {name: p.shape for name, p in model.named_parameters()} == wanted
-    assert set(INITIALISATIONS) == {"uniform", "orthogonal"}
+    assert set(INITIALISATIONS) == {"uniform", "orthogonal", "scaled"}
 
 
 def test_the_number_of_parameters_is_that_of_the_paper_s_matrices():

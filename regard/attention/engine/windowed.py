@@ -11,7 +11,6 @@ from regard.attention.engine.case import Case, Cost
 from regard.attention.links import NO_RELATION, keys_that_exist
 from regard.places import Places
 
-
 GATHERED, GATHERED_AND_HELD = 8, 4
 """Windows that a row must be long for gathering them to pay; by scores that are products, and by
 those that hold numbers for each pair. Measured on a CPU, forward and backward."""

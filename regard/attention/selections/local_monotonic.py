@@ -36,8 +36,8 @@ class LocalMonotonicSelection(nn.Module):
         self.half_width = half_width
 
     def centre(
-        self, query: Float[Tensor, "*b q d"], places: Places, extent: Int[Tensor, "*be q 1"]
-    ) -> Float[Tensor, "*be q 1"]:
+        self, query: Float[Tensor, "*b q d"], places: Places, extent: Int[Tensor, "*be #q 1"]
+    ) -> Float[Tensor, "*be #q 1"]:
         """The query's own position, or the last key's once the keys are used up."""
         dtype = torch.promote_types(query.dtype, torch.float32)
         return places.query.minimum(extent - 1).clamp(min=0).to(dtype)
@@ -46,7 +46,7 @@ class LocalMonotonicSelection(nn.Module):
         self,
         scores: Float[Tensor, "*b q k"],
         mask: Bool[Tensor, "*bm #q #k"],
-        centre: Float[Tensor, "*bc q 1"],
+        centre: Float[Tensor, "*bc #q 1"],
         places: Places,
     ) -> LocalRows:
         """Centre and normaliser."""

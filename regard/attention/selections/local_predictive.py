@@ -41,7 +41,7 @@ class LocalPredictiveSelection(nn.Module):
         nn.init.uniform_(self.v, -bound, bound)
 
     def centre(
-        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*be q 1"]
+        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*be #q 1"]
     ) -> Float[Tensor, "b h q 1"]:
         """A real position between 0 and the number of keys."""
         # positions of long sequences do not fit half precision
