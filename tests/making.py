@@ -6,9 +6,16 @@ import torch
 
 from regard.data.kinds import KINDS
 from regard.data.subwords import Subwords
-from regard.models import build_transformer
+from regard.models import build_model
 from regard.training import read_recipe
 from regard.training.checkpoints import distinct_tensors, write_tensors
+
+TRANSFORMER = """\
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_encoder_layers = 1
+n_decoder_layers = 2"""
 
 RECIPE = """\
 [data]
@@ -20,11 +27,7 @@ kind = "{kind}"
 size = 300
 
 [model]
-d_model = 16
-n_heads = 2
-d_hidden = 16
-n_encoder_layers = 1
-n_decoder_layers = {n_layers}
+{model}
 max_len = {max_len}
 
 [training]
@@ -33,17 +36,21 @@ steps = 1
 
 
 def make_run(
-    folder: Path, *texts: str, kind: str = "characters", max_len: int = 64, n_layers: int = 2
+    folder: Path,
+    *texts: str,
+    kind: str = "characters",
+    max_len: int = 64,
+    model: str = TRANSFORMER,
 ) -> Path:
     """A run that nobody trained: a recipe, a vocabulary of these texts, and random weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = RECIPE.format(kind=kind, max_len=max_len, n_layers=n_layers)
+    written = RECIPE.format(kind=kind, max_len=max_len, model=model)
     (folder / "recipe.toml").write_text(written)
     recipe = read_recipe(folder / "recipe.toml")
     subwords = Subwords.train(texts or ["a b c d e"], kind=KINDS[kind], size=300)
     subwords.save(folder / "tokenizer.json")
     size = len(subwords)
     torch.manual_seed(1)
-    model = build_transformer(recipe.model, n_source_tokens=size, n_target_tokens=size)
-    write_tensors(folder / "model.safetensors", distinct_tensors(model))
+    made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
+    write_tensors(folder / "model.safetensors", distinct_tensors(made))
     return folder

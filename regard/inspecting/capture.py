@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import AttentionMap
+from regard.errors import SettingError
 from regard.models import Model
 from regard.models.stepping import BOS
 
@@ -32,6 +33,12 @@ def attention_of(
     model.eval()
     maps = model.maps(read, given)
     model.train(was_training)
+    if not maps:
+        raise SettingError(
+            "attention: this model looks at nothing, since one vector holds its whole source "
+            "(model.attends = 'none'); there are no weights and no alignments to show. Take a run "
+            "whose model has an attention."
+        )
     return maps
 
 

@@ -16,14 +16,18 @@ from regard.inspecting.panels import View
 from regard.plots import plain_words
 from regard.training.loading import load_run
 from regard.training.trained import load
-from tests.making import make_run
+from tests.making import TRANSFORMER, make_run
 
 TEXT, ANSWER = "a b cd", "cd a"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp("look") / "run", TEXT, n_layers=3)
+    return make_run(
+        tmp_path_factory.mktemp("look") / "run",
+        TEXT,
+        model=TRANSFORMER.replace("n_decoder_layers = 2", "n_decoder_layers = 3"),
+    )
 
 
 @pytest.fixture(scope="module")

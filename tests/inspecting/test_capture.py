@@ -7,9 +7,10 @@ import torch
 
 from regard.attention.capture import captured
 from regard.data.kinds import BOS
+from regard.errors import SettingError
 from regard.inspecting.capture import attention_of, weights_of
 from tests.asserting import assert_close
-from tests.decoding.writers import transformer
+from tests.decoding.writers import WITHOUT_SELF_ATTENTION, other_model, transformer
 
 SOURCE, TARGET = [5, 6, 7, 4, 2], [8, 9, 10]
 
@@ -38,6 +39,19 @@ def test_the_maps_are_those_by_which_the_answer_was_computed(name):
     x = model.source(torch.tensor([SOURCE]))
     want = heads(x).map.dense()
     assert_close("weights", maps["encoder"][0].dense(), want.detach())
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_SELF_ATTENTION.keys() - {"sutskever"}))
+def test_a_model_without_self_attention_has_its_cross_attention(name):
+    model = other_model(name)
+    maps = attention_of(model, SOURCE, TARGET)
+    assert set(maps) == {"cross"}
+    assert {layer.shape for layer in maps["cross"]} == {(1, 1, 4, 5)}
+
+
+def test_a_model_that_looks_at_nothing_says_so():
+    with pytest.raises(SettingError, match="looks at nothing, since one vector holds its whole"):
+        attention_of(other_model("sutskever"), SOURCE, TARGET)
 
 
 def test_a_row_is_the_step_that_predicts_its_token():

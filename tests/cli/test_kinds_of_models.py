@@ -1,0 +1,51 @@
+"""The verbs take every kind of model that a recipe can name."""
+
+import json
+
+import pytest
+
+from regard.cli import main
+from regard.models import KINDS
+from tests.making import TRANSFORMER, make_run
+
+SMALL = "d_embedding = 8\nd_hidden = 8\nn_layers = 1"
+SECTIONS = {
+    "transformer": TRANSFORMER,
+    "luong": f'kind = "recurrent"\nsize = "luong"\n{SMALL}',
+    "luong, local": f'kind = "recurrent"\nselect = "local_predictive"\n{SMALL}',
+    "bahdanau": f'kind = "recurrent"\nsize = "bahdanau"\n{SMALL}',
+    "convolutional": 'kind = "convolutional"\nd_model = 8\nn_encoder_layers = 2',
+}
+LOOKS_AT_NOTHING = f'kind = "recurrent"\nsize = "sutskever"\n{SMALL}'
+
+
+def test_every_kind_has_an_example_here():
+    assert all(
+        any(kind in text for text in SECTIONS.values()) for kind in {*KINDS} - {"transformer"}
+    )
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_predict_look_and_evaluate_take_it(name, tmp_path, capsys):
+    run = make_run(tmp_path / "run", model=SECTIONS[name])
+    assert (
+        main(["predict", str(run), "--text", "a b", "--beam", "2", "--alignments", "--json"]) == 0
+    )
+    assert "alignment" in json.loads(capsys.readouterr().out)
+    assert main(["look", str(run), "a b", "--out", str(tmp_path / "x.html")]) == 0
+    (tmp_path / "texts").write_text("a b\nc d e\n")
+    files = ["--source", str(tmp_path / "texts"), "--reference", str(tmp_path / "texts")]
+    capsys.readouterr()
+    assert main(["evaluate", str(run), *files, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "words", [["look", "RUN", "a b"], ["predict", "RUN", "--text", "a b", "--alignments"]]
+)
+def test_a_model_that_looks_at_nothing_answers_but_shows_nothing(words, tmp_path, capsys):
+    run = make_run(tmp_path / "run", model=LOOKS_AT_NOTHING)
+    assert main(["predict", str(run), "--text", "a b"]) == 0
+    capsys.readouterr()
+    assert main([str(run) if word == "RUN" else word for word in words]) == 2
+    assert "this model looks at nothing" in capsys.readouterr().err
