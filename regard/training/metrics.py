@@ -94,7 +94,8 @@ class Metrics:
                     f"training: at step {step.progress.step} the loss is {step.nll} and the "
                     f"gradient {step.gradient_norm}, with a learning rate of "
                     f"{step.learning_rate:.2g}: it ran away. Lower training.learning_rate, raise "
-                    "training.warmup_steps or lower training.clip_norm."
+                    "training.warmup_steps or lower training.clip_norm; where it is so from the "
+                    "first step, the model itself makes such numbers: change its norm or size."
                 )
 
     def close(self) -> None:

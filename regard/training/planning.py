@@ -201,7 +201,8 @@ def _parameters(prepared: Prepared) -> Parameters:
     for name, shape in shapes.items():
         part = name.partition(".")[0]
         parts[part] = parts.get(part, 0) + math.prod(shape)
-    embeddings = sum(math.prod(shape) for name, shape in shapes.items() if ".E." in name)
+    tables = (".E.weight", "source.weight", "target.weight")
+    embeddings = sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(tables))
     return Parameters(sum(parts.values()), embeddings, parts)
 
 

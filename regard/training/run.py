@@ -68,8 +68,10 @@ def run(
         if workers.is_first:
             yield Finished(out, progress, is_complete=True)
         return
+    changed = _changed(recipe, out) if resume and workers.is_first else []
     metrics = Metrics(out)
     try:
+        yield from (Said(note) for note in changed)
         for event in _Training(recipe, out, hardware, workers, metrics).events():
             if workers.is_first:
                 metrics.record(event)
@@ -103,6 +105,18 @@ def _check_is_same(recipe: Recipe, out: Path) -> None:
                 f"{begun[section].get(key)!r}, not {asked[section].get(key)!r}. Give what it has, "
                 "or choose another --out."
             )
+
+
+def _changed(recipe: Recipe, out: Path) -> list[str]:
+    """What of [training] is no longer as the run was begun, for people to see."""
+    if not (out / "recipe.toml").exists():
+        return []
+    begun, asked = read_recipe(out / "recipe.toml").training, recipe.training
+    return [
+        f"training.{key} is {getattr(asked, key)!r} from here on; the run was begun with {was!r}"
+        for key, was in vars(begun).items()
+        if getattr(asked, key) != was
+    ]
 
 
 class _Training:

@@ -324,7 +324,8 @@ def test_a_run_goes_on_by_its_own_data_tokens_and_model(recipe, tmp_path):
     begun.close()
     with pytest.raises(RunError, match=r"was begun with another tokens.size: 32, not 20"):
         list(run(read_recipe(recipe, ["tokens.size=20"]), out, resume=True))
-    list(run(read_recipe(recipe, ["training.steps=4"]), out, resume=True))
+    said = list(run(read_recipe(recipe, ["training.steps=4"]), out, resume=True))
+    assert said[0] == Said("training.steps is 4 from here on; the run was begun with 24")
     with pytest.raises(RunError, match=r"is finished with another training.steps: 4, not 9"):
         list(run(read_recipe(recipe, ["training.steps=9"]), out, resume=True))
 

@@ -78,7 +78,7 @@ class RecurrentSpec:
     tied: str = "none"
     """"none", "output" (target embedding = output layer) or "all" (the source's too)."""
     initialisation: str = "uniform"
-    """"uniform" as Luong has it, or "orthogonal" as Bahdanau."""
+    """"uniform" as Luong has it, "orthogonal" as Bahdanau, or "scaled" for narrow models."""
     max_len: int = 512
     """Longest source for parts that are tied to positions."""
 
