@@ -67,6 +67,18 @@ def test_all_steps_at_once_are_torch_s_layer(kind):
     assert_same_gradients(ours, theirs, inputs)
 
 
+@pytest.mark.parametrize("begins", ["with a state", "from nothing"])
+@pytest.mark.parametrize("kind", RECURRENCES)
+def test_the_fused_kernel_of_a_gpu_is_one_step_after_another(kind, begins):
+    layer = RecurrentLayer(RECURRENCES[kind], d_input=3, d_hidden=5).double()
+    x = doubles(2, 7, 4, requires_grad=True)
+    state = some_states(kind, 2, 5) if begins == "with a state" else None
+    (one, last), (other, end) = layer._fused(x, state), layer._in_turn(x, state)
+    inputs = {"x": x, **dict(layer.named_parameters())}
+    assert_close("states", together(one, *last), together(other, *end))
+    assert_same_gradients(together(one, *last), together(other, *end), inputs)
+
+
 @pytest.mark.parametrize("kind", RECURRENCES)
 def test_step_by_step_with_a_fed_part_is_torch_s_stack(kind):
     stack = cells(kind, d_more=2)

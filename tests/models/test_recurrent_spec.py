@@ -116,6 +116,21 @@ def test_ties_leave_as_many_tables_as_they_say(tied, n_tables):
     assert len(tables) == n_tables
 
 
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_scaled_weights_keep_the_state_and_begin_at_log_v(cell):
+    spec = replace(SPECS["luong"], cell=cell, initialisation="scaled", d_embedding=64, d_hidden=64)
+    model = build(spec, n=1000)
+    for part in model.modules():
+        if isinstance(part, RecurrentLayer):
+            bias = part.of_input[:, -1].unflatten(0, (part.recurrence.n_gates, -1)).mean(1)
+            assert bias.tolist() == [0.0, 1.0, 0.0, 0.0][: part.recurrence.n_gates]
+    length = model.source.weight.detach().norm(dim=1).mean()
+    assert float(length) == pytest.approx(1.0, rel=0.1)
+    with torch.no_grad():
+        began = float(loss(model.eval(), *batch(rows=16, n=1000)))
+    assert began == pytest.approx(math.log(1000), rel=0.02)
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_every_paper_s_model_learns_writes_and_begins_at_log_v(spec):
     model = build(replace(spec, d_embedding=64, d_hidden=64), n=1000)

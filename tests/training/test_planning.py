@@ -83,6 +83,13 @@ def test_the_parameters_are_those_of_the_model():
     assert sum(found.parameters.parts.values()) == found.parameters.total
 
 
+def test_a_recurrent_model_s_embeddings_are_counted_too():
+    table = _recipe().as_table()
+    table["model"] = {"kind": "recurrent", "d_embedding": 6, "d_hidden": 8, "n_layers": 1}
+    found = _planned(parse_recipe(table, "test", {}))
+    assert found.parameters.embeddings == 2 * 6 * found.examples.source_vocabulary
+
+
 def test_a_checkpoint_is_as_large_as_planned(tmp_path):
     found = _planned(_recipe())
     n = found.examples.source_vocabulary
