@@ -83,6 +83,20 @@ def check(n: int) -> bool:
     return good
 
 
+def check_widths(n: int = 70) -> bool:
+    """Heads of widths that the kernels do not take as they are: odd ones, and very wide ones."""
+    good = True
+    for width in (7, 42, 64, 84, 256, 264, 512, 1024):
+        tensors = [torch.randn(2, 2, n, width, dtype=torch.float64) / width**0.25 for _ in range(3)]
+        for lengths in (torch.tensor([n, n]), torch.tensor([n, n - 5])):
+            want = run(Chain(), tensors, lengths)
+            for dtype, limit in ((torch.float32, 1e-4), (torch.bfloat16, 2e-2)):
+                worst = _worst(run(Chain(), [x.to("cuda", dtype) for x in tensors], lengths), want)
+                good &= worst < limit
+                print(f"width {width} {dtype}: error {worst:.1e}, limit {limit:.1e}")
+    return good
+
+
 def check_loss() -> bool:
     """The loss and its gradients, by the kernel that turns logits into gradients in place."""
     hidden = torch.randn(2, 61, 48, dtype=torch.float64)
@@ -145,7 +159,9 @@ def timed(n: int = 4096) -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    passed = min(check(n) for n in (1, 17, 33, 64, 65, 129, 1000)) and check_loss()
+    passed = (
+        min(check(n) for n in (1, 17, 33, 64, 65, 129, 1000)) and check_widths() and check_loss()
+    )
     timed()
     print("every path equals the law" if passed else "some path is wrong")
     sys.exit(0 if passed else 1)

@@ -8,14 +8,18 @@ recorded, played again, and cut in pieces since it really did not fit.
 
 import copy
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.choices import Choice
 from regard.data.batches import Batch
 from regard.data.kinds import SPECIALS
 from regard.decoding import Beam, Limits, Replaying, Sentence
-from regard.models import Transformer, TransformerSpec, build_transformer
+from regard.models import RecurrentSpec, Transformer, TransformerSpec, build_transformer
+from regard.models.recurrent.building import build_recurrent
 from regard.training.accumulating import Accumulator
 from regard.training.hardware import Hardware
 from regard.training.objectives import Smoothed
@@ -25,6 +29,16 @@ GPU = torch.device("cuda")
 TOKENS = 1003
 LIMIT = 1e-4
 """The largest error of a gradient in float32, beside that in float64."""
+
+
+RECURRENT: Mapping[str, dict[str, Any]] = {
+    "at once": {"feeds_input": False},
+    "at once, local": {"feeds_input": False, "select": Choice("local_predictive")},
+    "fed": {},
+    "fed, covered": {"score": Choice("additive"), "has_coverage": True},
+    "fed, gated": {"cell": "gru", "select": Choice("local_monotonic")},
+    "no attention": {"attends": "none", "feeds_input": False, "readout": "state"},
+}
 
 
 def model(dropout: float) -> Transformer:
@@ -88,6 +102,26 @@ def recordings() -> bool:
     return good
 
 
+def recurrent() -> bool:
+    """Recurrent models, all steps at once or one by one, have the gradients of the CPU."""
+    given, good = batch(33, 13, 11), True
+    for name, changes in RECURRENT.items():
+        torch.manual_seed(0)
+        spec = RecurrentSpec(
+            d_embedding=64, d_hidden=64, n_layers=2, dropout=0.0, initialisation="scaled", **changes
+        )
+        plain = build_recurrent(spec, n_source_tokens=TOKENS, n_target_tokens=TOKENS)
+        law = Accumulator(copy.deepcopy(plain).double(), Smoothed(0.1), Hardware())
+        want = gradient(law, given)[0]
+        for precision, limit in ((torch.float32, 1e-3), (torch.bfloat16, 2e-2)):
+            where = Hardware(GPU, precision, replays=True)
+            ours = Accumulator(where.place(copy.deepcopy(plain)), Smoothed(0.1), where)
+            error = max(worst(gradient(ours, given)[0], want) for _ in range(3))
+            good &= error < limit
+            print(f"recurrent, {name}, {precision}: error {error:.1e}, limit {limit:.0e}")
+    return good
+
+
 def dropout() -> bool:
     """A recording drops other units each time, and the same ones from the same random state."""
     ours, given = accumulator(model(0.3), replays=True), batch(7, 13, 9)
@@ -144,6 +178,6 @@ def decoding() -> bool:
 
 if __name__ == "__main__":
     torch.backends.cuda.matmul.allow_tf32 = False
-    passed = [check() for check in (recordings, dropout, decoding, full_memory)]
+    passed = [check() for check in (recordings, recurrent, dropout, decoding, full_memory)]
     print("every check passed" if all(passed) else "some check failed")
     sys.exit(0 if all(passed) else 1)

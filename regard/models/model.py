@@ -4,6 +4,7 @@ Nothing above this package asks what kind of model it has.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -50,6 +51,14 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def branch(self, state: Any, parents: Int[Tensor, "b w"]) -> Any:
         """Go on in w rows a sentence; the old state is used up."""
+
+    def repeated(self) -> Iterator[nn.Module]:
+        """The parts that run over and over in a pass, and are worth compiling: the layers.
+
+        Layers in a list are alike, so that all of them share one compilation, for all lengths.
+        """
+        for part in self.children():
+            yield from part if isinstance(part, nn.ModuleList) else ()
 
     def forward(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.choices import find
 from regard.errors import SettingError
+from regard.models import Model
 from regard.training.replaying import CudaGraphs, Plainly, Recorder, Work
 
-M = TypeVar("M", bound=nn.Module)
+M = TypeVar("M", bound=Model)
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -79,12 +80,8 @@ class Hardware:
         return torch.compiler.set_stance("force_eager") if self.compiles else nullcontext()
 
     def place(self, model: M) -> M:
-        """Put a model here, its repeated layers compiled if this hardware compiles.
-
-        Layers in a list are alike, so that all of them share one compilation, for all lengths.
-        """
+        """Put a model here; its repeated parts are compiled, for all lengths, if hardware does."""
         if self.compiles:
-            for part in model.children():
-                for layer in part if isinstance(part, nn.ModuleList) else ():
-                    layer.compile(dynamic=True)
+            for part in model.repeated():
+                part.compile(dynamic=True)
         return model.to(self.device)

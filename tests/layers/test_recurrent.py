@@ -87,10 +87,10 @@ def test_step_by_step_with_a_fed_part_is_torch_s_stack(kind):
     want = torch.cat([known, fed], -1)
     for layer, state in zip(stack.layers, start, strict=True):
         want, _ = like(layer, kind)(want, state)
-    weights, state, said = stack.weights(), start, []
-    gates = stack.gates(known, weights)
-    for t in range(7):
-        state = stack.step(gates[:, t], fed[:, t], state, weights)
+    steps, state, said = stack.steps(known), start, []
+    for t, now in enumerate(steps):
+        state, read = stack.step(fed[:, t], state, now)
+        steps.saw(read)
         said.append(state[-1][0])
     got = torch.stack(said, 1)
     inputs = {"known": known, "fed": fed, **dict(stack.named_parameters())}

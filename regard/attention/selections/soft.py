@@ -35,7 +35,7 @@ class SoftSelection(nn.Module):
         places: Places,
     ) -> SoftRows:
         """The logarithm of each row's normaliser."""
-        return SoftRows(log_normaliser(scores / self.temperature, mask))
+        return SoftRows(log_normaliser(self._tempered(scores), mask))
 
     def weigh(
         self,
@@ -45,7 +45,10 @@ class SoftSelection(nn.Module):
         places: Places,
     ) -> Float[Tensor, "*b q k"]:
         """Each key's share."""
-        return normalised(scores / self.temperature, mask, rows.lse)
+        return normalised(self._tempered(scores), mask, rows.lse)
+
+    def _tempered(self, scores: Float[Tensor, "*b q k"]) -> Float[Tensor, "*b q k"]:
+        return scores if self.temperature == 1 else scores / self.temperature
 
     def as_softmax(self) -> float:
         """It is one."""

@@ -5,10 +5,10 @@ from regard.layers.recurrent.cells import (
     RECURRENCES,
     Cells,
     LayerState,
+    LayerStep,
     Recurrence,
     RecurrentCells,
     RecurrentLayer,
-    StepWeights,
 )
 from regard.layers.recurrent.encoder import DIRECTIONS, Encoded, RecurrentEncoder
 from regard.layers.recurrent.readouts import READOUTS, Readout
@@ -21,10 +21,10 @@ __all__ = [
     "Cells",
     "Encoded",
     "LayerState",
+    "LayerStep",
     "Readout",
     "Recurrence",
     "RecurrentCells",
     "RecurrentEncoder",
     "RecurrentLayer",
-    "StepWeights",
 ]

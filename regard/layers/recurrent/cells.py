@@ -15,7 +15,7 @@ fused kernels have it. Dropout on what goes into a layer, never on the state: Za
 Cost: time O(n · d²), n steps one after another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, cast, final, runtime_checkable
 
 import torch
@@ -25,6 +25,7 @@ from torch.nn.functional import linear
 
 from regard.attention.dropout import Dropout
 from regard.attention.links import wide
+from regard.layers.recurrent.sharing import SharedWeight, add_product
 
 LayerState = tuple[Tensor, ...]
 """What one layer remembers, each `b d`: the hidden state, and with an LSTM its cell."""
@@ -51,12 +52,12 @@ class Recurrence(Protocol):
     def all(
         self, kernel: nn.RNNBase, x: Float[Tensor, "b n d"], state: LayerState | None
     ) -> tuple[Float[Tensor, "b n h"], LayerState]:
-        """Every step; the hidden states, and what is remembered at the end."""
+        """Every step, by the kernel; the hidden states, and what is remembered at the end."""
 
     def one(
-        self, gates: Float[Tensor, "b g"], own: Float[Tensor, "g h"], state: LayerState
+        self, gates: Float[Tensor, "b g"], own: Float[Tensor, "b g"], state: LayerState
     ) -> LayerState:
-        """One step, from the input's share of the gates and the weights of the state."""
+        """One step, from the input's share of the gates, W x, and the state's own, U h."""
 
 
 @final
@@ -82,12 +83,11 @@ class LongShortTermMemory:
         return y, (h[0], c[0])
 
     def one(
-        self, gates: Float[Tensor, "b g"], own: Float[Tensor, "g h"], state: LayerState
+        self, gates: Float[Tensor, "b g"], own: Float[Tensor, "b g"], state: LayerState
     ) -> LayerState:
         """One step."""
-        h, c = state
-        i, f, g, o = (gates + linear(h, own)).chunk(4, -1)
-        c = f.sigmoid() * wide(c) + i.sigmoid() * g.tanh()
+        i, f, g, o = (gates + own).chunk(4, -1)
+        c = f.sigmoid() * wide(state[1]) + i.sigmoid() * g.tanh()
         return (o.sigmoid() * c.tanh().to(o.dtype), c)
 
 
@@ -113,11 +113,11 @@ class GatedRecurrence:
         return y, (h[0],)
 
     def one(
-        self, gates: Float[Tensor, "b g"], own: Float[Tensor, "g h"], state: LayerState
+        self, gates: Float[Tensor, "b g"], own: Float[Tensor, "b g"], state: LayerState
     ) -> LayerState:
         """One step."""
         (h,) = state
-        (r, z, n), (r_h, z_h, n_h) = gates.chunk(3, -1), linear(h, own).chunk(3, -1)
+        (r, z, n), (r_h, z_h, n_h) = gates.chunk(3, -1), own.chunk(3, -1)
         z = (z + z_h).sigmoid()
         n = (n + (r + r_h).sigmoid() * n_h).tanh()
         return ((1 - z) * n + z * h.to(n.dtype),)
@@ -172,7 +172,12 @@ class RecurrentLayer(nn.Module):
     def _fused(
         self, x: Float[Tensor, "b n d"], state: LayerState | None
     ) -> tuple[Float[Tensor, "b n h"], LayerState]:
-        return self.recurrence.all(self.kernel, x, state)
+        """In single precision: under autocast the kernel takes float16, in which it overflows."""
+        kind = x.device.type
+        said = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        with torch.autocast(kind, enabled=False):
+            y, after = self.recurrence.all(self.kernel, wide(x), state)
+        return y.to(said), after
 
     def _in_turn(
         self, x: Float[Tensor, "b n d"], state: LayerState | None
@@ -181,22 +186,43 @@ class RecurrentLayer(nn.Module):
         gates = linear(x.transpose(0, 1), self.of_input)
         nothing = x.new_zeros(len(x), self.kernel.hidden_size)
         state = (nothing,) * self.recurrence.n_states if state is None else state
-        said = []
-        for each in gates.unbind(0):
-            state = self.recurrence.one(each, self.of_state, state)
+        shared, said = SharedWeight(self.of_state, torch.zeros_like(gates)), []
+        for each, base in zip(gates.unbind(0), shared.bases, strict=True):
+            shared.saw(state[0])
+            own = add_product(base, state[0], shared.weight)
+            state = self.recurrence.one(each, own, state)
             said.append(state[0])
         return torch.stack(said, 1), state
 
 
-class StepWeights(NamedTuple):
-    """The weights of one layer for one step, apart; tensors and nothing else, for a compiler."""
+class LayerStep(NamedTuple):
+    """What one layer needs for one step; tensors and nothing else, for a compiler."""
 
-    known: Float[Tensor, "g d"]
-    """Of what is known beforehand, or comes from the layer below."""
-    bias: Float[Tensor, " g"]
-    more: Float[Tensor, "g f"]
-    """Of what the step before made; of no width but in the lowest layer."""
-    state: Float[Tensor, "g h"]
+    base: Float[Tensor, "b g"]
+    """The share of the gates that is known beforehand."""
+    of_input: Float[Tensor, "g d"]
+    own_base: Float[Tensor, "b g"]
+    of_state: Float[Tensor, "g h"]
+
+
+class Steps:
+    """All steps of a stack that waits: what each layer needs for each, and what it has read."""
+
+    def __init__(self, layers: Sequence[tuple[SharedWeight, SharedWeight]]) -> None:
+        self.layers = layers
+
+    def __iter__(self) -> Iterator[tuple[LayerStep, ...]]:
+        """One step after another."""
+        bases = zip(*(shared.bases for pair in self.layers for shared in pair), strict=True)
+        for now in bases:
+            pairs = zip(self.layers, now[::2], now[1::2], strict=True)
+            yield tuple(LayerStep(x, of.weight, y, own.weight) for (of, own), x, y in pairs)
+
+    def saw(self, read: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """What each layer read in the next step: its input and its state."""
+        for pair, inputs in zip(self.layers, read, strict=True):
+            for shared, x in zip(pair, inputs, strict=True):
+                shared.saw(x)
 
 
 @final
@@ -243,32 +269,27 @@ class RecurrentCells(nn.Module):
             after.append(state)
         return x, tuple(after)
 
-    def weights(self) -> tuple[StepWeights, ...]:
-        """The weights for `step`, taken apart once for as many steps as will come."""
-        apart = []
+    def steps(self, x: Float[Tensor, "b n d"]) -> Steps:
+        """Everything about the steps that read these that is known beforehand."""
+        pairs = []
         for i, layer in enumerate(cast(Sequence[RecurrentLayer], self.layers)):
-            d_more = 0 if i else self.d_more
-            known, more, bias = layer.of_input.split([layer.d_input - d_more, d_more, 1], 1)
-            apart.append(StepWeights(known, bias[:, 0], more, layer.of_state))
-        return tuple(apart)
-
-    def gates(
-        self, x: Float[Tensor, "b n d"], weights: tuple[StepWeights, ...]
-    ) -> Float[Tensor, "b n g"]:
-        """The share that is known beforehand of the lowest layer's gates, for all steps."""
-        return linear(x, weights[0].known, weights[0].bias)
+            d_waits = layer.d_input if i else self.d_more
+            known, waits, bias = layer.of_input.split([layer.d_input - d_waits, d_waits, 1], 1)
+            x = x if i == 0 else x[..., :0]
+            base = linear(x.transpose(0, 1), known, bias[:, 0])
+            own = SharedWeight(layer.of_state, torch.zeros_like(base))
+            pairs.append((SharedWeight(waits, base), own))
+        return Steps(pairs)
 
     def step(
-        self,
-        gates: Float[Tensor, "b g"],
-        more: Float[Tensor, "b d"],
-        cells: Cells,
-        weights: tuple[StepWeights, ...],
-    ) -> Cells:
-        """One step, from the share known beforehand and what has come since."""
-        gates = gates + linear(self.dropout(more), weights[0].more)
-        after = [self.recurrence.one(gates, weights[0].state, cells[0])]
-        for own, state in zip(weights[1:], cells[1:], strict=True):
-            gates = linear(self.dropout(after[-1][0]), own.known, own.bias)
-            after.append(self.recurrence.one(gates, own.state, state))
-        return tuple(after)
+        self, more: Float[Tensor, "b d"], cells: Cells, now: tuple[LayerStep, ...]
+    ) -> tuple[Cells, tuple[tuple[Tensor, Tensor], ...]]:
+        """One step, from what has come since; and what each layer read for it."""
+        after, read = [], []
+        for (base, of_input, own_base, of_state), state in zip(now, cells, strict=True):
+            x, h = self.dropout(more), state[0]
+            gates, own = add_product(base, x, of_input), add_product(own_base, h, of_state)
+            after.append(self.recurrence.one(gates, own, state))
+            read.append((x, h))
+            more = after[-1][0]
+        return tuple(after), tuple(read)

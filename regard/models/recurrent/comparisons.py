@@ -73,7 +73,7 @@ class Multiplied:
 
     def keys(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k p"]:
         """W h."""
-        return key @ self.score.W[..., : self.d_key].mT
+        return _projected(key, self.score.W[..., : self.d_key].mT)
 
     def __call__(
         self,
@@ -98,7 +98,7 @@ class Compared:
 
     def keys(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k p"]:
         """U h + c."""
-        keys = key @ self.score.U[:, : self.d_key]
+        keys = _projected(key, self.score.U[:, : self.d_key])
         return keys if self.score.c is None else keys + self.score.c
 
     def __call__(
@@ -122,7 +122,7 @@ class Joined:
 
     def keys(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k p"]:
         """W_h h."""
-        return key @ self.score.W[:, self.d_query : self.d_joined]
+        return _projected(key, self.score.W[:, self.d_query : self.d_joined])
 
     def __call__(
         self,
@@ -135,6 +135,13 @@ class Joined:
         of_query, of_covered = self.score.W[:, : self.d_query], self.score.W[:, self.d_joined :]
         pairs = _pairs(query @ of_query, key, covered, of_covered)
         return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.score.v)
+
+
+def _projected(
+    key: Float[Tensor, "b h k d"], weight: Float[Tensor, "h d p"]
+) -> Float[Tensor, "b h k p"]:
+    """One product for all sentences together."""
+    return torch.einsum("bhkd,hdp->bhkp", key, weight)
 
 
 def _pairs(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionMap
 from regard.attention.dropout import Dropout
-from regard.layers.recurrent import Cells, Readout, RecurrentCells, StepWeights
+from regard.layers.recurrent import Cells, LayerStep, Readout, RecurrentCells
 from regard.models.recurrent.attention import Look, Memory, NoLook
 
 
@@ -60,6 +60,8 @@ class Stepped(NamedTuple):
     """What it saw."""
     state: Float[Tensor, "r d"]
     """The new state."""
+    read: tuple[tuple[Tensor, Tensor], ...]
+    """What each layer read: its input and its state."""
 
 
 @final
@@ -97,20 +99,19 @@ class LooksAfter(nn.Module):
 
     def forward(
         self,
-        gates: Float[Tensor, "r g"],
         word: Float[Tensor, "r e"],
         carried: Carried,
         memory: Memory,
         at: Int[Tensor, "1 1"],
-        weights: tuple[StepWeights, ...],
+        now: tuple[LayerStep, ...],
     ) -> Stepped:
         """Read, then look."""
-        cells = self.cells.step(gates, carried.fed, carried.cells, weights)
+        cells, read = self.cells.step(carried.fed, carried.cells, now)
         state = cells[-1][0]
         context, covered = self.look(state[:, None], memory, carried.covered, at)
         context = context[:, 0]
         fed = self.says(context, state, word) if self.feeds else carried.fed
-        return Stepped(Carried(cells, fed, covered), state, context, state)
+        return Stepped(Carried(cells, fed, covered), state, context, state, read)
 
 
 @final
@@ -130,22 +131,21 @@ class LooksBefore(nn.Module):
 
     def forward(
         self,
-        gates: Float[Tensor, "r g"],
         word: Float[Tensor, "r e"],
         carried: Carried,
         memory: Memory,
         at: Int[Tensor, "1 1"],
-        weights: tuple[StepWeights, ...],
+        now: tuple[LayerStep, ...],
     ) -> Stepped:
         """Look, then read."""
         query = carried.cells[-1][0]
         context, covered = self.look(query[:, None], memory, carried.covered, at)
         context = context[:, 0]
         more = torch.cat([context, carried.fed.to(context.dtype)], -1)
-        cells = self.cells.step(gates, more, carried.cells, weights)
+        cells, read = self.cells.step(more, carried.cells, now)
         state = cells[-1][0]
         fed = self.says(context, state, word) if self.feeds else carried.fed
-        return Stepped(Carried(cells, fed, covered), query, context, state)
+        return Stepped(Carried(cells, fed, covered), query, context, state, read)
 
 
 FeedingCell = LooksAfter | LooksBefore
@@ -209,14 +209,13 @@ class SteppingDecoder(nn.Module):
     def _steps(
         self, word: Float[Tensor, "r t e"], memory: Memory, carried: Carried, past: int
     ) -> list[Stepped]:
-        weights = self.cell.cells.weights()
-        gates = self.cell.cells.gates(word, weights)
+        all_steps, done = self.cell.cells.steps(word), []
         at = torch.arange(past, past + word.shape[1], device=word.device)[:, None, None]
-        steps = []
-        for now in zip(gates.unbind(1), word.unbind(1), at.unbind(0), strict=True):
-            steps.append(self.cell(*now[:2], carried, memory, now[2], weights))
-            carried = steps[-1].carried
-        return steps
+        for now, each, here in zip(all_steps, word.unbind(1), at.unbind(0), strict=True):
+            done.append(self.cell(each, carried, memory, here, now))
+            carried = done[-1].carried
+            all_steps.saw(done[-1].read)
+        return done
 
 
 @final
