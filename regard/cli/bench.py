@@ -11,11 +11,10 @@ from rich.progress import Progress, track
 from regard.choices import find
 from regard.cli.benching import cases
 from regard.cli.benching.attention_report import attention_report, attention_text
+from regard.cli.benching.contests import CONTESTS, Wish
 from regard.cli.benching.decoding import DecodingCase, bench_decoding, decoding_text
 from regard.cli.benching.environment import environment, versions
 from regard.cli.benching.measure import Measured, free_memory, measure
-from regard.cli.benching.training_cpu import PEERS, cpu_report
-from regard.cli.benching.training_gpu import gpu_report
 from regard.cli.benching.training_report import training_text
 from regard.errors import SettingError
 from regard.models import SIZES
@@ -65,14 +64,17 @@ def attention(
 
 @bench.command("train")
 def train(
+    model: str = typer.Option("transformer", help="Which model is raced: transformer, recurrent."),
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     data: Path | None = typer.Option(
         None, help="A folder with Multi30k's train.en.gz and train.de.gz."
     ),
     peers: str | None = typer.Option(
-        None, help="Only these, separated by commas: joeynmt (CPU only), marian. Or none."
+        None,
+        help="Only these, separated by commas: joeynmt (its own batches), joeynmt_same_batches "
+        "(ours), marian (Transformers). Or none.",
     ),
-    seconds: float = typer.Option(120.0, min=0.0, help="How long to go on measuring (CPU)."),
+    seconds: float = typer.Option(120.0, min=0.0, help="How long to go on measuring in turns."),
     joeynmt_python: Path | None = typer.Option(
         None, help="An interpreter that has joeynmt; this one unless given."
     ),
@@ -81,40 +83,35 @@ def train(
 ) -> None:
     """Measure whole updates, beside other toolkits on the same sentences.
 
-    CPU: width 256, 3 + 3 layers, Multi30k English-German, batches of 4096 target tokens, each
-    contestant in a process of its own, a few updates in turn; ratios are medians over the rounds.
-    GPU: Transformer base in bfloat16 on full batches, then on Multi30k if --data is given.
+    Each contestant is a process of its own and runs a few updates in turn on Multi30k
+    English-German; ratios are medians over the rounds. The Transformer: width 256, 3 + 3 layers,
+    batches of 4096 target tokens, on the CPU; on a GPU the base size in bfloat16 on full batches,
+    one contestant after another, then on Multi30k if --data is given. The recurrent model: 2 + 2
+    LSTM layers of 512, general score, input feeding, batches of 1024 target tokens on the CPU and
+    of 4096 on a GPU, there in bfloat16 (Joey NMT in float16).
 
-    Example: regard bench train --data data/multi30k --peers marian --out train.json
+    Example: regard bench train --model recurrent --data data/multi30k --peers joeynmt
     """
     hardware = Hardware.chosen(device, None)
-    known = list(PEERS) if hardware.device.type == "cpu" else ["marian"]
+    contest = find(model, CONTESTS)[hardware.device.type]
+    known = list(contest.peers)
     chosen = known if peers is None else [] if peers == "none" else _named(peers, known)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=1.0)
-
-        def shown(share: float) -> None:
-            bar.update(task, completed=share)
-
-        if hardware.device.type == "cpu":
-            measured = cpu_report(
+        report = contest.report(
+            Wish(
                 data,
-                peers=chosen,
+                hardware.device,
+                chosen,
                 seconds=seconds,
                 threads=torch.get_num_threads(),
                 joeynmt_python=joeynmt_python,
-                each_round=shown,
+                shown=lambda share: bar.update(task, completed=share),
             )
-        else:
-            measured = gpu_report(data, device=hardware.device, peers=chosen, each_part=shown)
-    report = {
-        **environment(hardware.device),
-        "packages": versions(["transformers", "joeynmt", "tokenizers", "numpy"]),
-        **measured,
-    }
+        )
     _give(report, training_text(report), out, as_json=as_json)
-    if any(row["problem"] for row in measured["rows"]):
+    if any(row["problem"] for row in report["rows"]):
         raise typer.Exit(1)
 
 

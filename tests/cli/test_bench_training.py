@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy, kl_div
 
 from regard.cli import main
-from regard.cli.benching import contestants, training_gpu
+from regard.cli.benching import contestants, contests, training_gpu
 from regard.cli.benching.contestants import CONTESTANTS, marian_loss, training_recipe
-from regard.cli.benching.joeynmt_worker import Asked, entropy
+from regard.cli.benching.joeynmt_worker import Asked, ProcessMeter, entropy
 from regard.cli.benching.race import (
     Course,
     Round,
@@ -27,15 +27,16 @@ from regard.cli.benching.race import (
     ratio,
 )
 from regard.cli.benching.sentences import english_german, write_for_joeynmt
-from regard.cli.benching.sizes import Size
-from regard.cli.benching.training_cpu import PEERS, Setting, cpu_report
+from regard.cli.benching.sizes import TransformerSize
 from regard.cli.benching.training_gpu import Work, gpu_report
+from regard.cli.benching.training_race import PEERS, Setting, race_report
 from regard.cli.benching.training_report import training_text
 from regard.data.batches import collate
 from regard.errors import DataError, MissingExtra, SettingError
+from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 
-TINY = Size(d_model=8, n_heads=2, d_hidden=12, n_layers=1, n_tokens=300)
+TINY = TransformerSize(d_model=8, n_heads=2, d_hidden=12, n_layers=1, n_tokens=300)
 
 
 @pytest.fixture
@@ -145,12 +146,12 @@ def test_the_entropy_turns_joeynmts_loss_into_a_cross_entropy():
 def test_joeynmts_updates_are_counted_between_questions(monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.StringIO("2\n1\n"))
-    asked = Asked(out, 0)
+    asked = Asked(out, ProcessMeter(), 7)
     for tokens, loss in ((10, 3.0), (20, 2.5), (40, 2.0)):
         asked.wait()
         asked.count(tokens, loss)
     said = json.loads(out.getvalue())
-    assert (said["tokens"], said["loss"]) == (30, 2.5)
+    assert (said["tokens"], said["loss"], said["parameters"]) == (30, 2.5, 7)
     assert asked.tokens == 40
     assert asked.left == 0
 
@@ -158,16 +159,17 @@ def test_joeynmts_updates_are_counted_between_questions(monkeypatch):
 def test_regard_and_marian_meet_the_same_batches(corpus, monkeypatch):
     met = []
     monkeypatch.setattr(contestants, "build_marian", lambda size: _Pretender(size, met))
-    regard, marian = (CONTESTANTS[name](corpus, TINY) for name in ("regard", "marian"))
+    regard, marian = (CONTESTANTS[name](corpus, TINY, Hardware()) for name in ("regard", "marian"))
     batches = [
         collate(corpus, rows)
-        for update in epoch_updates(corpus, training_recipe(), 0)
+        for update in epoch_updates(corpus, training_recipe(4096), 0)
         for rows in update
     ]
     tokens = [int(batch.target_lengths.sum()) for batch in batches]
-    assert [next(regard).tokens for _ in batches] == tokens
-    assert [next(marian).tokens for _ in batches] == tokens
+    assert [next(regard.updates).tokens for _ in batches] == tokens
+    assert [next(marian.updates).tokens for _ in batches] == tokens
     assert torch.equal(met[0], batches[0].source)
+    assert marian.parameters == 300 * 300
 
 
 class _Pretender(nn.Module):
@@ -187,7 +189,7 @@ class _Pretender(nn.Module):
 
 def test_marians_loss_leaves_padding_out():
     target = torch.tensor([[5, 6, 2, 0], [7, 2, 0, 0]])
-    model = _Pretender(Size(8, 2, 8, 1, 9), [])
+    model = _Pretender(TransformerSize(8, 2, 8, 1, 9), [])
     nn.init.normal_(model.table.weight)
     got = marian_loss(model, target, target, (target != 0).long())
     read = torch.tensor([1, 5, 6, 1, 7])
@@ -207,11 +209,11 @@ def test_a_peer_that_is_not_installed_is_a_mistake_with_a_remedy(corpus, tmp_pat
         joeynmt_command(bare, tmp_path / "c.json")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="'marian' needs transformers"):
-        PEERS["marian"](Setting(corpus, TINY, tmp_path, None))
+        PEERS["marian"](Setting(corpus, TINY, tmp_path))
 
 
 def test_a_real_worker_learns_and_the_report_has_its_ratios(folder):
-    report = cpu_report(folder, peers=[], seconds=0, threads=1, size=TINY)
+    report = race_report(folder, size=TINY, peers=[], seconds=0, threads=1)
     (row,) = report["rows"]
     assert row["name"] == "regard"
     assert row["problem"] is None
@@ -225,8 +227,9 @@ def test_a_real_worker_learns_and_the_report_has_its_ratios(folder):
 def test_a_worker_is_started_with_its_name_corpus_and_size(tmp_path):
     command = own_command("marian", tmp_path, TINY)
     assert command[0] == sys.executable
-    assert command[3:5] == ["marian", str(tmp_path)]
-    assert Size(**json.loads(command[5])) == TINY
+    assert command[3:6] == ["marian", str(tmp_path), "transformer"]
+    assert TransformerSize(**json.loads(command[6])) == TINY
+    assert command[7] == "cpu"
 
 
 def test_the_gpu_report_has_full_batches_a_peer_and_real_sentences(folder, monkeypatch):
@@ -259,7 +262,7 @@ def test_what_is_wrong_is_shown_under_the_table():
            "last_loss": 2.0, "regard_is_faster": None, "regard_memory": None,
            "problem": "wrong: it forgets"}  # fmt: skip
     report = {"regard": "1", "torch": "2", "device": "cpu", "threads": 2, "precision": "float32",
-              "size": TINY.__dict__, "rows": [row]}  # fmt: skip
+              "described": "a model", "rows": [row]}  # fmt: skip
     assert training_text(report).endswith("regard: wrong: it forgets")
 
 
@@ -286,17 +289,15 @@ def test_every_benchmark_has_help_with_an_example(verb, capsys):
 
 
 def test_the_verb_prints_and_writes_what_was_measured(folder, tmp_path, monkeypatch, capsys):
-    module = sys.modules["regard.cli.bench"]
-
-    def measured(data, *, peers, seconds, threads, joeynmt_python, each_round):
-        assert (data, list(peers), seconds) == (folder, [], 3.0)
+    def measured(data, *, size, peers, seconds, threads, device, joeynmt_python, each_round):
+        assert (data, list(peers), seconds, device) == (folder, [], 3.0, "cpu")
         each_round(1.0)
         found = {"name": "regard", "tokens_per_second": 2.0, "peak_bytes": 1 << 20,
                  "first_loss": 5.0, "last_loss": 4.0, "regard_is_faster": 1.0,
                  "regard_memory": 1.0, "problem": None}  # fmt: skip
-        return {"precision": "float32", "threads": threads, "size": TINY.__dict__, "rows": [found]}
+        return {"precision": "float32", "threads": threads, "described": "a model", "rows": [found]}
 
-    monkeypatch.setattr(module, "cpu_report", measured)
+    monkeypatch.setattr(contests, "race_report", measured)
     out = tmp_path / "out.json"
     words = f"bench train --device cpu --data {folder} --peers none --seconds 3 --out {out}"
     assert main(words.split()) == 0

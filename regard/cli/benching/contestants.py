@@ -1,7 +1,7 @@
 """Who learns: regard and Hugging Face's Marian, of the same size and on the same batches.
 
-A contestant is an endless row of updates. Joey NMT is one too, but in an interpreter of its own
-(joeynmt_worker.py), with its own loop and its own batches.
+A contestant is a model with an endless row of updates. Joey NMT is one too, but in an interpreter
+of its own (joeynmt_worker.py) with its own loop, on its own batches or on regard's.
 """
 
 import importlib
@@ -9,19 +9,29 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from regard.choices import Choice
-from regard.cli.benching.sizes import BATCH_TOKENS, CLIP, DROPOUT, RATE, SEED, SMOOTHING, Size
+from regard.cli.benching.sizes import (
+    CLIP,
+    DROPOUT,
+    RATE,
+    SEED,
+    SMOOTHING,
+    Size,
+    TransformerSize,
+)
 from regard.data.batches import Batch, collate
 from regard.data.corpus import Corpus
 from regard.data.kinds import BOS, EOS, PAD
 from regard.errors import MissingExtra
-from regard.models import Transformer, TransformerSpec, build_transformer
+from regard.models import Model, build_model
 from regard.models.learning import shifted
 from regard.training.checkpoints import Progress
+from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates, learn, make_optimiser
 from regard.training.recipes import DataRecipe, Recipe, TrainingRecipe
 
@@ -33,10 +43,19 @@ class Update:
     """What one update learned from, and the loss per token before it."""
 
     tokens: int
-    loss: float
+    loss: Tensor | float
+    """Maybe still on its way from a GPU."""
 
 
-def training_recipe(batch_tokens: int = BATCH_TOKENS) -> TrainingRecipe:
+@dataclass(frozen=True)
+class Contestant:
+    """A model that is ready, and its updates."""
+
+    parameters: int
+    updates: Iterator[Update]
+
+
+def training_recipe(batch_tokens: int) -> TrainingRecipe:
     """A batch is an update, at a constant rate."""
     return TrainingRecipe(
         steps=FOREVER,
@@ -51,27 +70,13 @@ def training_recipe(batch_tokens: int = BATCH_TOKENS) -> TrainingRecipe:
     )
 
 
-def spec_of(size: Size) -> TransformerSpec:
-    """The paper's Transformer in this size."""
-    return TransformerSpec(
-        d_model=size.d_model,
-        n_heads=size.n_heads,
-        d_hidden=size.d_hidden,
-        n_encoder_layers=size.n_layers,
-        n_decoder_layers=size.n_layers,
-        dropout=DROPOUT,
-    )
-
-
-def build_regard(size: Size) -> Transformer:
+def build_regard(size: Size) -> Model:
     """The model of regard."""
     torch.manual_seed(SEED)
-    return build_transformer(
-        spec_of(size), n_source_tokens=size.n_tokens, n_target_tokens=size.n_tokens
-    )
+    return build_model(size.spec(), n_source_tokens=size.n_tokens, n_target_tokens=size.n_tokens)
 
 
-def build_marian(size: Size) -> nn.Module:
+def build_marian(size: TransformerSize) -> nn.Module:
     """Hugging Face's model, with torch's fused attention."""
     try:
         transformers = importlib.import_module("transformers")
@@ -132,21 +137,31 @@ def marian_loss(
     )
 
 
-def regard_updates(corpus: Corpus, size: Size) -> Iterator[Update]:
-    """The loop of regard, as `regard train` runs it."""
-    model, training = build_regard(size), training_recipe()
+def recipe_of(size: Size) -> Recipe:
+    """What `regard train` would read."""
     nowhere = Choice("copy", {"count": 1})
     data = DataRecipe(train=nowhere, valid=nowhere)
-    recipe = Recipe(data=data, training=training, model=spec_of(size))
-    steps = learn(model, make_optimiser(model, training), corpus, recipe, Progress())
-    return (Update(step.target_tokens, step.nll) for step in steps)
+    return Recipe(data=data, training=training_recipe(size.batch_tokens), model=size.spec())
 
 
-def marian_updates(corpus: Corpus, size: Size) -> Iterator[Update]:
+def regard_updates(corpus: Corpus, size: Size, hardware: Hardware) -> Contestant:
+    """The loop of regard, as `regard train` runs it."""
+    recipe, model = recipe_of(size), hardware.place(build_regard(size))
+    optimiser = make_optimiser(model, recipe.training)
+    steps = learn(model, optimiser, corpus, recipe, Progress(), hardware=hardware)
+    return Contestant(_count(model), (Update(step.target_tokens, step.loss) for step in steps))
+
+
+def marian_updates(corpus: Corpus, size: Size, hardware: Hardware) -> Contestant:
     """An ordinary loop around Marian, on regard's batches in regard's order."""
+    assert isinstance(size, TransformerSize)
     model = build_marian(size).train()
+    return Contestant(_count(model), _marian_steps(model, batches(corpus, size)))
+
+
+def _marian_steps(model: nn.Module, given: Iterator[Batch]) -> Iterator[Update]:
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), fused=True)
-    for batch in _batches(corpus):
+    for batch in given:
         optimiser.zero_grad(set_to_none=True)
         mask = (batch.source != PAD).long()
         loss = marian_loss(model, batch.source, batch.target, mask)
@@ -156,13 +171,23 @@ def marian_updates(corpus: Corpus, size: Size) -> Iterator[Update]:
         yield Update(int(batch.target_lengths.sum()), loss.item())
 
 
-def _batches(corpus: Corpus) -> Iterator[Batch]:
+def epoch_rows(corpus: Corpus, size: Size, epoch: int) -> list[np.ndarray]:
+    """The rows of each of an epoch's batches, in regard's order."""
+    updates = epoch_updates(corpus, training_recipe(size.batch_tokens), epoch)
+    return [rows for update in updates for rows in update]
+
+
+def batches(corpus: Corpus, size: Size) -> Iterator[Batch]:
+    """Regard's batches in regard's order, without end."""
     for epoch in range(FOREVER):
-        for update in epoch_updates(corpus, training_recipe(), epoch):
-            yield from (collate(corpus, rows) for rows in update)
+        yield from (collate(corpus, rows) for rows in epoch_rows(corpus, size, epoch))
 
 
-CONTESTANTS: Mapping[str, Callable[[Corpus, Size], Iterator[Update]]] = {
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+CONTESTANTS: Mapping[str, Callable[[Corpus, Size, Hardware], Contestant]] = {
     "regard": regard_updates,
     "marian": marian_updates,
 }

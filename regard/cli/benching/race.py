@@ -21,12 +21,22 @@ from types import TracebackType
 from regard.cli.benching.sizes import Size
 from regard.errors import MissingExtra, SettingError
 
-UPDATES = 4
-"""Updates of a round."""
-ROUNDS = 3
-"""Rounds at least."""
 NEAR = 1.0
 """How far from ln V, in nats, a first loss may lie."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a race is."""
+
+    updates: int = 4
+    """Of a round."""
+    rounds: int = 3
+    """At least."""
+    warm_up: int = 1
+    """Updates of each contestant, after its first, that are not measured."""
+    warm_up_of_regard: int = 0
+    """More of them for regard, which records the work of every shape of batch on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,8 @@ class Round:
     loss: float
     """Of the last update, per token."""
     peak_bytes: int
-    """How far resident memory has risen so far."""
+    """The most memory that was taken so far."""
+    parameters: int = 0
 
     @property
     def speed(self) -> float:
@@ -130,15 +141,17 @@ def race(
     n_tokens: int,
     seconds: float | int,
     threads: int,
+    plan: Plan = Plan(),
     each_round: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Course]:
-    """Run everybody in turn until `seconds` have passed, and three rounds at least.
+    """Run everybody in turn until `seconds` have passed, and the plan's rounds at least.
 
     Args:
         commands: how to start each contestant.
         n_tokens: size of the vocabulary.
         seconds: how long to go on measuring.
         threads: how many each may use.
+        plan: how many updates and rounds.
         each_round: told the share of the time that has passed.
     """
     with ExitStack() as stack:
@@ -148,13 +161,13 @@ def race(
         }
         # the first updates load kernels and fill caches, and show where each loss begins
         first = {name: runner.run(1) for name, runner in runners.items()}
-        for runner in runners.values():
-            runner.run(1)
+        for name, runner in runners.items():
+            runner.run(plan.warm_up + plan.warm_up_of_regard * (name == "regard"))
         rounds: dict[str, list[Round]] = {name: [] for name in runners}
         start, number = time.perf_counter(), 0
-        while number < ROUNDS or time.perf_counter() - start < seconds:
+        while number < plan.rounds or time.perf_counter() - start < seconds:
             for name, runner in runners.items():
-                rounds[name].append(runner.run(UPDATES))
+                rounds[name].append(runner.run(plan.updates))
             number += 1
             each_round(min(1.0, (time.perf_counter() - start) / max(seconds, 1e-9)))
     return {name: Course(first[name], tuple(rounds[name]), n_tokens) for name in runners}
@@ -165,10 +178,10 @@ def ratio(one: Course, other: Course) -> float:
     return median(a.speed / b.speed for a, b in zip(one.rounds, other.rounds, strict=True))
 
 
-def own_command(name: str, corpus: Path, size: Size) -> list[str]:
+def own_command(name: str, corpus: Path, size: Size, device: str = "cpu") -> list[str]:
     """How to start a contestant that this interpreter can run."""
-    module = "regard.cli.benching.worker"
-    return [sys.executable, "-m", module, name, str(corpus), json.dumps(asdict(size))]
+    module, given = "regard.cli.benching.worker", json.dumps(asdict(size))
+    return [sys.executable, "-m", module, name, str(corpus), size.model, given, device]
 
 
 def joeynmt_command(python: Path | None, configuration: Path) -> list[str]:

@@ -1,9 +1,12 @@
 """Multi30k's raw files → numbers, and the same numbers as Joey NMT reads them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from regard.cli.benching.sizes import BATCH_TOKENS, CLIP, DROPOUT, RATE, SEED, SMOOTHING, Size
+import numpy as np
+
+from regard.cli.benching.sizes import CLIP, RATE, SEED, SMOOTHING, Size
 from regard.data import Subwords, reader_for
 from regard.data.corpus import Corpus, write_corpus
 from regard.data.kinds import SPECIALS
@@ -29,10 +32,24 @@ def english_german(folder: Path | None, out: Path, *, size: int = VOCABULARY) ->
     return write_corpus(out, reader.examples(), subwords, subwords)
 
 
-def write_for_joeynmt(corpus: Corpus, size: Size, out: Path) -> Path:
+def write_for_joeynmt(
+    corpus: Corpus,
+    size: Size,
+    out: Path,
+    *,
+    device: str = "cpu",
+    epochs: Sequence[Sequence[np.ndarray]] | None = None,
+) -> Path:
     """Write the corpus as text of one word a number, and a configuration; its path comes back.
 
     Joey NMT then reads the same pieces of the same sentences, and its vocabulary is as large.
+
+    Args:
+        corpus: what is learned from.
+        size: of the model.
+        out: a folder that is made.
+        device: cpu, or cuda in float16, the only half precision that it has.
+        epochs: the rows of each batch of each epoch; it makes its own batches unless given.
     """
     out.mkdir(parents=True)
     for name, row in (("src", corpus.source), ("trg", corpus.target)):
@@ -42,26 +59,18 @@ def write_for_joeynmt(corpus: Corpus, size: Size, out: Path) -> Path:
     words = [f"t{i}" for i in range(len(SPECIALS), size.n_tokens)]
     (out / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     path = out / "joeynmt.json"
-    path.write_text(json.dumps(_configuration(size, out), indent=1))
+    asked = _configuration(size, out) | {"use_cuda": device == "cuda", "fp16": device == "cuda"}
+    if epochs is not None:
+        asked["batches"] = [[rows.tolist() for rows in epoch] for epoch in epochs]
+    path.write_text(json.dumps(asked))
     return path
 
 
 def _configuration(size: Size, out: Path) -> dict[str, object]:
-    half = {
-        "type": "transformer",
-        "num_layers": size.n_layers,
-        "num_heads": size.n_heads,
-        "hidden_size": size.d_model,
-        "ff_size": size.d_hidden,
-        "dropout": DROPOUT,
-        "layer_norm": "post",
-        "activation": "relu",
-        "embeddings": {"embedding_dim": size.d_model, "scale": True, "dropout": DROPOUT},
-    }
+    encoder, decoder = size.joeynmt()
     return {
         "name": "bench",
         "model_dir": str(out),
-        "use_cuda": False,
         "random_seed": SEED,
         "data": {
             "train": str(out / "train"),
@@ -72,11 +81,11 @@ def _configuration(size: Size, out: Path) -> dict[str, object]:
         "model": {
             "initializer": "xavier_uniform",
             "embed_initializer": "normal",
-            "embed_init_weight": size.d_model**-0.5,
+            "embed_init_weight": size.d_embedding**-0.5,
             "tied_embeddings": True,
             "tied_softmax": True,
-            "encoder": half,
-            "decoder": half,
+            "encoder": encoder,
+            "decoder": decoder,
         },
         "training": {
             "optimizer": "adam",
@@ -88,7 +97,7 @@ def _configuration(size: Size, out: Path) -> dict[str, object]:
             "clip_grad_norm": CLIP,
             "label_smoothing": SMOOTHING,
             "normalization": "tokens",
-            "batch_size": BATCH_TOKENS,
+            "batch_size": size.batch_tokens,
             "batch_type": "token",
             "epochs": 1000,
             "logging_freq": 100000,

@@ -14,25 +14,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.choices import Choice
 from regard.cli.benching.contestants import (
     build_marian,
     build_regard,
     marian_loss,
-    spec_of,
-    training_recipe,
+    recipe_of,
 )
 from regard.cli.benching.environment import environment, versions
 from regard.cli.benching.race import loss_problem
 from regard.cli.benching.sentences import VOCABULARY, english_german
-from regard.cli.benching.sizes import BASE, RATE, SMOOTHING, Size
+from regard.cli.benching.sizes import BASE, RATE, SMOOTHING, TransformerSize
 from regard.cli.benching.training_report import training_text
 from regard.data.batches import Batch, collate, epoch_batches
 from regard.data.corpus import Corpus
@@ -43,7 +41,6 @@ from regard.training.hardware import Hardware
 from regard.training.loop import learn, make_optimiser
 from regard.training.measuring import resident
 from regard.training.objectives import Smoothed
-from regard.training.recipes import DataRecipe, Recipe
 
 Update = Callable[[Batch], Tensor | float]
 
@@ -81,7 +78,7 @@ def gpu_report(
     *,
     device: torch.device,
     peers: Sequence[str] = ("marian",),
-    size: Size = BASE,
+    size: TransformerSize = BASE,
     work: Work = Work(),
     each_part: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Any]:
@@ -98,7 +95,9 @@ def gpu_report(
     each_part(0.6)
     report: dict[str, Any] = {
         "precision": "bfloat16" if is_gpu else "float32",
-        "size": size.__dict__,
+        "model": size.model,
+        "size": asdict(size),
+        "described": size.described,
         "work": asdict(work),
     }
     if data is not None:
@@ -111,7 +110,7 @@ def gpu_report(
     return {**report, "rows": [asdict(row) for row in rows]}
 
 
-def full_batch(size: Size, work: Work, device: torch.device) -> Batch:
+def full_batch(size: TransformerSize, work: Work, device: torch.device) -> Batch:
     """Random tokens without padding."""
     draws = torch.Generator().manual_seed(0)
     shape = (work.rows, work.length)
@@ -121,7 +120,7 @@ def full_batch(size: Size, work: Work, device: torch.device) -> Batch:
     return Batch(source, target, lengths, lengths, torch.arange(work.rows))
 
 
-def regard_update(size: Size, hardware: Hardware) -> Update:
+def regard_update(size: TransformerSize, hardware: Hardware) -> Update:
     """One update of regard, as its loop makes it."""
     model = hardware.place(build_regard(size))
     optimiser, accumulator = _adam(model), Accumulator(model, Smoothed(SMOOTHING), hardware)
@@ -135,7 +134,7 @@ def regard_update(size: Size, hardware: Hardware) -> Update:
     return update
 
 
-def marian_update(size: Size, hardware: Hardware) -> Update:
+def marian_update(size: TransformerSize, hardware: Hardware) -> Update:
     """One update of Marian on full batches, as people write it."""
     model = build_marian(size).to(hardware.device).train()
     optimiser = _adam(model)
@@ -158,9 +157,9 @@ def _adam(model: nn.Module) -> torch.optim.Adam:
 
 def _on_full_batches(
     name: str,
-    build: Callable[[Size, Hardware], Update],
+    build: Callable[[TransformerSize, Hardware], Update],
     batch: Batch,
-    size: Size,
+    size: TransformerSize,
     hardware: Hardware,
     work: Work,
 ) -> Row:
@@ -177,7 +176,9 @@ def _on_full_batches(
     return Row(name, speed, clock.peak_bytes, *ends, loss_problem(*ends, size.n_tokens))
 
 
-def _on_sentences(corpus: Corpus, size: Size, hardware: Hardware, work: Work) -> list[Row]:
+def _on_sentences(
+    corpus: Corpus, size: TransformerSize, hardware: Hardware, work: Work
+) -> list[Row]:
     """An epoch by updates alone, then one by the whole loop; epochs before each warm up."""
     _forget(hardware.device)
     update = regard_update(size, hardware)
@@ -213,13 +214,10 @@ def _epoch(corpus: Corpus, work: Work, epoch: int, multiple: int) -> Iterator[Ba
         yield collate(corpus, rows, pad_to_multiple=multiple)
 
 
-def _loop(corpus: Corpus, size: Size, hardware: Hardware, work: Work) -> Iterator[Any]:
-    training = training_recipe(work.real_tokens)
-    nowhere = Choice("copy", {"count": 1})
-    data = DataRecipe(train=nowhere, valid=nowhere)
-    recipe = Recipe(data=data, training=training, model=spec_of(size))
+def _loop(corpus: Corpus, size: TransformerSize, hardware: Hardware, work: Work) -> Iterator[Any]:
+    recipe = recipe_of(replace(size, batch_tokens=work.real_tokens))
     model = hardware.place(build_regard(size))
-    optimiser = make_optimiser(model, training)
+    optimiser = make_optimiser(model, recipe.training)
     return learn(model, optimiser, corpus, recipe, Progress(), hardware=hardware)
 
 

@@ -5,14 +5,12 @@ from typing import Any
 
 def training_text(report: dict[str, Any]) -> str:
     """A table of contestants with their ratios to regard."""
-    size = report["size"]
     is_cpu = report["device"] == "cpu"
     where = f"{report['threads']} threads" if is_cpu else report["device"]
     peak = "resident, beyond what the libraries take" if is_cpu else "of the GPU's allocator"
     lines = [
-        f"regard {report['regard']}, torch {report['torch']}, {where}; width {size['d_model']}, "
-        f"{size['n_heads']} heads, {size['n_layers']} + {size['n_layers']} layers, inner width "
-        f"{size['d_hidden']}, {size['n_tokens']:,} tokens, {report['precision']}.",
+        f"regard {report['regard']}, torch {report['torch']}, {where}; {report['described']}, "
+        f"{report['precision']}.",
         f"Speed: target tokens a second, padding not counted. Memory: the peak, {peak}.",
         "",
         f"{'':<24} {'tokens/s':>11} {'regard is':>10} {'memory':>12} {'regard has':>11}"
@@ -20,6 +18,9 @@ def training_text(report: dict[str, Any]) -> str:
     ]
     lines += [_line(row) for row in report["rows"]]
     lines += [f"  {row['name']}: {row['problem']}" for row in report["rows"] if row["problem"]]
+    if all(row.get("parameters") for row in report["rows"]):
+        counts = [f"{row['name']} {row['parameters']:,}" for row in report["rows"]]
+        lines += ["", f"Parameters: {', '.join(counts)}."]
     if "real_share" in report:
         lines += [
             "",
