@@ -4,7 +4,8 @@ Positions are always passed, never guessed from a tensor's length, so that a cac
 a tile of a map mean the same positions as the whole matrix.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Int
@@ -40,17 +41,42 @@ class Tree:
         return cls(depth, heads)
 
 
-@dataclass(frozen=True)
-class Places:
-    """Positions of queries and keys, shaped so that they broadcast against `b h q k`."""
+class Counted(NamedTuple):
+    """Positions one after another; a `range` would be compiled anew for every length."""
 
-    query: Int[Tensor, "*bq q 1"]
-    key: Int[Tensor, "*bk qk k"]
-    length: int
-    """Number of keys in the whole sequence, of which `key` may name a part."""
-    past: int | None = None
-    """How many keys stand before the first query, where both run without gaps; else None."""
-    tree: Tree | None = None
+    start: int
+    stop: int
+
+    def indices(self, device: torch.device | None) -> Int[Tensor, " n"]:
+        """The positions as numbers."""
+        return torch.arange(self.start, self.stop, device=device)
+
+
+@final
+class Places:
+    """Positions of queries and keys, shaped so that they broadcast against `b h q k`.
+
+    Args:
+        query: where the queries stand. If they are counted, their indices are only made when
+            somebody asks for them: kernels do without.
+        key: where the keys stand, or how they are counted.
+        length: number of keys in the whole sequence, of which `key` may name a part.
+        past: how many keys stand before the first query, where both run without gaps; else None.
+        tree: the words' places in a parse tree.
+        device: where indices are made.
+    """
+
+    def __init__(
+        self,
+        query: Int[Tensor, "*bq q 1"] | Counted,
+        key: Int[Tensor, "*bk qk k"] | Counted,
+        length: int,
+        past: int | None = None,
+        tree: Tree | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        self._query, self._key, self._device = query, key, device
+        self.length, self.past, self.tree = length, past, tree
 
     @classmethod
     def between(
@@ -63,9 +89,27 @@ class Places:
         device: torch.device | None = None,
     ) -> "Places":
         """Queries counted from `past` on against keys counted from 0."""
-        query = torch.arange(past, past + n_queries, device=device)[:, None]
-        key = torch.arange(n_keys, device=device)[None, :]
-        return cls(query, key, n_keys, past, tree)
+        return cls(Counted(past, past + n_queries), Counted(0, n_keys), n_keys, past, tree, device)
+
+    @property
+    def query(self) -> Int[Tensor, "*bq q 1"]:
+        """Where the queries stand."""
+        if isinstance(self._query, Counted):
+            self._query = self._query.indices(self._device)[:, None]
+        return self._query
+
+    @property
+    def key(self) -> Int[Tensor, "*bk qk k"]:
+        """Where the keys stand."""
+        if isinstance(self._key, Counted):
+            self._key = self._key.indices(self._device)[None, :]
+        return self._key
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries there are."""
+        query = self._query
+        return query.stop - query.start if isinstance(query, Counted) else query.shape[-2]
 
     @property
     def offsets(self) -> Int[Tensor, "*b q k"]:
@@ -74,8 +118,15 @@ class Places:
 
     def tile(self, rows: slice, columns: slice) -> "Places":
         """The places of one rectangle of the map."""
-        return replace(self, query=self.query[..., rows, :], key=self.key[..., columns], past=None)
+        query, key = self.query[..., rows, :], self.key[..., columns]
+        return Places(query, key, self.length, tree=self.tree)
 
     def at_keys(self, key: Int[Tensor, "*bk qk w"]) -> "Places":
         """The same queries looking at other keys, row by row if need be."""
-        return replace(self, key=key, past=None)
+        return Places(self.query, key, self.length, tree=self.tree)
+
+    def repeated(self, count: int) -> "Places":
+        """The same queries several times over; a single one broadcasts, and stays as it is."""
+        if self.n_queries == 1:
+            return self
+        return Places(self.query.repeat(count, 1), self.key, self.length, tree=self.tree)

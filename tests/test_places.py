@@ -27,6 +27,16 @@ def test_a_tile_keeps_the_positions_of_the_whole():
     assert tile.past is None
 
 
+@pytest.mark.parametrize("n_queries", [1, 3])
+def test_repeated_queries_stand_where_they_stood(n_queries):
+    places = Places.between(n_queries, 5, past=2)
+    offsets = places.offsets.expand(n_queries, 5)
+    again = places.repeated(4).offsets
+    want = offsets if n_queries == 1 else offsets.repeat(4, 1)
+    assert torch.equal(again, want)
+    assert (places.n_queries, places.repeated(4).n_queries) == (n_queries, len(want))
+
+
 def test_other_keys_may_be_looked_at_row_by_row():
     keys = torch.tensor([[0, 4], [2, 1], [3, 3]])
     places = Places.between(3, 5).at_keys(keys)

@@ -3,7 +3,10 @@
 context[i] = sum_j a[i,j] v[j] (+ what the relation adds),   a = select(score(q, k) + relation)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import final
 
 from jaxtyping import Float
 from torch import Tensor
@@ -21,15 +24,25 @@ SCALED_DOT = ScaledDotScore()
 SOFT = SoftSelection()
 
 
+@final
 @dataclass(frozen=True)
 class Attended:
     """What an attention gives back."""
 
     context: Float[Tensor, "*b q dv"]
-    map: AttentionMap
-    """The weights, any rectangle of them on demand."""
+    see: Callable[[], AttentionMap]
+    """Makes the map; most of what attends is never looked at."""
     rows: tuple[Tensor, ...]
     """What the selection keeps of each row, with gradients (a REINFORCE loss reads it)."""
+
+    @property
+    def map(self) -> AttentionMap:
+        """The weights, any rectangle of them on demand."""
+        return self.see()
+
+    def saying(self, context: Float[Tensor, "*b n m"]) -> "Attended":
+        """The same look, with what a layer makes of its context."""
+        return Attended(context, self.see, self.rows)
 
 
 def attend(
@@ -72,20 +85,18 @@ def attend(
     rows = select.summarise(scores, visible, query, places)
     weights = drop(select.weigh(scores, visible, rows, places), dropout, training=dropout > 0)
     context = weights @ value + relation.to_context(weights, places)
-    return Attended(
-        context,
-        AttentionMap(
-            query=query,
-            key=key,
-            rows=rows,
-            places=places,
-            mask=mask,
-            score=score,
-            relation=relation,
-            select=select,
-        ),
-        rows,
+    see = partial(
+        AttentionMap,
+        query=query,
+        key=key,
+        rows=rows,
+        places=places,
+        mask=mask,
+        score=score,
+        relation=relation,
+        select=select,
     )
+    return Attended(context, see, rows)
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -2,56 +2,75 @@
 
 A cache is a value: nothing done to a longer cache changes a shorter one. Yet a step does not copy
 what is there, for both are views of one room that has space left, and only the cache at its end
-may write on in it. `reorder` alone uses a cache up, so that a beam search asks for no new memory
-at each of its steps.
+may write on in it. `reordered` alone uses caches up, so that a beam search asks for no new memory
+at each of its steps; the rooms of all layers lie in one house, which is reordered by one copy.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-SPARE = 8
+SPARE = 16
 """Room is made for whole multiples of this many positions."""
+
+
+class House:
+    """Rooms of one size for the same rows, in one tensor."""
+
+    def __init__(
+        self, like: Float[Tensor, "b g k d"], *, n_rooms: int, n_rows: int, capacity: int
+    ) -> None:
+        _, groups, _, width = like.shape
+        self.n_rows, self.capacity = n_rows, capacity
+        self._now = like.new_empty(n_rows, 2 * n_rooms, groups, capacity, width)
+        self._other: Tensor | None = None
+        self.rooms = [Room(self, *pair) for pair in self._pairs()]
+
+    def reorder(self, rows: Int[Tensor, " b"], length: int) -> None:
+        """Put the rows in a new order, into space that the order before the last one had."""
+        new = torch.empty_like(self._now) if self._other is None else self._other
+        filled, free = (whole.narrow(3, 0, length) for whole in (self._now, new))
+        torch.index_select(filled, 0, rows, out=free)
+        self._now, self._other = new, self._now
+        for room, (key, value) in zip(self.rooms, self._pairs(), strict=True):
+            room.key, room.value = key, value
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Where each room has its keys and values."""
+        parts = self._now.unbind(1)
+        return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 class Room:
     """Space for the keys and values of some rows, filled from the front."""
 
-    def __init__(self, like: Float[Tensor, "b g k d"], n_rows: int, capacity: int) -> None:
-        _, groups, _, width = like.shape
-        shape = (n_rows, capacity, groups, width)
-        self.key, self.value = like.new_empty(shape), like.new_empty(shape)
-        self._other: tuple[Tensor, Tensor] | None = None
+    def __init__(
+        self, house: House, key: Float[Tensor, "b g c d"], value: Float[Tensor, "b g c d"]
+    ) -> None:
+        self.house, self.key, self.value = house, key, value
         self.filled = 0
-
-    @property
-    def capacity(self) -> int:
-        """How many positions fit in."""
-        return self.key.shape[1]
 
     def write(self, key: Float[Tensor, "b g k d"], value: Float[Tensor, "b g k d"]) -> "KeyValues":
         """Put positions behind those that are there; the cache of all of them comes back."""
-        new = slice(self.filled, self.filled + key.shape[-2])
-        self.key[:, new] = key.transpose(1, 2)
-        self.value[:, new] = value.transpose(1, 2)
-        return self.upto(new.stop)
+        begin, count = self.filled, key.shape[-2]
+        self.key.narrow(2, begin, count).copy_(key)
+        self.value.narrow(2, begin, count).copy_(value)
+        return self.upto(begin + count)
 
-    def reorder(self, rows: Int[Tensor, " b"]) -> "KeyValues":
-        """Put the rows in a new order, into space that the order before the last one had."""
-        new = self._other or (torch.empty_like(self.key), torch.empty_like(self.value))
-        self._other = (self.key, self.value)
-        for to, old in zip(new, self._other, strict=True):
-            torch.index_select(old, 0, rows, out=to)
-        self.key, self.value = new
-        return self.upto(self.filled)
+    def take(self, cache: "KeyValues", rows: Int[Tensor, " b"]) -> "KeyValues":
+        """Some rows of a cache that stands elsewhere; the cache of these comes back."""
+        taken = self.upto(cache.length)
+        torch.index_select(cache.key, 0, rows, out=taken.key)
+        torch.index_select(cache.value, 0, rows, out=taken.value)
+        return taken
 
     def upto(self, length: int) -> "KeyValues":
-        """The cache of the first positions, which are filled now."""
+        """The cache of the first positions, which count as filled now."""
         self.filled = length
-        key, value = (x[:, :length].transpose(1, 2) for x in (self.key, self.value))
-        return KeyValues(key, value, self)
+        return KeyValues(self.key.narrow(2, 0, length), self.value.narrow(2, 0, length), self)
 
 
 class KeyValues(NamedTuple):
@@ -73,39 +92,50 @@ class KeyValues(NamedTuple):
             key = torch.cat([self.key, other.key], -2)
             return KeyValues(key, torch.cat([self.value, other.value], -2))
         room, needed = self.room, self.length + other.length
-        if room is None or room.filled != self.length or room.capacity < needed:
-            # half as much again, so that a long text is copied a few times and not at every step
-            room = Room(self.key, len(self.key), _roomy(max(needed, self.length * 3 // 2)))
+        if room is None or room.filled != self.length or room.house.capacity < needed:
+            capacity = _roomy(self.length, needed)
+            room = House(self.key, n_rooms=1, n_rows=len(self.key), capacity=capacity).rooms[0]
             room.write(self.key, self.value)
         return room.write(other.key, other.value)
 
     def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
-        """The cache of some rows of the batch, as a beam search needs it."""
-        if self.room is None or _learns(self.key, self.value):
-            return KeyValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
-        room = Room(self.key, len(rows), _roomy(self.length + 1))
-        for new, old in ((room.key, self.room.key), (room.value, self.room.value)):
-            _copy_rows(new, old, rows, self.length)
-        return room.upto(self.length)
-
-    def reorder(self, rows: Int[Tensor, " r"]) -> "KeyValues":
-        """The same as `select`, but this cache must not be used again."""
-        room = self.room
-        if room is None or len(rows) != len(self.key) or room.filled != self.length:
-            return self.select(rows)
-        return room.reorder(rows)
+        """The cache of some rows of the batch."""
+        return KeyValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
-def _roomy(length: int) -> int:
-    return -(-length // SPARE) * SPARE
+def reordered(caches: Sequence[KeyValues], rows: Int[Tensor, " r"]) -> list[KeyValues]:
+    """The caches of some rows, as a beam search needs them; those given must not be used again.
+
+    Args:
+        caches: of one shape, one for each layer of a model.
+        rows: the rows that go on.
+    """
+    if any(_learns(cache.key, cache.value) for cache in caches):
+        return [cache.select(rows) for cache in caches]
+    length, house = caches[0].length, _shared_house(caches, len(rows))
+    if house is not None:
+        house.reorder(rows, length)
+        return [room.upto(length) for room in house.rooms]
+    capacity = _roomy(length, length + 1)
+    house = House(caches[0].key, n_rooms=len(caches), n_rows=len(rows), capacity=capacity)
+    return [room.take(cache, rows) for room, cache in zip(house.rooms, caches, strict=True)]
 
 
-def _copy_rows(new: Tensor, old: Tensor, rows: Int[Tensor, " r"], length: int) -> None:
-    """Let new[i] be old[rows[i]]: whole rows, the quickest way, where both rooms are as long."""
-    if new.shape[1] == old.shape[1]:
-        torch.index_select(old, 0, rows, out=new)
-    else:
-        new[:, :length] = old[:, :length].index_select(0, rows)
+def _shared_house(caches: Sequence[KeyValues], n_rows: int) -> House | None:
+    """The house that these caches fill and no others, with space for one more position."""
+    rooms = [cache.room for cache in caches]
+    house = rooms[0].house if rooms[0] is not None else None
+    if house is None or house.rooms != rooms or house.n_rows != n_rows:
+        return None
+    is_end = all(
+        room.filled == cache.length for room, cache in zip(house.rooms, caches, strict=True)
+    )
+    return house if is_end and caches[0].length < house.capacity else None
+
+
+def _roomy(length: int, needed: int) -> int:
+    """Half as much again, so that a long text is copied a few times and not at every step."""
+    return -(-max(needed, length * 3 // 2) // SPARE) * SPARE
 
 
 def _learns(*tensors: Tensor) -> bool:

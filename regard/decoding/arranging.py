@@ -1,7 +1,7 @@
 """Arranging: a model's weights stored so that the few rows of a search are multiplied fast."""
 
 import copy
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
@@ -13,13 +13,27 @@ from regard.decoding.packed_linear import PackedLinear, can_pack
 M = TypeVar("M", bound=nn.Module)
 
 
+@runtime_checkable
+class Arranges(Protocol):
+    """A part of a model that writes with fewer products once its weights are arranged."""
+
+    def arrange(self) -> None:
+        """Lay weights that read the same numbers side by side; the part no longer learns."""
+
+
 @torch.no_grad()
 def arranged(model: M) -> M:
     """The same model for writing on the CPU; only its linear layers' weights are copied."""
     shared = [*model.parameters(), *model.buffers(), NO_RELATION, FULL]
     ours = copy.deepcopy(model, {id(part): part for part in shared}).eval()
     for part in list(ours.modules()):
+        if isinstance(part, Arranges):
+            part.arrange()
+    for part in list(ours.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, nn.Linear) and can_pack(child):
                 setattr(part, name, PackedLinear(child))
+    for part in ours.modules():
+        # at hand as plain attributes: a module searches for its parts, hundreds of times a step
+        part.__dict__.update({**part._parameters, **part._modules})
     return ours

@@ -37,12 +37,12 @@ class Written(NamedTuple):
 
     def then(self, rows: Int[Tensor, " n"], tokens: Int[Tensor, " n"]) -> "Written":
         """Some rows, each with one more token."""
-        longer = torch.cat([self.tokens[rows], tokens[:, None]], 1)
-        return Written(longer, self.sentence[rows])
+        kept = self.keep(rows)
+        return Written(torch.cat([kept.tokens, tokens[:, None]], 1), kept.sentence)
 
     def keep(self, rows: Int[Tensor, " n"]) -> "Written":
         """Some rows."""
-        return Written(self.tokens[rows], self.sentence[rows])
+        return Written(self.tokens.index_select(0, rows), self.sentence.index_select(0, rows))
 
 
 @runtime_checkable

@@ -6,12 +6,14 @@ Paper: Vaswani et al. 2017, section 3.1.
 Cost: both attentions', plus O(n · m · f).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
+from regard.attention.caches import reordered as reordered_pasts
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.layers.residual import Residual
@@ -30,6 +32,11 @@ class DecoderCache(NamedTuple):
     source: KeyValues
 
     @property
+    def length(self) -> int:
+        """How many positions of the past it holds."""
+        return 0 if self.past is None else self.past.length
+
+    @property
     def width(self) -> int:
         """How many hypotheses a sentence has."""
         return 1 if self.past is None else len(self.past.key) // len(self.source.key)
@@ -38,13 +45,21 @@ class DecoderCache(NamedTuple):
         """The past of some rows of the batch; the source is kept once for each sentence."""
         return DecoderCache(None if self.past is None else self.past.select(rows), self.source)
 
-    def reorder(self, rows: Int[Tensor, " r"]) -> "DecoderCache":
-        """The same as `select`, but this cache must not be used again."""
-        return DecoderCache(None if self.past is None else self.past.reorder(rows), self.source)
-
     def keep(self, rows: Int[Tensor, " r"], sentences: Int[Tensor, " b"]) -> "DecoderCache":
         """The past of some rows, and the source of the sentences that they write."""
         return DecoderCache(self.select(rows).past, self.source.select(sentences))
+
+
+def reordered(caches: Sequence[DecoderCache], rows: Int[Tensor, " r"]) -> tuple[DecoderCache, ...]:
+    """The pasts of some rows, for all layers at once; these caches must not be used again."""
+    pasts = [cache.past for cache in caches if cache.past is not None]
+    if len(pasts) < len(caches):
+        # nothing is written yet
+        return tuple(caches)
+    moved = reordered_pasts(pasts, rows)
+    return tuple(
+        DecoderCache(past, cache.source) for past, cache in zip(moved, caches, strict=True)
+    )
 
 
 @final
@@ -91,8 +106,7 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "b n m"], DecoderCache]:
         """The next positions; the longer cache comes back, nothing is hidden in the layer."""
         causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
-        n_past = 0 if cache.past is None else cache.past.length
-        at = Places.between(x.shape[1], cache.source.length, past=n_past, device=x.device)
+        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
         kept: list[KeyValues] = []
 
         def own_past(z: Tensor) -> Tensor:
@@ -107,3 +121,7 @@ class DecoderLayer(nn.Module):
         y = self.around_attention(x, own_past)
         z = self.around_cross_attention(y, the_source)
         return self.around_feed_forward(z, self.feed_forward), DecoderCache(kept[0], cache.source)
+
+    def arrange(self) -> None:
+        """Make one product of the three with which new positions look at their own past."""
+        self.attention.stack()

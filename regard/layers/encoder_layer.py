@@ -59,3 +59,7 @@ class EncoderLayer(nn.Module):
 
         y = self.around_attention(x, own_past)
         return self.around_feed_forward(y, self.feed_forward), kept[0]
+
+    def arrange(self) -> None:
+        """Make one product of the three with which new positions look at their own past."""
+        self.attention.stack()

@@ -11,7 +11,6 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm
 
 from regard.dims import Dims
 
@@ -30,4 +29,4 @@ class Norm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
         """Normalise over the last axis."""
-        return layer_norm(x, x.shape[-1:], self.gain, self.bias, self.eps)
+        return torch.layer_norm(x, x.shape[-1:], self.gain, self.bias, self.eps)

@@ -119,14 +119,12 @@ class BranchedEncoderLayer(nn.Module):
         mask: Pattern | Tensor = FULL,
     ) -> tuple[Float[Tensor, "b n m"], KeyValues]:
         """The next positions behind a cache, under a causal mask; the longer cache comes back."""
-        n_past = 0 if past is None else past.length
         kept: list[KeyValues] = []
-        at = Places.between(x.shape[1], n_past + x.shape[1], past=n_past, device=x.device)
 
         def own_past(z: Tensor) -> Tensor:
-            new = self.branches.attention.remember(z, z, past=n_past)
-            kept.append(new if past is None else past.append(new))
-            return self.branches.join(self.branches.attention.look(z, kept[0], mask, at).context)
+            heads, longer = self.branches.attention.look_back(z, past, mask)
+            kept.append(longer)
+            return self.branches.join(heads.context)
 
         return self.around_branches(x, own_past), kept[0]
 
@@ -170,9 +168,8 @@ class BranchedDecoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "b n m"], DecoderCache]:
         """The next positions; the longer cache comes back, nothing is hidden in the layer."""
         causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
-        n_past = 0 if cache.past is None else cache.past.length
         kept: list[KeyValues] = []
-        at = Places.between(x.shape[1], cache.source.length, past=n_past, device=x.device)
+        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
 
         def own_past(z: Tensor) -> Tensor:
             attended, past = self.attention.step(z, cache.past, causal)
@@ -185,6 +182,10 @@ class BranchedDecoderLayer(nn.Module):
 
         y = self.around_attention(x, own_past)
         return self.around_branches(y, the_source), DecoderCache(kept[0], cache.source)
+
+    def arrange(self) -> None:
+        """Make one product of the three with which new positions look at their own past."""
+        self.attention.stack()
 
 
 def project_all(model: nn.Module) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention import KeyValues, all_of, padding
+from regard.attention.caches import reordered
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.models.embedding import Embedding
@@ -120,7 +121,8 @@ class LanguageModel(nn.Module):
     def branch(self, state: LanguageState, parents: Int[Tensor, "b w"]) -> LanguageState:
         """Go on in w rows a sentence; a prefix is part of its row, and moves along."""
         rows = rows_of(parents, len(state.skipped))
-        caches = tuple(None if past is None else past.reorder(rows) for past in state.caches)
+        pasts = [past for past in state.caches if past is not None]
+        caches = tuple(reordered(pasts, rows)) if pasts else state.caches
         valid = None if state.valid is None else state.valid[rows]
         return LanguageState(caches, state.length, valid, state.skipped[rows])
 

@@ -17,6 +17,7 @@ from regard.attention.capture import captured
 from regard.attention.links import Pattern
 from regard.attention.masks import Padding
 from regard.layers import DecoderCache
+from regard.layers.decoder_layer import reordered
 from regard.models.checking import check_hidden
 from regard.models.embedding import Embedding
 from regard.models.model import Model
@@ -159,8 +160,7 @@ class Transformer(Model):
     def branch(self, state: TransformerState, parents: Int[Tensor, "b w"]) -> TransformerState:
         """Go on in w rows a sentence; the source stays where it is."""
         rows = rows_of(parents, len(parents) * state.caches[0].width)
-        caches = tuple(cache.reorder(rows) for cache in state.caches)
-        return TransformerState(state.valid, caches, state.length)
+        return TransformerState(state.valid, reordered(state.caches, rows), state.length)
 
     def _decoder(self) -> list[WritingLayer]:
         return cast(list[WritingLayer], list(self.decoder))

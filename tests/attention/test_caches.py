@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.attention import Chain, GroupedQueryHeads, all_of, any_of, given, multi_head, padding
-from regard.attention.heads.grouped_query import KeyValues
+from regard.attention.caches import SPARE, KeyValues, reordered
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.attention.patterns.big_bird import BigBirdPattern
 from regard.attention.patterns.blocks import BlocksPattern
@@ -216,13 +216,73 @@ def test_reordering_selects_in_the_room_that_is_there(length):
     with torch.no_grad():
         _, cache = stepped(heads, x[:, :length], [1] * length)
         want = cache.select(rows)
-        got = cache.reorder(rows)
+        (got,) = reordered([cache], rows)
         for kept, sought in zip(got[:2], want[:2], strict=True):
             assert torch.equal(kept, sought)
-        back = got.reorder(torch.tensor([1, 0, 2]))
+        (back,) = reordered([got], torch.tensor([1, 0, 2]))
         attended, _ = heads.step(x[[0, 2, 2], length : length + 1], back, CAUSAL)
     whole = heads(x[[0, 2, 2], : length + 1], mask=CAUSAL).context
     assert_close("context", attended.context, whole[:, length:].detach())
+
+
+@pytest.mark.parametrize("steps", [1, SPARE - 1, SPARE, SPARE + 1, 2 * SPARE + 3])
+def test_layers_reordered_together_hold_what_each_would_hold_alone(steps):
+    drawn = torch.Generator().manual_seed(steps)
+    with torch.no_grad():
+        caches = [KeyValues(doubles(3, 2, 1, 7), doubles(3, 2, 1, 7)) for _ in range(4)]
+        alone = [(cache.key, cache.value) for cache in caches]
+        for _ in range(steps):
+            rows = torch.randint(3, (3,), generator=drawn)
+            new = [KeyValues(doubles(3, 2, 1, 7), doubles(3, 2, 1, 7)) for _ in caches]
+            caches = [
+                cache.append(one) for cache, one in zip(reordered(caches, rows), new, strict=True)
+            ]
+            alone = [
+                tuple(
+                    torch.cat([old[rows], one], 2) for old, one in zip(pair, added[:2], strict=True)
+                )
+                for pair, added in zip(alone, new, strict=True)
+            ]
+    for cache, (key, value) in zip(caches, alone, strict=True):
+        assert torch.equal(cache.key, key)
+        assert torch.equal(cache.value, value)
+
+
+def test_layers_are_reordered_by_one_copy_in_the_house_they_share():
+    caches = [KeyValues(doubles(2, 2, 3, 7), doubles(2, 2, 3, 7)) for _ in range(3)]
+    with torch.no_grad():
+        first = reordered(caches, torch.tensor([0, 0, 1, 1]))
+        second = reordered(first, torch.tensor([3, 1, 0, 2]))
+        third = reordered(second, torch.tensor([0, 1, 2, 3]))
+    houses = {id(cache.room.house) for cache in (*first, *second, *third)}
+    assert len(houses) == 1
+    # two orders take turns, and no third one is asked for
+    assert [cache.key.data_ptr() for cache in third] == [cache.key.data_ptr() for cache in first]
+
+
+def test_caches_that_went_apart_are_not_reordered_as_one():
+    caches = [KeyValues(doubles(2, 2, 3, 7), doubles(2, 2, 3, 7)) for _ in range(2)]
+    order, new = torch.tensor([1, 0]), KeyValues(doubles(2, 2, 1, 7), doubles(2, 2, 1, 7))
+    with torch.no_grad():
+        one, other = reordered(caches, order)
+        longer = one.append(new)
+        # the second goes on without what was appended to the first
+        for got, want in zip(reordered([one, other], order), caches, strict=True):
+            assert torch.equal(got.key, want.key)
+    assert torch.equal(longer.key[:, :, 3:], new.key)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("sizes", [[5, 1, 1, 3], [10]])
+def test_stacked_projections_are_the_three(name, sizes):
+    heads, x = decoder(name), doubles(2, 10, 12)
+    with torch.no_grad():
+        want, cache = stepped(heads, x, sizes)
+        heads.stack()
+        got, stacked = stepped(heads, x, sizes)
+    assert_close("context", got, want)
+    assert_close("keys", stacked.key, cache.key)
+    assert_close("values", stacked.value, cache.value)
 
 
 @pytest.mark.parametrize("name", ["causal", "rotary", "additive", "multi-query"])

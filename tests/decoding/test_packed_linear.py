@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.decoding.packed_linear import PackedLinear, can_pack
+from regard.decoding.packed_linear import FEW, SMALL, PackedLinear, can_pack
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -12,6 +12,16 @@ from regard.decoding.packed_linear import PackedLinear, can_pack
 def test_a_packed_layer_gives_what_the_plain_one_gives(rows, has_bias):
     plain = nn.Linear(37, 53, bias=has_bias)
     x = torch.randn(*rows, 37)
+    with torch.inference_mode():
+        torch.testing.assert_close(PackedLinear(plain)(x), plain(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_rows", [FEW, FEW + 1])
+@pytest.mark.parametrize("shape", [(512, 1024), (513, 1024)])
+def test_few_rows_and_many_small_weights_and_large_give_the_same(shape, n_rows):
+    # the plain product is taken on one side of both borders only
+    assert (shape[0] * shape[1] <= SMALL) == (shape[0] == 512)
+    plain, x = nn.Linear(*shape), torch.randn(n_rows, shape[0])
     with torch.inference_mode():
         torch.testing.assert_close(PackedLinear(plain)(x), plain(x), atol=1e-5, rtol=1e-5)
 

@@ -1,6 +1,7 @@
 """One attention about to be computed: its links, its tensors, and their lowered forms."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -22,9 +23,13 @@ from regard.attention.maps import AttentionMap
 from regard.places import Places
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Case:
-    """Everything a path may look at. Lowered forms are asked for once, when it is made."""
+    """Everything a path may look at. Lowered forms are asked for once, when it is made.
+
+    Nothing changes it; it is not frozen because freezing costs a step of decoding as much as its
+    kernel does.
+    """
 
     query: Float[Tensor, "b h q dq"]
     key: Float[Tensor, "b h k dk"]
@@ -49,14 +54,10 @@ class Case:
     """The mask as torch's kernels know it, or None."""
 
     def __post_init__(self) -> None:
-        lowered = {
-            "dot": self.score.as_dot(self.query, self.key),
-            "softmax": self.select.as_softmax(),
-            "window": self.select.as_window(),
-            "kernel_mask": self.mask.as_kernel(),
-        }
-        for name, form in lowered.items():
-            object.__setattr__(self, name, form)
+        self.dot = self.score.as_dot(self.query, self.key)
+        self.softmax = self.select.as_softmax()
+        self.window = self.select.as_window()
+        self.kernel_mask = self.mask.as_kernel()
 
     def short(self) -> "Case":
         """The same case over the slots of its memory; itself if it has none."""
@@ -81,7 +82,7 @@ class Case:
 
     def attended(self, context: Tensor, rows: tuple[Tensor, ...]) -> Attended:
         """What a path gives back: its context, and a map that rebuilds the weights."""
-        return Attended(context, self.map(rows), rows)
+        return Attended(context, partial(self.map, rows), rows)
 
     def map(self, rows: tuple[Tensor, ...]) -> AttentionMap:
         """The lazy map for these row numbers."""

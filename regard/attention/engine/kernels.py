@@ -15,8 +15,11 @@ from regard.attention.links import wide
 
 _ops = torch.ops.aten
 
-HALF = (torch.float16, torch.bfloat16)
-"""What the fastest CUDA kernel takes."""
+HALF, FLASH_WIDTH = (torch.float16, torch.bfloat16), 256
+"""What the fastest CUDA kernel takes, and the widest head."""
+
+WHOLE = 8
+"""The CUDA kernels read so many numbers of a head at once."""
 
 TILE, TILE_WIDTHS = 64, (16, 32, 64, 128)
 """Longest sequence, and the widths of a head, for the kernel of short sequences."""
@@ -42,18 +45,20 @@ def softmax_attention(
     """
     width = value.shape[-1]
     query, key, value = _same_width(query, key, value)
+    if query.device.type == "cuda" and query.shape[-1] % WHOLE:
+        query, key, value = (pad(x, (0, -x.shape[-1] % WHOLE)) for x in (query, key, value))
     if bias is None and _fits_a_tile(query, key):
         # Triton comes with torch only where there is a GPU
         from regard.attention.engine.tile_kernel import AttendInATile
 
         out, lse = AttendInATile.apply(query, key, value, valid, is_causal, scale)
-        return out[..., :width], lse.detach()
+        return _narrowed(out, width), lse.detach()
     bias = _with_hidden(bias, valid, query)
-    if query.device.type == "cpu":
+    if query.is_cpu:
         out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=bias, scale=scale
         )
-    elif query.device.type == "cuda" and bias is None and query.dtype in HALF:
+    elif query.device.type == "cuda" and bias is None and _fits_flash(query):
         out, lse, *_ = _ops._scaled_dot_product_flash_attention(
             query, key, value, 0.0, is_causal, scale=scale
         )
@@ -64,7 +69,7 @@ def softmax_attention(
         lse = lse[..., : query.shape[-2]].nan_to_num(posinf=EMPTY_ROW, neginf=EMPTY_ROW)
     else:
         out, lse = _algebra(query, key, value, bias, is_causal=is_causal, scale=scale)
-    return out[..., :width], lse.detach()
+    return _narrowed(out, width), lse.detach()
 
 
 def softmax_attention_backward(
@@ -100,9 +105,15 @@ def softmax_attention_backward(
 
 def _fits_a_tile(query: Tensor, key: Tensor) -> bool:
     """Whether the whole matrix of a head fits one program of the kernel for short sequences."""
+    if not query.is_cuda:
+        return False
     is_short = query.shape[-2] <= TILE and key.shape[-2] <= TILE
-    is_whole = query.shape[-1] in TILE_WIDTHS
-    return query.device.type == "cuda" and query.dtype in HALF and is_short and is_whole
+    return query.dtype in HALF and is_short and query.shape[-1] in TILE_WIDTHS
+
+
+def _fits_flash(query: Tensor) -> bool:
+    """Whether the fastest CUDA kernel takes it."""
+    return query.dtype in HALF and query.shape[-1] <= FLASH_WIDTH
 
 
 def _with_hidden(bias: Tensor | None, valid: Tensor | None, query: Tensor) -> Tensor | None:
@@ -123,6 +134,11 @@ def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tens
         return query, key, value
     wide = max(d, dv)
     return pad(query, (0, wide - d)), pad(key, (0, wide - d)), pad(value, (0, wide - dv))
+
+
+def _narrowed(out: Tensor, width: int) -> Tensor:
+    """Without the zeros beside it."""
+    return out if out.shape[-1] == width else out[..., :width]
 
 
 def _aligned(bias: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:

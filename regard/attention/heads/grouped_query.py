@@ -6,7 +6,6 @@ Paper: Ainslie et al. 2023, section 2.2; one group is multi-query (Shazeer 2019)
 Cost: projections O(n · m²), the chain's cost for each head; a cache shrinks by heads / groups.
 """
 
-from dataclasses import replace
 from typing import final
 
 import torch
@@ -69,6 +68,8 @@ class GroupedQueryHeads(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
+        self.W_QKV: nn.Linear | None = None
+        """The first three side by side, once somebody has stacked them."""
 
     def forward(
         self,
@@ -87,11 +88,7 @@ class GroupedQueryHeads(nn.Module):
         self, key: Float[Tensor, "b k mk"], value: Float[Tensor, "b k mv"], *, past: int = 0
     ) -> KeyValues:
         """Project keys and values once, for as many queries as will come."""
-        keys = self._split(self.W_K(key), self.n_groups)
-        if self.rotary is not None:
-            at = torch.arange(past, past + keys.shape[-2], device=keys.device)
-            keys = self.rotary(keys, at)
-        return KeyValues(keys, self._split(self.W_V(value), self.n_groups))
+        return self._memory(self.W_K(key), self.W_V(value), past)
 
     def look(
         self,
@@ -105,22 +102,29 @@ class GroupedQueryHeads(nn.Module):
         Several rows of queries may share a row of the memory, as the beams of a sentence share its
         source: they stand side by side, are looked up together, and so they are in the map.
         """
-        places = places or Places.between(query.shape[1], memory.length, device=query.device)
+        rows, n, width = query.shape
+        places = places or Places.between(n, memory.length, device=query.device)
         n_each = _rows_each(query, memory)
-        if n_each > 1:
-            query = query.reshape(-1, n_each * query.shape[1], query.shape[2])
-            places = _repeated(places, n_each)
-        queries = self._split(self.W_Q(query), self.dims.n_heads)
-        if self.rotary is not None:
-            queries = self.rotary(queries, places.query.squeeze(-1).expand(queries.shape[-2]))
-        each = self.dims.n_heads // self.n_groups
-        memories = (memory.key, memory.value)
-        key, value = (x.repeat_interleave(each, 1) if each > 1 else x for x in memories)
-        heads = self.chain(queries, key, value, mask, places)
         if n_each == 1:
-            return heads
-        apart = heads.context.unflatten(2, (n_each, -1)).transpose(1, 2).flatten(0, 1)
-        return Attended(apart, heads.map, heads.rows)
+            return self._look(self.W_Q(query), memory, mask, places)
+        query = query.reshape(-1, n_each * n, width)
+        heads = self._look(self.W_Q(query), memory, mask, places.repeated(n_each))
+        apart = heads.context.transpose(1, 2).reshape(rows, n, self.dims.n_heads, -1)
+        return heads.saying(apart.transpose(1, 2))
+
+    def look_back(
+        self,
+        x: Float[Tensor, "b q m"],
+        past: KeyValues | None = None,
+        mask: Pattern | Tensor = FULL,
+    ) -> tuple[Attended, KeyValues]:
+        """Let every head look from new positions at themselves and a cache; as `look`."""
+        n_past = 0 if past is None else past.length
+        query, key, value = self._own(x)
+        new = self._memory(key, value, n_past)
+        memory = new if past is None else past.append(new)
+        places = Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
+        return self._look(query, memory, mask, places), memory
 
     def step(
         self,
@@ -129,16 +133,26 @@ class GroupedQueryHeads(nn.Module):
         mask: Pattern | Tensor = FULL,
     ) -> tuple[Attended, KeyValues]:
         """Attend from new positions to themselves and a cache; the longer cache comes back."""
-        n_past = 0 if past is None else past.length
-        new = self.remember(x, x, past=n_past)
-        memory = new if past is None else past.append(new)
-        places = Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
-        return self.join(self.look(x, memory, mask, places)), memory
+        heads, memory = self.look_back(x, past, mask)
+        return self.join(heads), memory
 
     def join(self, heads: Attended) -> Attended:
         """Put the heads side by side and mix them."""
         joined = self.W_O(heads.context.transpose(1, 2).flatten(-2))
-        return Attended(joined, heads.map, heads.rows)
+        return heads.saying(joined)
+
+    @torch.no_grad()
+    def stack(self) -> None:
+        """Lay the weights of queries, keys and values side by side, for steps that only write.
+
+        One product then makes all three; no gradient comes back to the three through it.
+        """
+        parts = (self.W_Q, self.W_K, self.W_V)
+        d_out = sum(part.out_features for part in parts)
+        self.W_QKV = nn.Linear(self.dims.query, d_out, bias=self.has_bias, device="meta")
+        self.W_QKV.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
+        if self.has_bias:
+            self.W_QKV.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
 
     def explain(self, n_queries: int, n_keys: int | None = None) -> Explanation:
         """Which path every head will take for these lengths."""
@@ -146,18 +160,38 @@ class GroupedQueryHeads(nn.Module):
             n_queries, n_keys, n_heads=self.dims.n_heads, d_query=self.dims.d_head
         )
 
+    def _own(self, x: Float[Tensor, "b n m"]) -> tuple[Tensor, ...]:
+        """Queries, keys and values of one sequence."""
+        if self.W_QKV is None:
+            return self.W_Q(x), self.W_K(x), self.W_V(x)
+        d_groups = self.n_groups * self.dims.d_head
+        return self.W_QKV(x).split((self.dims.d_model, d_groups, d_groups), -1)
+
+    def _memory(
+        self, key: Float[Tensor, "b k gd"], value: Float[Tensor, "b k gd"], past: int
+    ) -> KeyValues:
+        keys = self._split(key, self.n_groups)
+        if self.rotary is not None:
+            at = torch.arange(past, past + keys.shape[-2], device=keys.device)
+            keys = self.rotary(keys, at)
+        return KeyValues(keys, self._split(value, self.n_groups))
+
+    def _look(
+        self, query: Float[Tensor, "b q m"], memory: KeyValues, mask: Pattern | Tensor, at: Places
+    ) -> Attended:
+        queries = self._split(query, self.dims.n_heads)
+        if self.rotary is not None:
+            queries = self.rotary(queries, at.query.squeeze(-1).expand(queries.shape[-2]))
+        key, value = memory.key, memory.value
+        if (each := self.dims.n_heads // self.n_groups) > 1:
+            key, value = (x.repeat_interleave(each, 1) for x in (key, value))
+        return self.chain(queries, key, value, mask, at)
+
     def _split(self, x: Float[Tensor, "b n m"], n_heads: int) -> Float[Tensor, "b h n d"]:
-        return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], n_heads, self.dims.d_head).transpose(1, 2)
 
 
 def _rows_each(query: Tensor, memory: KeyValues) -> int:
     """How many rows of queries share a row of the memory; rows that do not fit are left to fail."""
     rows, kept = query.shape[0], memory.key.shape[0]
     return 1 if rows == kept or kept == 0 or rows % kept else rows // kept
-
-
-def _repeated(places: Places, count: int) -> Places:
-    """The same queries several times over; a single one needs no repeating, as places broadcast."""
-    if places.query.shape[-2] == 1:
-        return places
-    return replace(places, query=places.query.repeat(count, 1), past=None)

@@ -11,7 +11,6 @@ with h is brought back to the variance of one by sqrt(1/2), as every residual of
 Paper: Gehring et al. 2017, section 3.3 (multi-step attention) and 3.4 (scaling).
 """
 
-from dataclasses import replace
 from typing import NamedTuple, final
 
 from jaxtyping import Bool, Float, Int
@@ -108,8 +107,7 @@ class AttendingConvolution(nn.Module):
         rows, n, width = query.shape
         each = rows // max(1, source.n_sentences)
         places = Places.between(n, source.memory.length, past=n_past, device=query.device)
-        if each > 1 and n > 1:
-            places = replace(places, query=places.query.repeat(each, 1), past=None)
+        places = places.repeated(each) if each > 1 else places
         query = query.reshape(source.n_sentences, 1, each * n, width)
         key, value = source.memory.key, source.memory.value
         attended = self.chain(query, key, value, padding(source.valid), places)
