@@ -4,7 +4,8 @@
     python docs/build.py --check    fail if a page or the README is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
-from docs/ablations.json, written by benchmarks/ablations.py.
+from docs/ablations.json and docs/luong.json, written by benchmarks/ablations.py and
+benchmarks/luong_summary.py.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 import ablations
+import luong
 
 from regard.inspecting import Mechanism, example, mechanisms
 from regard.plots import heatmap
@@ -138,7 +140,11 @@ def pages() -> dict[Path, str]:
     parts = DOCS / "ablations.md"
     text = filled(parts.read_text(), "scores", ablations.scores_table())
     made[parts] = filled(text, "start", ablations.start_table())
-    return made | ablations.pictures()
+    study = DOCS / "luong.md"
+    made[study] = study.read_text()
+    for mark, content in luong.tables().items():
+        made[study] = filled(made[study], mark, content)
+    return made | ablations.pictures() | luong.pictures()
 
 
 def _held(page: Path) -> str:

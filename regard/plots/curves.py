@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from regard.plots.bars import ticks
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 68, 16, 16, 36
 Points = Sequence[tuple[float, float]]
 
@@ -21,13 +23,16 @@ def curves(series: Mapping[str, Points], *, title: str, x_title: str = "updates"
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">'
     ]
-    for step in range(5):
-        x, y = x0 + step * (x1 - x0) / 4, y0 + step * (y1 - y0) / 4
-        down, across = at(x0, y)[1], at(x, y0)[0]
+    for y in ticks(y0, y1):
+        down = at(x0, y)[1]
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{down:.1f}" y2="{down:.1f}"/>'
-            f'<text x="{LEFT - 6}" y="{down + 4:.1f}" text-anchor="end">{y:.3g}</text>'
-            f'<text x="{across:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{x:.4g}</text>'
+            f'<text x="{LEFT - 6}" y="{down + 4:.1f}" text-anchor="end">{y:.6g}</text>'
+        )
+    for x in ticks(x0, x1, most=8):
+        across = at(x, y0)[0]
+        parts.append(
+            f'<text x="{across:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{x:.6g}</text>'
         )
     parts.append(
         f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 4}" text-anchor="middle">'

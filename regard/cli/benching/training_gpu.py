@@ -9,8 +9,6 @@ Nothing here is tied to a GPU but the clock and the memory counter, so that the 
 """
 
 import gc
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +25,9 @@ from regard.cli.benching.contestants import (
     marian_loss,
     recipe_of,
 )
-from regard.cli.benching.environment import environment, versions
 from regard.cli.benching.race import loss_problem
 from regard.cli.benching.sentences import VOCABULARY, english_german
 from regard.cli.benching.sizes import BASE, RATE, SMOOTHING, TransformerSize
-from regard.cli.benching.training_report import training_text
 from regard.data.batches import Batch, collate, epoch_batches
 from regard.data.corpus import Corpus
 from regard.data.kinds import SPECIALS
@@ -266,13 +262,3 @@ def _forget(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-
-
-def main() -> None:
-    """Measure on this machine's GPU and print table and JSON."""
-    data = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    device = torch.device("cuda")
-    measured = gpu_report(data, device=device)
-    report = {**environment(device), "packages": versions(["transformers"]), **measured}
-    print(training_text(report))
-    print(json.dumps(report))

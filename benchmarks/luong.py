@@ -1,0 +1,302 @@
+"""Every score with every selection, at one budget: the study of Luong, Pham and Manning, again.
+
+    python benchmarks/luong.py multi30k --data data/multi30k --out runs/luong --at-once 8
+    python benchmarks/luong.py hansards --data data/hansards --gold data/alignment --out runs/luong
+
+Systems of one data set learn by its recipe (recipes/multi30k-luong.toml, hansards-luong.toml), with
+the same updates, batches and seed, and differ in their [model] alone. Several train side by side;
+afterwards each is timed alone. With --gold the attention is held against the word links that people
+drew. Results are added to OUT/results.jsonl, a line for each system and seed; what is there is not
+done again. docs/luong.md says what was found.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard import load
+from regard.data import Example
+from regard.data.batches import Batch
+from regard.evaluating import bleu, chrf
+from regard.models import build_model
+from regard.training.accumulating import Accumulator
+from regard.training.aligning import align, read_gold
+from regard.training.evaluation import answer, places_of_short, search_for
+from regard.training.events import Validated
+from regard.training.hardware import Hardware
+from regard.training.loop import Step
+from regard.training.objectives import Smoothed
+from regard.training.recipes import Recipe, examples, read_recipe
+from regard.training.run import run
+from regard.training.trained import Trained
+
+ROOT = Path(__file__).parent.parent
+LANGUAGES: Mapping[str, tuple[str, str, str]] = {
+    "multi30k": ("en", "de", "gz"),
+    "hansards": ("en", "fr", "xz"),
+}
+SPLITS: Mapping[str, Mapping[str, str]] = {
+    "multi30k": {"train": "train", "valid": "val", "test": "test_2016_flickr"},
+    "hansards": {"train": "train", "valid": "dev", "test": "test"},
+}
+SHORT = 18
+"""The most English words of a short sentence; the Hansards that are learned from have no more."""
+BEAM, PENALTY = 5, 1.0
+N_ROWS, LENGTH, WARM_UP, REPEATS = 512, 16, 4, 20
+"""The batch that everybody is timed on, its words as long as Multi30k's sentences."""
+
+Model = Mapping[str, Any]
+ONE_WAY: Model = {
+    "is_bidirectional": False, "reverses_source": True, "bridge": "copy", "feeds_input": False,
+}  # fmt: skip
+"""An LSTM that reads backwards and one that writes, as Luong has them, with one layer each."""
+NO_LOOK: Model = {"attends": "none", "feeds_input": False, "readout": "attentional"}
+SCORES = ("dot", "general", "concat", "additive", "location")
+SELECTIONS = ("soft", "local_monotonic", "local_predictive")
+GRID: Mapping[str, Model] = {
+    f"{score}, {select}": {**ONE_WAY, "score": score, "select": select}
+    for select in SELECTIONS
+    for score in SCORES
+}
+BAHDANAU: Model = {
+    "cell": "gru", "attends": "previous", "attends_to_end": True, "score": "additive",
+    "feeds_input": False, "readout": "maxout", "bridge": "backward", "tied": "none",
+}  # fmt: skip
+OTHER_KINDS: Mapping[str, Model] = {
+    "convolution": {
+        "kind": "convolutional", "d_model": 432, "n_encoder_layers": 4, "n_decoder_layers": 4,
+        "dropout": 0.3,
+    },
+    "transformer": {
+        "kind": "transformer", "d_model": 320, "n_heads": 5, "d_hidden": 1280,
+        "n_encoder_layers": 4, "n_decoder_layers": 4, "norm": "pre_norm", "dropout": 0.3,
+    },
+}  # fmt: skip
+SYSTEMS: Mapping[str, Mapping[str, Model]] = {
+    "multi30k": {
+        **GRID,
+        "no attention": {**ONE_WAY, **NO_LOOK},
+        "general, soft, fed": {**ONE_WAY, "feeds_input": True},
+        "general, local_predictive, fed": {
+            **ONE_WAY, "feeds_input": True, "select": "local_predictive",
+        },
+        "general, soft, both ways": {"feeds_input": False},
+        "general, soft, both ways, fed": {},
+        "general, soft, both ways, fed, covered": {"has_coverage": True},
+        "Bahdanau": BAHDANAU,
+        **OTHER_KINDS,
+    },
+    "hansards": {
+        "no attention": {**ONE_WAY, **NO_LOOK},
+        "general, soft": ONE_WAY,
+        "general, local_predictive": {**ONE_WAY, "select": "local_predictive"},
+        "general, soft, both ways": {"feeds_input": False},
+        "general, soft, both ways, fed": {},
+        "Bahdanau": BAHDANAU,
+        "transformer": {**OTHER_KINDS["transformer"], "dropout": 0.1},
+    },
+}  # fmt: skip
+
+
+def recipe_of(study: str, name: str, given: argparse.Namespace, seed: int) -> Recipe:
+    """The data set's recipe with this system's [model]; a system of another kind has its own."""
+    table = tomllib.loads((ROOT / "recipes" / f"{study}-luong.toml").read_text())
+    model = SYSTEMS[study][name]
+    table["model"] = {**({} if "kind" in model else table["model"]), **model}
+    source, target, packed = LANGUAGES[study]
+    for split, file in SPLITS[study].items():
+        for side, language in (("source", source), ("target", target)):
+            table["data"][split][side] = str(given.data / f"{file}.{language}.{packed}")
+    table["training"]["seed"] = seed
+    path = given.out / "recipes" / f"{folder_of(study, name, seed)}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tomli_w.dumps(table))
+    return read_recipe(path, given.set)
+
+
+def folder_of(study: str, name: str, seed: int) -> str:
+    """What its run is called."""
+    return f"{study}-{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+
+
+def hardware(device: str | None) -> Hardware:
+    """As `regard train` has it, but uncompiled: for so short a training it is not worth it."""
+    plain = Hardware.chosen(device, None, compiles=False)
+    return Hardware(plain.device, plain.precision, replays=plain.device.type == "cuda")
+
+
+def learned(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """Train one system, let it answer the test split, and hold its attention against gold."""
+    recipe, out = recipe_of(study, name, given, seed), given.out / folder_of(study, name, seed)
+    where, losses, tokens, seconds = hardware(given.device), [], 0, 0.0
+    for event in run(recipe, out, resume=True, hardware=where):
+        if isinstance(event, Validated):
+            losses.append((event.step, event.loss))
+        if isinstance(event, Step):
+            tokens, seconds = event.progress.target_tokens, seconds + event.seconds
+    trained = load(out, device=given.device)
+    assert recipe.data.test is not None
+    test = list(examples(recipe.data.test, "test")())
+    search = search_for(trained, beam=BEAM, length_penalty=PENALTY)
+    said = answer(trained, [each.source for each in test], search)
+    references = [list(each.targets) for each in test]
+    scores = [bleu(said.texts, references), chrf(said.texts, references)]
+    is_aligned = given.gold is not None and SYSTEMS[study][name].get("attends") != "none"
+    return {
+        "study": study, "system": name, "seed": seed,
+        "losses": losses, "target_tokens": tokens, "seconds": seconds,
+        "scores": {score.name: score.value for score in scores},
+        "signatures": {score.name: score.signature for score in scores},
+        "hypotheses": list(said.texts),
+        "alignment": gold_errors(trained, given.gold) if is_aligned else {},
+    }  # fmt: skip
+
+
+def gold_errors(trained: Trained, gold: Path) -> dict[str, Any]:
+    """Alignment errors on all English-French gold sentences and on the short ones."""
+    sources, targets = zip(
+        *(line.split("|||") for line in (gold / "enfr.src-tgt").read_text().splitlines()),
+        strict=True,
+    )
+    given = [
+        Example(" ".join(source.split()), (" ".join(target.split()),))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    golds = read_gold(gold / "enfr.gold", sentences=len(given), kind="pharaoh", first=1)
+    short = places_of_short(given, max_source_words=SHORT, max_target_words=None)
+    return {
+        "all": align(trained, given, golds).as_json(),
+        "short": align(trained, given, golds, places=short).as_json(),
+    }
+
+
+def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
+    """What one system takes, alone: parameters, operations of a target word, speed and memory."""
+    recipe, where = recipe_of(study, name, given, seed), hardware(given.device)
+    n_tokens = recipe.tokens.size
+    torch.manual_seed(seed)
+    model = build_model(recipe.model, n_source_tokens=n_tokens, n_target_tokens=n_tokens)
+    draws = torch.randint(4, n_tokens, (2, N_ROWS, LENGTH))
+    lengths, few = torch.full((N_ROWS,), LENGTH), N_ROWS // 32
+    batch = Batch(*draws, lengths, lengths, torch.arange(N_ROWS))
+    with FlopCounterMode(display=False) as counted:
+        Smoothed(0.1)(
+            model.lesson, model.output, *draws[:, :few], scale=torch.ones(())
+        ).total.backward()
+    update = Accumulator(where.place(model), Smoothed(0.1), where)
+    optimiser = torch.optim.Adam(model.parameters(), fused=True)
+    clock = Clock(where.device)
+
+    def updates(count: int) -> None:
+        for _ in range(count):
+            update.gather([batch], N_ROWS * LENGTH)
+            optimiser.step()
+
+    updates(WARM_UP)
+    began = clock.now()
+    updates(REPEATS)
+    seconds = clock.now() - began
+    return {
+        "study": study, "system": name, "parameters": sum(p.numel() for p in model.parameters()),
+        "operations_per_word": counted.get_total_flops() / (few * LENGTH),
+        "words_per_second": REPEATS * N_ROWS * LENGTH / seconds,
+        "peak_bytes": clock.peak_bytes(),
+    }  # fmt: skip
+
+
+class Clock:
+    """Seconds and peak memory of a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+    def now(self) -> float:
+        """When all that was asked for is done."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def peak_bytes(self) -> int:
+        """The most that was allocated; 0 where nobody counts."""
+        return torch.cuda.max_memory_allocated() if self.on_gpu else 0
+
+
+WORK = {"learn": learned, "cost": cost}
+
+
+def in_a_process(given: argparse.Namespace, *work: str) -> str:
+    """Do some of the work; its lines of JSON, and a word on standard error if it failed."""
+    command = [sys.executable, __file__, given.study, "--data", given.data, "--out", given.out]
+    for key, values in (("gold", [given.gold]), ("device", [given.device]), ("set", given.set)):
+        command += [word for value in values if value for word in (f"--{key}", value)]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, *work], stdout=subprocess.PIPE, text=True, check=False, env=quiet
+    )
+    if done.returncode:
+        print(f"luong: {' '.join(work)} ended with {done.returncode}", file=sys.stderr)
+    return done.stdout
+
+
+def pending(
+    results: Path, study: str, wanted: Sequence[tuple[str, int]]
+) -> Iterator[tuple[str, int]]:
+    """What no line of the results is about."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    done = {(row["study"], row["system"], row.get("seed")) for row in map(json.loads, lines)}
+    return ((name, seed) for name, seed in wanted if (study, name, seed) not in done)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=SYSTEMS)
+    parser.add_argument("--data", type=Path, required=True, help="The folder of the data set.")
+    parser.add_argument("--gold", type=Path, help="The folder of the gold alignments.")
+    parser.add_argument("--out", type=Path, required=True, help="A folder for runs and results.")
+    parser.add_argument("--seed", type=int, action="append", help="1 unless given; repeatable.")
+    parser.add_argument("--system", action="append", help="All unless given; repeatable.")
+    parser.add_argument("--set", action="append", default=[], help="Change a key for all.")
+    parser.add_argument("--at-once", type=int, default=1, help="Trainings side by side.")
+    parser.add_argument("--device", help="cpu or cuda; cuda where there is one.")
+    parser.add_argument("--do", choices=WORK, help="Do it here and now, and print what is found.")
+    given = parser.parse_args()
+    names, seeds = given.system or list(SYSTEMS[given.study]), given.seed or [1]
+    if given.do is not None:
+        for name in names:
+            print(json.dumps(WORK[given.do](given.study, name, seeds[0], given)), flush=True)
+        return
+    given.out.mkdir(parents=True, exist_ok=True)
+    results = given.out / "results.jsonl"
+    wanted = pending(results, given.study, [(name, seed) for seed in seeds for name in names])
+    with ThreadPoolExecutor(given.at_once) as pool, results.open("a") as file:
+        jobs = [
+            pool.submit(in_a_process, given, "--do", "learn", "--system", name, "--seed", str(seed))
+            for name, seed in wanted
+        ]
+        for job in as_completed(jobs):
+            file.write(job.result())
+            file.flush()
+        # one after another and each in a process of its own: nobody is slowed down by others,
+        # and nobody's memory holds what another recorded
+        for name, _ in pending(results, given.study, [(name, None) for name in names]):
+            file.write(in_a_process(given, "--do", "cost", "--system", name))
+            file.flush()
+
+
+if __name__ == "__main__":
+    main()

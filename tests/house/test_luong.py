@@ -1,0 +1,177 @@
+"""The page on Luong's mechanisms says what was measured."""
+
+import json
+import math
+import re
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from benchmarks.luong import SCORES, SELECTIONS, SYSTEMS
+from benchmarks.luong_summary import one_of
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "luong.md").read_text()
+PROSE = " ".join(line for line in PAGE.splitlines() if not line.startswith("|"))
+PROSE = " ".join(PROSE.replace("*", "").split())
+KEPT = json.loads((ROOT / "docs" / "luong.json").read_text())
+CAPTIONS, DEBATES = KEPT["studies"]["multi30k"], KEPT["studies"]["hansards"]
+FED, UNFED = "general, soft, both ways, fed", "general, soft, both ways"
+COVERED = "general, soft, both ways, fed, covered"
+
+
+def _run(name, study=CAPTIONS):
+    return study["systems"][name]["runs"]["1"]
+
+
+def _loss(name, step, study=CAPTIONS):
+    return dict(_run(name, study)["losses"])[step]
+
+
+def _pair(first, second, study=CAPTIONS):
+    found = [p for p in study["questions"] if (p["first"], p["second"]) == (first, second)]
+    return one_of(found)
+
+
+def _mean(name):
+    return mean(run["BLEU"] for run in CAPTIONS["systems"][name]["runs"].values())
+
+
+def _spread(name):
+    values = [run["BLEU"] for run in CAPTIONS["systems"][name]["runs"].values()]
+    return max(values) - min(values)
+
+
+def _errors(name, part="short", lines="all_lines"):
+    return f"{_run(name, DEBATES)['alignment'][part][lines]:.2f}"[1:]
+
+
+def _seconds(name):
+    one = CAPTIONS["systems"][name]
+    return 1400 * one["runs"]["1"]["tokens_per_update"] / one["words_per_second"]
+
+
+def _speed(name):
+    return CAPTIONS["systems"][name]["words_per_second"] / 1e6
+
+
+def _falls(name):
+    values = CAPTIONS["by_length"]["systems"][name]
+    return 1 - values[-1] / values[1]
+
+
+def _change(first, second, study=CAPTIONS):
+    return _pair(first, second, study)["difference"]
+
+
+MONOTONIC, PREDICTIVE, SOFT = (
+    f"general, {s}" for s in ("local_monotonic", "local_predictive", "soft")
+)
+SAID = {
+    "Attention is worth {:.0f} BLEU": [_change("no attention", SOFT)],
+    "two seeds of one system can be {:.1f}": [max(map(_spread, (FED, UNFED, COVERED, MONOTONIC)))],
+    "have a mean of {:.1f}, and its {:.1f} in the table": [
+        _mean(MONOTONIC), _run(MONOTONIC)["BLEU"],
+    ],
+    "by {:.1f} BLEU with general (p = {:.3f})": [
+        -_change(SOFT, PREDICTIVE), _pair(SOFT, PREDICTIVE)["p_randomisation"],
+    ],
+    "its loss is {:.2f} where that of soft is {:.2f}": [_loss(PREDICTIVE, 400), _loss(SOFT, 400)],
+    "{:+.1f} BLEU one way and {:+.1f} both ways": [
+        _change(SOFT, "general, soft, fed"), _change(UNFED, FED),
+    ],
+    "three seeds nothing ({:.1f} and {:.1f})": [_mean(UNFED), _mean(FED)],
+    "with local_predictive {:+.1f}": [_change(PREDICTIVE, "general, local_predictive, fed")],
+    "from {:.2f} to {:.2f} million tokens": [_speed(SOFT), _speed("general, soft, fed")],
+    "the loss is {:.2f} instead of {:.2f}": [_loss("general, soft, fed", 400), _loss(SOFT, 400)],
+    "by {:.1f} BLEU here and {:.1f} on the Hansards": [
+        _change(SOFT, UNFED), _change(SOFT, UNFED, DEBATES),
+    ],
+    "of both ways are {:.1f} with the mean of three seeds": [_mean(UNFED) - _mean(SOFT)],
+    "adds {:.1f} (p = {:.2f}), and {:.1f} in the mean": [
+        _change(FED, COVERED), _pair(FED, COVERED)["p_randomisation"], _mean(COVERED) - _mean(FED),
+    ],
+    "by {:.1f} and {:.1f} BLEU": [_change(COVERED, "convolution"), _change(COVERED, "transformer")],
+    "lead of {:.1f} is": [_change(UNFED, "transformer", DEBATES)],
+    "by far the lowest, {:.2f}": [math.exp(_loss("transformer", 1400))],
+    "with seed 1, {:.2f}, and is seventh": [math.exp(_loss("Bahdanau", 1400))],
+    "that of general, soft by {:.0f} %": [100 * _falls(SOFT)],
+    "general, soft, both ways would take {:.1f} seconds": [_seconds(UNFED)],
+    "Recurrent attention aligns, to {}": [_errors(UNFED, lines="even_lines")],
+    "{} by its best head, {} by a layer's mean": [
+        _errors("transformer", lines="even_lines"), _errors("transformer", lines="best_layer_mean"),
+    ],
+    "A BLEU of {:.1f}, and an AER of {}": [
+        _run(PREDICTIVE, DEBATES)["BLEU"], _errors(PREDICTIVE),
+    ],
+    "words by their places alone ({:.2f})": [KEPT["alignment_by_place"]["short"]],
+    "({} instead of {} on all 447)": [_errors(UNFED, "all"), _errors(SOFT, "all")],
+    "({:.2f}, {:.2f}, {:.2f})": [_loss(PREDICTIVE, at, DEBATES) for at in (1000, 1200, 1400)],
+}  # fmt: skip
+"""What the page says in words, and the numbers in it."""
+
+
+@pytest.mark.parametrize(("text", "numbers"), SAID.items(), ids=SAID)
+def test_what_the_page_says_is_what_was_measured(text, numbers):
+    assert text.format(*numbers).replace("-", "−").replace("(0.", "(.") in PROSE
+
+
+def test_every_system_is_on_the_page_the_best_first():
+    ranked = list(CAPTIONS["systems"])
+    assert set(ranked) == set(SYSTEMS["multi30k"])
+    assert ranked == sorted(ranked, key=lambda name: -_run(name)["BLEU"])
+    rows = re.search(r"<!-- begin ranking -->(.*?)<!-- end", PAGE, re.DOTALL)[1]
+    assert re.findall(r"^\| ([^|]+) \|", rows, re.MULTILINE) == ["system", *ranked]
+    assert set(SYSTEMS["hansards"]) - set(DEBATES["systems"]) == {"Bahdanau"}
+    assert "Bahdanau did not finish" in PROSE
+
+
+def test_the_orders_that_the_page_tells_of_are_those_of_the_numbers():
+    grid = {s: {w: _run(f"{w}, {s}")["BLEU"] for w in SCORES} for s in SELECTIONS}
+    for scores in grid.values():
+        assert min(scores, key=scores.get) == "location"
+    assert all(grid["local_predictive"][w] < grid["soft"][w] for w in SCORES)
+    reading = [v for scores in grid.values() for w, v in scores.items() if w != "location"]
+    assert 2.1 < max(reading) - min(reading) < 2.2
+    nothing = _run("no attention")["BLEU"]
+    above = [scores["location"] - nothing for scores in grid.values()]
+    assert (round(min(above)), round(max(above))) == (8, 11)
+    sure = [pair["first"] for pair in CAPTIONS["neighbours"] if pair["p_randomisation"] < 0.05]
+    assert sure == ["additive, local_monotonic", "location, soft", "location, local_predictive"]
+    assert 0.48 < _falls("no attention") < 0.52
+    lengths = CAPTIONS["by_length"]["systems"]
+    gaps = [b - a for a, b in zip(lengths["no attention"], lengths["general, soft"], strict=True)]
+    assert 13 <= min(gaps) <= max(gaps) < 15.1
+    for values in DEBATES["by_length"]["systems"].values():
+        assert max(values) == values[-1]
+    rows = {run["alignment"]["short"]["row"] for run in map(_aligned, DEBATES["systems"]) if run}
+    assert rows == {"predicting"}
+    for one in (*CAPTIONS["systems"].values(), *DEBATES["systems"].values()):
+        for run in one["runs"].values():
+            assert run["losses"][-1][1] - min(loss for _, loss in run["losses"]) < 0.0035
+
+
+def _aligned(name):
+    run = _run(name, DEBATES)
+    return run if run["alignment"] else None
+
+
+def test_the_page_gives_the_signatures_and_tags_only_what_was_tagged():
+    for name, signature in KEPT["signatures"].items():
+        assert f"{name} `{signature}`" in PROSE
+    assert ("<!-- begin tagging -->" in PAGE) == ("tagging" in KEPT)
+
+
+def test_the_recipes_promise_what_was_measured():
+    captions, debates = (
+        " ".join((ROOT / "recipes" / f"{name}-luong.toml").read_text().split("[data]")[0].split())
+        for name in ("multi30k", "hansards")
+    )
+    assert f"BLEU of {_run(FED)['BLEU']:.1f} on test_2016_flickr" in captions
+    assert f"{_mean(FED):.1f} in the mean of three" in captions
+    assert f"loss of {_loss(FED, 1400):.2f} nats" in captions
+    assert f"rate of {_errors(FED)} on its 283 sentences" in debates
+    assert f"({_errors(FED, 'all')} on all" in debates
+    assert f"BLEU of {_run(FED, DEBATES)['BLEU']:.1f} on the test split" in debates
+    assert f"loss of {_loss(FED, 1400, DEBATES):.2f} nats" in debates

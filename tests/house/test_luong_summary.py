@@ -1,0 +1,139 @@
+"""The study of Luong's mechanisms: the script that learns, and the one that sums up."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.luong import SYSTEMS, pending, recipe_of
+from benchmarks.luong_summary import by_place, read_test, summary, written
+from regard.data import Example
+from regard.evaluating import AlignmentCounts, Gold, Resampling, bleu
+from regard.models import build_model
+
+ROOT = Path(__file__).parents[2]
+QUICK = Resampling(samples=20, trials=20)
+
+
+@pytest.mark.parametrize("study", SYSTEMS)
+def test_every_system_is_a_recipe_and_none_is_another(study, tmp_path):
+    given = argparse.Namespace(data=tmp_path, out=tmp_path, set=[])
+    recipes = [recipe_of(study, name, given, seed=3) for name in SYSTEMS[study]]
+    models = [one.model for one in recipes]
+    assert all(one not in models[:place] for place, one in enumerate(models))
+    assert {one.training.seed for one in recipes} == {3}
+    first = recipes[0]
+    for one in recipes:
+        assert (one.data, one.tokens, one.training) == (first.data, first.tokens, first.training)
+
+
+@pytest.mark.parametrize("name", ["general, soft", "Bahdanau", "convolution", "transformer"])
+def test_the_parameters_are_those_of_the_model(name, tmp_path):
+    kept = json.loads((ROOT / "docs" / "luong.json").read_text())
+    given = argparse.Namespace(data=tmp_path, out=tmp_path, set=[])
+    recipe = recipe_of("multi30k", name, given, seed=1)
+    size = recipe.tokens.size
+    model = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
+    counted = kept["studies"]["multi30k"]["systems"][name]["parameters"]
+    assert sum(parameter.numel() for parameter in model.parameters()) == counted
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    lines = [{"study": "a", "system": "x", "seed": 1}, {"study": "a", "system": "x"}]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    wanted = [("x", 1), ("x", 2), ("x", None), ("y", None)]
+    left = pending(tmp_path / "results.jsonl", "a", wanted)
+    assert list(left) == [("x", 2), ("y", None)]
+    assert list(pending(tmp_path / "none.jsonl", "a", wanted)) == wanted
+
+
+WORDS = ["the", "old", "man", "reads", "a", "long", "book", "near", "his", "house"]
+TEST = [Example(" ".join(WORDS[: 4 + n]), (" ".join(WORDS[: 4 + n]),)) for n in range(6)]
+VIEWS = [
+    {"layer": layer, "head": head, "row": row, "error_rate": rate + (row == "next") / 2}
+    for layer, head, rate in ((1, 1, 0.4), (1, 2, 0.3), (1, None, 0.35), (None, None, 0.36))
+    for row in ("predicting", "next")
+]
+ALIGNED = {
+    "sentences": 6,
+    "views": VIEWS,
+    "best_head": {
+        "layer": 1, "head": 2, "row": "predicting",
+        "chosen_on": {"error_rate": 0.28}, "reported_on": {"error_rate": 0.32},
+    },
+}  # fmt: skip
+
+
+def _made(system, seed, forgets):
+    texts = [" ".join(example.source.split()[forgets:]) for example in TEST]
+    return {
+        "study": "multi30k", "system": system, "seed": seed, "target_tokens": 40, "seconds": 1.0,
+        "losses": [[2, 1.5], [4, 1.25]], "hypotheses": texts,
+        "scores": {"BLEU": bleu(texts, [list(example.targets) for example in TEST]).value},
+        "signatures": {"BLEU": "as ever"}, "alignment": {"short": ALIGNED} if seed == 1 else {},
+    }  # fmt: skip
+
+
+MADE = [
+    _made("no attention", 1, 2),
+    _made("general, soft", 2, 1),
+    _made("general, soft", 1, 0),
+    {"study": "multi30k", "system": "general, soft", "parameters": 7, "operations_per_word": 42.0,
+     "words_per_second": 80.0, "peak_bytes": 9},
+]  # fmt: skip
+
+
+def test_a_summary_keeps_numbers_and_no_translation():
+    found = summary(MADE, {"multi30k": TEST}, QUICK)
+    study = found["studies"]["multi30k"]
+    assert "long book" not in json.dumps(found)
+    assert list(study["systems"]) == ["general, soft", "no attention"]
+    good = study["systems"]["general, soft"]
+    assert (good["parameters"], good["words_per_second"]) == (7, 80.0)
+    assert "peak_bytes" not in good
+    assert list(good["runs"]) == ["1", "2"]
+    assert good["runs"]["1"]["BLEU"] == pytest.approx(100)
+    assert good["runs"]["1"]["tokens_per_update"] == 10
+    assert good["runs"]["1"]["alignment"]["short"] == {
+        "sentences": 6, "heads": 2, "layer": 1, "head": 2, "row": "predicting",
+        "odd_lines": 0.28, "even_lines": 0.32, "all_lines": 0.3,
+        "best_layer_mean": 0.35, "mean_of_all": 0.36,
+    }  # fmt: skip
+    assert "parameters" not in study["systems"]["no attention"]
+    down, up = study["neighbours"][0]["difference"], study["questions"][0]["difference"]
+    assert down == pytest.approx(-up)
+    assert down == pytest.approx(MADE[0]["scores"]["BLEU"] - 100)
+    assert sum(study["by_length"]["sentences"]) == len(TEST)
+    assert study["by_length"]["systems"]["general, soft"] == pytest.approx([100] * 5)
+
+
+def test_a_summary_refuses_scores_of_two_makes():
+    other = {**MADE[1], "signatures": {"BLEU": "otherwise"}}
+    with pytest.raises(SystemExit, match="expected one and the same"):
+        summary([MADE[0], other], {"multi30k": TEST}, QUICK)
+
+
+def test_links_by_place_are_the_diagonal_of_equal_lengths():
+    gold = Gold(sure=frozenset({(0, 0), (1, 1)}))
+    swapped = Gold(sure=frozenset({(0, 1), (1, 0)}))
+    assert by_place([("a b", "c d")], [gold])["short"] == 0
+    assert by_place([("a b", "c d")], [swapped])["short"] == 1
+    long = " ".join("w" * 19)
+    both = by_place([("a b", "c d"), (long, "x")], [gold, Gold(frozenset({(0, 0)}))])
+    assert both["short"] == 0
+    wrong = AlignmentCounts.of(frozenset({(9, 0)}), Gold(frozenset({(0, 0)})))
+    assert both["all"] == (AlignmentCounts.of(gold.sure, gold) + wrong).error_rate
+
+
+def test_a_summary_is_written_with_a_list_of_numbers_in_one_line():
+    assert written({"a": [[1, 2], [3, 4]]}) == '{\n "a": [\n  [ 1, 2 ],\n  [ 3, 4 ]\n ]\n}\n'
+
+
+def test_test_texts_are_read_in_the_recipe_s_form(tmp_path):
+    (tmp_path / "en").write_text("Is it so?\n")
+    (tmp_path / "fr").write_text("L'avis du Québec.\n")
+    read = read_test("hansards", [str(tmp_path / "en"), str(tmp_path / "fr")])
+    assert [(one.source, one.targets) for one in read] == [
+        ("is it so ?", ("le avis de le quebec .",))
+    ]
