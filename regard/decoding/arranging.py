@@ -33,7 +33,14 @@ def arranged(model: M) -> M:
         for name, child in list(part.named_children()):
             if isinstance(child, nn.Linear) and can_pack(child):
                 setattr(part, name, PackedLinear(child))
+    direct = {kind: _called_directly(kind) for kind in {type(part) for part in ours.modules()}}
     for part in ours.modules():
         # at hand as plain attributes: a module searches for its parts, hundreds of times a step
         part.__dict__.update({**part._parameters, **part._modules})
+        part.__class__ = direct[type(part)]
     return ours
+
+
+def _called_directly(kind: type[nn.Module]) -> type[nn.Module]:
+    """The same class; a call no longer asks who listens, which takes as long as a small product."""
+    return type(kind.__name__, (kind,), {"__call__": kind.forward})

@@ -1,9 +1,9 @@
 """Packed linear: a linear layer whose weight lies in memory as the CPU's kernels read it fastest.
 
 A product of a few rows with a large matrix takes as long as the matrix takes to be read. oneDNN
-cuts it into blocks beforehand, once, for any number of rows. The function stays the same. Asking
-oneDNN takes longer than asking for the plain product, so that the few rows of a single sentence
-take the plain one where the matrix is soon read.
+cuts it into blocks beforehand, once, for any number of rows. The few rows of a single sentence read
+a weight fastest that is turned, inputs first, and asking for the plain product takes less time
+than asking oneDNN. The function stays the same.
 """
 
 from functools import cached_property
@@ -12,14 +12,13 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import linear as product
 
 _ops = torch.ops.mkldnn  # torch's own layers of this kind are private; only this file calls them
 ROWS = 16
 """For how many rows the blocks are chosen; other numbers of rows read the same ones."""
 
-FEW, SMALL = 8, 1 << 19
-"""So many rows and so many numbers in the weight are multiplied as they are."""
+FEW, HUGE = 8, 1 << 22
+"""So many rows take the turned weight, unless it has more numbers than these."""
 
 
 def can_pack(linear: nn.Linear) -> bool:
@@ -38,20 +37,26 @@ class PackedLinear(nn.Module):
         self.weight, self.bias = linear.weight, linear.bias
         # beside the parameters, which a module takes longer to find
         self._plain = (linear.weight.detach(), None if self.bias is None else self.bias.detach())
-        self._few = FEW * linear.in_features if linear.weight.numel() <= SMALL else 0
+        self._width = linear.in_features
+        self._few = FEW * self._width if linear.weight.numel() <= HUGE else 0
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b n"]:
         """The product; no gradient comes back through it."""
-        weight, bias = self._plain
-        if x.numel() <= self._few:
-            return product(x, weight, bias)
-        return _ops._linear_pointwise(x, self._packed, bias, "none", [], "")
+        bias = self._plain[1]
+        if x.numel() > self._few:
+            return _ops._linear_pointwise(x, self._packed, bias, "none", [], "")
+        rows = x.reshape(-1, self._width)
+        y = rows @ self._turned if bias is None else torch.addmm(bias, rows, self._turned)
+        return y.view(*x.shape[:-1], -1)
 
-    # nobody listens to this layer, and to ask who does takes as long as a small product
-    __call__ = forward
+    @cached_property
+    def _turned(self) -> Float[Tensor, "m n"]:
+        """The weight with inputs first."""
+        with torch.inference_mode(mode=False):
+            return self._plain[0].mT.contiguous()
 
     @cached_property
     def _packed(self) -> Tensor:
-        """The weight in blocks, an opaque tensor; most layers never need it for few rows."""
+        """The weight in blocks, an opaque tensor."""
         with torch.inference_mode(mode=False):
             return _ops._reorder_linear_weight(self._plain[0], ROWS)

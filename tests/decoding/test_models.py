@@ -175,3 +175,11 @@ def test_an_arranged_model_gives_the_answers_of_the_model(name, dtype):
     for got, want in zip(search(arranged(model), asked), search(model, asked), strict=True):
         assert [h.tokens for h in got] == [h.tokens for h in want]
         assert [h.score for h in got] == pytest.approx([h.score for h in want], abs=1e-5)
+
+
+def test_whoever_listens_to_a_model_still_hears_it_after_it_was_arranged():
+    model, heard = transformer("post_norm"), []
+    arranged(model)
+    model.decoder[0].around_attention.register_forward_hook(lambda *_: heard.append(True))
+    model(torch.tensor([[4, 5]]), torch.tensor([[4, 5]]))
+    assert heard == [True]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.decoding.packed_linear import FEW, SMALL, PackedLinear, can_pack
+from regard.decoding.packed_linear import FEW, HUGE, PackedLinear, can_pack
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -17,10 +17,10 @@ def test_a_packed_layer_gives_what_the_plain_one_gives(rows, has_bias):
 
 
 @pytest.mark.parametrize("n_rows", [FEW, FEW + 1])
-@pytest.mark.parametrize("shape", [(512, 1024), (513, 1024)])
-def test_few_rows_and_many_small_weights_and_large_give_the_same(shape, n_rows):
-    # the plain product is taken on one side of both borders only
-    assert (shape[0] * shape[1] <= SMALL) == (shape[0] == 512)
+@pytest.mark.parametrize("shape", [(1024, 4096), (1024, 4097)])
+def test_few_rows_and_many_usual_weights_and_huge_give_the_same(shape, n_rows):
+    # the turned weight is taken on one side of both borders only
+    assert (shape[0] * shape[1] <= HUGE) == (shape[1] == 4096)
     plain, x = nn.Linear(*shape), torch.randn(n_rows, shape[0])
     with torch.inference_mode():
         torch.testing.assert_close(PackedLinear(plain)(x), plain(x), atol=1e-5, rtol=1e-5)
