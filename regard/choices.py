@@ -56,10 +56,15 @@ class Choice:
         return part(dims, **settings)
 
 
-def find(name: str, table: Mapping[str, T]) -> T:
-    """The entry under `name`, or an error that names the nearest one."""
+def find(name: str, table: Mapping[str, T], *, key: str = "") -> T:
+    """The entry under `name`, or an error that names the nearest one, and the key it was given for.
+
+    >>> find("gruu", {"gru": 1}, key="cell")
+    Traceback (most recent call last):
+    regard.errors.UnknownChoice: cell: There is no 'gruu' here. Did you mean 'gru'? Known: gru.
+    """
     if name not in table:
-        raise UnknownChoice(unknown(name, table))
+        raise UnknownChoice(f"{key}: {unknown(name, table)}" if key else unknown(name, table))
     return table[name]
 
 

@@ -87,20 +87,20 @@ class TransformerSpec:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
-        find(self.kind, {"transformer": None})
-        find(self.norm, RESIDUALS)
-        find(self.feed_forward, FEED_FORWARDS)
-        if self.feed_forward not in (able := find(self.layer, LAYERS)):
+        find(self.kind, {"transformer": None}, key="model.kind")
+        find(self.norm, RESIDUALS, key="model.norm")
+        find(self.feed_forward, FEED_FORWARDS, key="model.feed_forward")
+        if self.feed_forward not in (able := find(self.layer, LAYERS, key="model.layer")):
             raise SettingError(
                 f"model.layer = '{self.layer}' cannot hold a feed-forward '{self.feed_forward}': "
                 f"take {' or '.join(able)}, or layer = 'plain'."
             )
-        find(self.tied, dict.fromkeys(TIES))
-        find(self.positions.name, {**POSITIONS, "none": None})
-        find(self.score.name, SCORES)
-        find(self.select.name, SELECTIONS)
+        find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
+        find(self.score.name, SCORES, key="model.score")
+        find(self.select.name, SELECTIONS, key="model.select")
         if self.relation is not None:
-            find(self.relation.name, RELATIONS)
+            find(self.relation.name, RELATIONS, key="model.relation")
         _ = self.dims.d_head
 
     @property

@@ -35,7 +35,7 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         _at_least(2, "data.max_tokens", self.max_tokens)
-        find(self.on_long, {"error": None, "skip": None})
+        find(self.on_long, {"error": None, "skip": None}, key="data.on_long")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,11 @@ class TokensRecipe:
     """The share of merges that is left out of training texts, anew in every epoch; bpe's only."""
 
     def __post_init__(self) -> None:
-        find(self.kind, dict.fromkeys(("bpe", "unigram", "characters", "words")))
+        find(
+            self.kind,
+            dict.fromkeys(("bpe", "unigram", "characters", "words")),
+            key="tokens.kind",
+        )
         _at_least(5, "tokens.size", self.size)
         _within_unit("tokens.dropout", self.dropout)
         if self.dropout and self.kind != "bpe":
@@ -125,8 +129,8 @@ class TrainingRecipe:
             _at_least(0, f"training.{name}", getattr(self, name))
         _within_unit("training.label_smoothing", self.label_smoothing)
         _within_unit("training.ema_decay", self.ema_decay)
-        find(self.schedule, SCHEDULES)
-        find(self.stop_on, MEASURES)
+        find(self.schedule, SCHEDULES, key="training.schedule")
+        find(self.stop_on, MEASURES, key="training.stop_on")
         if self.ema_decay and self.average_last > 1:
             raise SettingError(
                 "training.ema_decay and training.average_last are two means of the weights; the "
@@ -258,12 +262,12 @@ def _change(table: dict[str, Any], change: str) -> None:
 
 
 def _said(where: str, lines: dict[str, int], path: str, text: str) -> str:
-    line = line_of(path, lines)
-    place = where if line is None else f"{where}:{line}"
     # a check of a whole section already names its key in full
-    return (
-        f"{place}: {text}" if path.split(".")[0] in text.split()[0] else f"{place}: {path}: {text}"
-    )
+    first = text.split()[0].rstrip(":")
+    names_itself = path.split(".")[0] in first
+    line = line_of(first if names_itself else path, lines)
+    place = where if line is None else f"{where}:{line}"
+    return f"{place}: {text}" if names_itself else f"{place}: {path}: {text}"
 
 
 def _at_least(least: int, name: str, value: float | int) -> None:

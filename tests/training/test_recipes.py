@@ -67,6 +67,11 @@ def test_the_kind_of_a_model_says_which_keys_it_has(tmp_path):
     ("model", "said"),
     [
         ('kind = "convolutionel"', "model.kind: There is no 'convolutionel'"),
+        (
+            'kind = "recurrent"\ncell = "rnn"',
+            "model.cell: There is no 'rnn' here. Known: lstm, gru.",
+        ),
+        ('score = "dott"', "model.score: There is no 'dott' here. Did you mean 'dot'?"),
         ('kind = "convolutional"\nn_heads = 4', "model.n_heads: There is no 'n_heads' here"),
         ('kind = "convolutional"\nsize = "base"', "has no meaning for kind = 'convolutional'"),
     ],

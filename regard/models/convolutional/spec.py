@@ -106,11 +106,11 @@ class ConvolutionalSpec:
             )
         if not 0.0 <= self.dropout < 1.0:
             raise SettingError(f"model.dropout must lie in [0, 1), got {self.dropout}.")
-        find(self.kind, {"convolutional": None})
-        find(self.tied, dict.fromkeys(TIES))
-        find(self.score.name, SCORES)
-        find(self.select.name, SELECTIONS)
-        find(self.positions.name, {**POSITIONS, "none": None})
+        find(self.kind, {"convolutional": None}, key="model.kind")
+        find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        find(self.score.name, SCORES, key="model.score")
+        find(self.select.name, SELECTIONS, key="model.select")
+        find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
         if reason := NOT_ADDED.get(self.positions.name):
             raise SettingError(
                 f"model.positions = '{self.positions.name}' cannot be added to the embeddings: "
@@ -126,7 +126,7 @@ class ConvolutionalSpec:
     @property
     def receptive_field(self) -> Sides:
         """How many words of its own side an output of each stack depends on."""
-        grows, step = find(self.dilations, DILATIONS), self.kernel - 1
+        grows, step = find(self.dilations, DILATIONS, key="model.dilations"), self.kernel - 1
         counts = (self.n_encoder_layers, self.n_decoder_layers)
         return Sides(*(1 + step * grows.total(n) for n in counts))
 
@@ -137,12 +137,12 @@ class ConvolutionalSpec:
         """
         if distance < 0:
             raise SettingError(f"layers_to_meet: distance must be at least 0, got {distance}.")
-        grows, step = find(self.dilations, DILATIONS), self.kernel - 1
+        grows, step = find(self.dilations, DILATIONS, key="model.dilations"), self.kernel - 1
         return Sides(*(grows.layers_to_meet(distance, reach) for reach in (step // 2, step)))
 
     def _check_dilations(self) -> None:
         grows, n = (
-            find(self.dilations, DILATIONS),
+            find(self.dilations, DILATIONS, key="model.dilations"),
             max(self.n_encoder_layers, self.n_decoder_layers),
         )
         fitting = sum(grows.at(layer) <= self.max_len for layer in range(n))

@@ -93,14 +93,14 @@ class RecurrentSpec:
         for name in ("dropout", "readout_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
-        find(self.cell, RECURRENCES)
-        find(self.bridge, BRIDGES)
-        find(self.attends, {**FEEDING_CELLS, NO_LOOK: None})
-        find(self.score.name, SCORES)
-        find(self.select.name, SELECTIONS)
-        find(self.readout, READOUTS)
-        find(self.tied, dict.fromkeys(TIES))
-        find(self.initialisation, INITIALISATIONS)
+        find(self.cell, RECURRENCES, key="model.cell")
+        find(self.bridge, BRIDGES, key="model.bridge")
+        find(self.attends, {**FEEDING_CELLS, NO_LOOK: None}, key="model.attends")
+        find(self.score.name, SCORES, key="model.score")
+        find(self.select.name, SELECTIONS, key="model.select")
+        find(self.readout, READOUTS, key="model.readout")
+        find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        find(self.initialisation, INITIALISATIONS, key="model.initialisation")
         for is_wrong, said in self._refusals():
             if is_wrong:
                 raise SettingError(said)
