@@ -1,12 +1,10 @@
 """regard bench train --model recurrent: both toolkits build one model and meet the same batches."""
 
-import gzip
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from torch import nn
 
@@ -16,27 +14,13 @@ from regard.cli.benching.contestants import build_regard, epoch_rows
 from regard.cli.benching.contests import CONTESTS
 from regard.cli.benching.joeynmt_worker import GivenBatches, do_without
 from regard.cli.benching.race import Plan, race
-from regard.cli.benching.sentences import english_german, write_for_joeynmt
+from regard.cli.benching.sentences import write_for_joeynmt
 from regard.cli.benching.sizes import RecurrentSize
 from regard.cli.benching.training_race import PEERS, Setting, race_report
 from regard.cli.benching.training_report import training_text
 from regard.data.batches import collate
 
 TINY = RecurrentSize(d_hidden=6, n_layers=2, n_tokens=300, batch_tokens=90)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    draws = np.random.default_rng(5)
-    for name in ("train.en.gz", "train.de.gz"):
-        lines = [" ".join(draws.choice(["a", "dog", "sees", "two"], size=7)) for _ in range(40)]
-        (tmp_path / name).write_bytes(gzip.compress("\n".join(lines).encode() + b"\n"))
-    return tmp_path
-
-
-@pytest.fixture
-def corpus(folder, tmp_path):
-    return english_german(folder, tmp_path / "corpus", size=TINY.n_tokens)
 
 
 def _count(parts):

@@ -1,13 +1,11 @@
 """regard bench train: the race is fair, the rows are right, and mistakes are told apart."""
 
-import gzip
 import io
 import json
 import math
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -37,20 +35,6 @@ from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 
 TINY = TransformerSize(d_model=8, n_heads=2, d_hidden=12, n_layers=1, n_tokens=300)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    draws = np.random.default_rng(5)
-    for name in ("train.en.gz", "train.de.gz"):
-        lines = [" ".join(draws.choice(["a", "dog", "sees", "two"], size=7)) for _ in range(40)]
-        (tmp_path / name).write_bytes(gzip.compress("\n".join(lines).encode() + b"\n"))
-    return tmp_path
-
-
-@pytest.fixture
-def corpus(folder, tmp_path):
-    return english_german(folder, tmp_path / "corpus", size=TINY.n_tokens)
 
 
 def _worker(tmp_path, name, speeds, losses=(5.6, 5.0)):
