@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -27,6 +26,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard import load
+from regard.cli.benching.training_gpu import Clock
 from regard.data import Example
 from regard.data.batches import Batch
 from regard.evaluating import bleu, chrf
@@ -197,7 +197,6 @@ def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[st
         ).total.backward()
     update = Accumulator(where.place(model), Smoothed(0.1), where)
     optimiser = torch.optim.Adam(model.parameters(), fused=True)
-    clock = Clock(where.device)
 
     def updates(count: int) -> None:
         for _ in range(count):
@@ -205,35 +204,15 @@ def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[st
             optimiser.step()
 
     updates(WARM_UP)
-    began = clock.now()
-    updates(REPEATS)
-    seconds = clock.now() - began
+    clock = Clock(where.device)
+    with clock:
+        updates(REPEATS)
     return {
         "study": study, "system": name, "parameters": sum(p.numel() for p in model.parameters()),
         "operations_per_word": counted.get_total_flops() / (few * LENGTH),
-        "words_per_second": REPEATS * N_ROWS * LENGTH / seconds,
-        "peak_bytes": clock.peak_bytes(),
+        "words_per_second": REPEATS * N_ROWS * LENGTH / clock.seconds,
+        "peak_bytes": clock.peak_bytes,
     }  # fmt: skip
-
-
-class Clock:
-    """Seconds and peak memory of a device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.on_gpu = device.type == "cuda"
-        if self.on_gpu:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-
-    def now(self) -> float:
-        """When all that was asked for is done."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    def peak_bytes(self) -> int:
-        """The most that was allocated; 0 where nobody counts."""
-        return torch.cuda.max_memory_allocated() if self.on_gpu else 0
 
 
 WORK = {"learn": learned, "cost": cost}

@@ -82,6 +82,13 @@ def test_a_kind_that_is_none_and_a_key_of_another_kind_are_refused(tmp_path, mod
     assert said in str(caught.value)
 
 
+def test_a_check_of_a_section_points_at_the_line_of_its_key(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "recurrent"\ncell = "rnn"')
+    line = text.splitlines().index('cell = "rnn"') + 1
+    with pytest.raises(RecipeError, match=rf"\.toml:{line}: model\.cell: There is no 'rnn'"):
+        read_recipe(_write(tmp_path, text))
+
+
 def test_a_split_in_another_form_than_the_training_text_is_refused(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\n")
     read = f'{{ name = "tsv", path = "{tmp_path}/a.tsv", normalise = "hansards" }}'

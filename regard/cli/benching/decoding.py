@@ -119,8 +119,7 @@ def bench_decoding(case: DecodingCase) -> DecodingResult:
 
 def random_model(case: DecodingCase) -> Transformer:
     """A Transformer as the paper has it, with random weights."""
-    # the spec itself checks what a row of sizes holds
-    spec = TransformerSpec(**SIZES[case.size])  # type: ignore[arg-type]
+    spec = TransformerSpec(**SIZES[case.size])  # type: ignore[arg-type] # the spec checks the row
     model = build_transformer(spec, n_source_tokens=case.n_tokens, n_target_tokens=case.n_tokens)
     return model.eval()
 
