@@ -263,21 +263,54 @@ def test_all_steps_at_once_equal_one_after_another(score, select):
 # the type checks of the tests would break the graph, so the cases run in a process without them
 COMPILED = """
 from tests.models.test_recurrent import PAIRS, batch, build
+from dataclasses import replace
+from regard.choices import Choice
 import torch
+from torch._dynamo.backends.common import aot_autograd
+
+def looked_at(graph, inputs):
+    values = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    numbers = [v for v in values if isinstance(v, torch.Tensor) and v.dim() == 0]
+    assert not numbers, f"numbers among the inputs, which lie on the CPU: {numbers}"
+    return graph
 
 torch.set_num_threads(1)
-model, (source, target) = build(PAIRS["bahdanau, local"][0]), batch(n_target=3)
-with torch.no_grad():
-    want = model.hidden(source, target)
-    model.decoder.cell.compile(backend="eager", fullgraph=True)
-    torch.testing.assert_close(model.hidden(source, target), want, atol=1e-12, rtol=1e-12)
-print("the same")
+(source, target), spec = batch(n_target=3), PAIRS["bahdanau, local"][0]
+cases = {
+    "as written": spec,
+    "tempered": replace(spec, select=Choice("soft", {"temperature": 2.3})),
+    "sigma": replace(spec, select=Choice("local_predictive", {"sigma": 0.7})),
+}
+for name, spec in cases.items():
+    model = build(spec)
+    want = model(source, target)
+    (step,) = model.repeated()
+    seen = aot_autograd(fw_compiler=looked_at, bw_compiler=looked_at)
+    step.compile(backend=seen, fullgraph=True, dynamic=True)
+    got = model(source, target)
+    torch.testing.assert_close(got, want, atol=1e-12, rtol=1e-12)
+    weights = list(model.parameters())
+    for ours, theirs in zip(*(torch.autograd.grad(x.sum(), weights) for x in (got, want))):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
+    print(name, "is the same")
 """
 
 
 @pytest.mark.slow
-def test_the_step_of_a_decoder_can_be_compiled_whole():
+def test_a_compiled_step_is_the_same_and_takes_no_number_from_the_cpu():
     ran = subprocess.run(
-        [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False, cwd=ROOT
+        [sys.executable, "-W", "ignore", "-c", COMPILED],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
     )
-    assert ran.stdout.strip() == "the same", ran.stderr
+    names = ("as written", "tempered", "sigma")
+    assert ran.stdout.splitlines() == [f"{name} is the same" for name in names], ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_worth_compiling"), [("bahdanau, local", True), ("no attention", False)]
+)
+def test_only_steps_that_wait_for_each_other_are_compiled(kind, is_worth_compiling):
+    assert bool(list(build(PAIRS[kind][0]).repeated())) is is_worth_compiling

@@ -33,12 +33,22 @@ class LocalPredictiveSelection(nn.Module):
         if sigma is not None and sigma <= 0:
             raise SettingError(f"local_predictive: sigma must be above 0, got {sigma}.")
         self.half_width = half_width
-        self.sigma = sigma or half_width / 2
+        self._sigma = float(sigma or half_width / 2).as_integer_ratio()
         bound = dims.query**-0.5
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.query))
         self.v = nn.Parameter(torch.empty(dims.n_heads, dims.query, 1))
         nn.init.uniform_(self.W, -bound, bound)
         nn.init.uniform_(self.v, -bound, bound)
+
+    @property
+    def sigma(self) -> float:
+        """How far the Gaussian reaches.
+
+        It is kept as two whole numbers, which a compiler takes for constants; a float becomes an
+        input of the compiled step, and lies on the CPU.
+        """
+        over, under = self._sigma
+        return over / under
 
     def centre(
         self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*be #q 1"]

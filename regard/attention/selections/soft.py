@@ -25,7 +25,13 @@ class SoftSelection(nn.Module):
         super().__init__()
         if temperature <= 0:
             raise SettingError(f"soft: temperature must be above 0, got {temperature}.")
-        self.temperature = temperature
+        self._temperature = float(temperature).as_integer_ratio()
+
+    @property
+    def temperature(self) -> float:
+        """What scores are divided by; kept as two whole numbers, a compiler's constants."""
+        over, under = self._temperature
+        return over / under
 
     def summarise(
         self,

@@ -11,7 +11,7 @@ Paper: Luong, Pham & Manning 2015, section 3 (current) and 3.3 (input feeding); 
 Bengio 2015, section 3.1 (previous).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, final
 
 import torch
@@ -165,6 +165,10 @@ class SteppingDecoder(nn.Module):
         super().__init__()
         self.cell = cell
 
+    def repeated(self) -> Iterator[nn.Module]:
+        """What runs over and over, and is worth compiling."""
+        yield self.cell
+
     def remember(self, source: Source) -> Memory:
         """The source, for as many steps as will come."""
         return self.cell.look.remember(source.states, source.visible)
@@ -231,6 +235,10 @@ class AtOnceDecoder(nn.Module):
     def __init__(self, *, cells: RecurrentCells, look: Look | NoLook, says: Says) -> None:
         super().__init__()
         self.cells, self.look, self.says = cells, look, says
+
+    def repeated(self) -> Iterator[nn.Module]:
+        """Nothing runs over and over: torch's own loop has the steps."""
+        yield from ()
 
     def remember(self, source: Source) -> Memory:
         """The source, for as many steps as will come."""

@@ -9,6 +9,7 @@ Paper: Sutskever, Vinyals & Le 2014 (no look); Bahdanau, Cho & Bengio 2015; Luon
 2015.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 from jaxtyping import Float, Int
@@ -92,6 +93,10 @@ class Recurrent(Model):
         """
         found = self.decoder.map(self._words(target), self.encode(source))
         return {"cross": found} if found else {}
+
+    def repeated(self) -> Iterator[nn.Module]:
+        """The step of a decoder whose steps wait for each other."""
+        return self.decoder.repeated()
 
     def encode(self, source: Int[Tensor, "b s"]) -> Source:
         """Read the source."""
