@@ -126,14 +126,14 @@ def decode(
     peers: str | None = typer.Option(
         None, help="Only these, separated by commas: huggingface, ctranslate2 (CPU). Or none."
     ),
-    turns: int = typer.Option(3, min=1, help="How often each takes its turn."),
+    turns: int = typer.Option(5, min=1, help="How often each takes its turn."),
     out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
     """Measure beam search beside Hugging Face's generate and CTranslate2 on the same weights.
 
-    Logits are compared first. All write answers of one length, in turns in one process, and the
-    quickest turn of each counts; answers are then scored by the model itself.
+    Logits are compared first. All write answers of one length, in turns, each in a process of its
+    own; ratios are medians over the turns, and answers are scored by the model itself.
 
     Example: regard bench decode --sentences 8 --batch 1 --peers huggingface
     """
@@ -152,8 +152,12 @@ def decode(
         dtype="bfloat16" if is_gpu else "float32",
         turns=turns,
         peers=known if peers is None else [] if peers == "none" else _named(peers, known),
+        threads=torch.get_num_threads(),
     )
-    result = bench_decoding(case)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("measuring", total=1.0)
+        result = bench_decoding(case, each_turn=lambda share: bar.update(task, completed=share))
     report = {
         **environment(hardware.device),
         "packages": versions(["transformers", "ctranslate2"]),

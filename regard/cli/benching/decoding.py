@@ -1,31 +1,29 @@
 """Decoding speed: regard, Hugging Face `generate` and CTranslate2 on the same weights, in turns.
 
-Every answer has a fixed number of tokens, so that all write equally much. Peers take turns with
-regard in one process and the quickest turn counts: other work can only slow one down. Before
-anything is timed, the peers' logits are compared with ours.
+Every answer has a fixed number of tokens, so that all write equally much. Each decoder is a process
+of its own (decoding_worker.py), and only one works at a time. A ratio is taken within each turn,
+where both met the same noise of the machine; the median of the ratios is what counts.
 """
 
-import tempfile
-import time
+import importlib
+import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.cli.benching.peers import as_ctranslate2, as_marian, names_of
-from regard.decoding import AveragePenalty, Beam, Limits, Replaying, Sentence
-from regard.decoding.arranging import arranged
-from regard.errors import SettingError
+from regard.cli.benching.runner import Runner
+from regard.errors import MissingExtra, SettingError
 from regard.models import SIZES, Transformer, TransformerSpec, build_transformer
-from regard.models.stepping import BOS, PAD, UNK
+from regard.models.stepping import BOS, UNK
 
-WARM_UPS = 2
-
-TOLERANCE = 1e-4
-"""The largest difference of a peer's logits from ours, in float32."""
+PACKAGES = {"huggingface": "transformers", "ctranslate2": "ctranslate2"}
+"""What a peer needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,27 +41,35 @@ class DecodingCase:
     size: str = "base"
     device: str = "cpu"
     dtype: str = "float32"
-    turns: int = 3
+    turns: int = 5
     peers: Sequence[str] = ("huggingface", "ctranslate2")
+    threads: int = 1
 
 
 @dataclass(frozen=True)
 class DecodingResult:
-    """Tokens a second, and how the answers compare."""
+    """Seconds of every turn, and how the answers compare."""
 
     case: DecodingCase
-    tokens_per_s: Mapping[str, float]
+    seconds: Mapping[str, Sequence[float]]
     better_or_equal: Mapping[str, float] = field(default_factory=dict)
     """Share of sentences for which our answer is at least as likely as the peer's."""
 
+    @property
+    def tokens_per_s(self) -> dict[str, float]:
+        """The median over the turns."""
+        written = self.case.n_sentences * self.case.n_target
+        return {name: written / median(seconds) for name, seconds in self.seconds.items()}
+
     def ratio(self, peer: str) -> float:
-        """How many times as fast as the peer."""
-        return self.tokens_per_s["regard"] / self.tokens_per_s[peer]
+        """How many times as fast as the peer: the median over the turns."""
+        turns = zip(self.seconds[peer], self.seconds["regard"], strict=True)
+        return median(theirs / ours for theirs, ours in turns)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ratios included."""
-        peers = [name for name in self.tokens_per_s if name != "regard"]
-        return {**asdict(self), "ratio": {name: self.ratio(name) for name in peers}}
+        """Plain data, speeds and ratios included."""
+        ratio = {name: self.ratio(name) for name in self.seconds if name != "regard"}
+        return {**asdict(self), "tokens_per_s": self.tokens_per_s, "ratio": ratio}
 
 
 def decoding_text(result: DecodingResult) -> str:
@@ -84,123 +90,67 @@ def decoding_text(result: DecodingResult) -> str:
     return "\n".join(lines)
 
 
-Decoder = Callable[[Tensor], list[list[int]]]
-"""Sources of one length → the tokens of the best answers, without begin and end."""
+def bench_decoding(
+    case: DecodingCase, *, each_turn: Callable[[float], None] = lambda share: None
+) -> DecodingResult:
+    """Let all take turns, once everybody computes the same function.
 
-
-def bench_decoding(case: DecodingCase) -> DecodingResult:
-    """Check that all compute the same function, then let them take turns."""
-    torch.manual_seed(0)
-    model = random_model(case)
-    source = torch.randint(UNK + 1, case.n_tokens, (case.n_sentences, case.n_source))
-    with tempfile.TemporaryDirectory() as folder:
-        decoders: dict[str, Decoder] = {"regard": _regard(model, case)}
-        for name in case.peers:
-            decoders[name] = _PEERS[name](model, case, Path(folder))
-        quickest = dict.fromkeys(decoders, float("inf"))
-        answers: dict[str, list[list[int]]] = {}
-        # kernels are compiled, and ours recorded, before anything counts
-        for decode in decoders.values():
-            for _ in range(WARM_UPS):
-                decode(source[: case.batch])
-        for _ in range(case.turns):
-            for name, decode in decoders.items():
-                start = time.perf_counter()
-                answers[name] = [row for part in source.split(case.batch) for row in decode(part)]
-                quickest[name] = min(quickest[name], time.perf_counter() - start)
-    written = case.n_sentences * case.n_target
-    scores = {name: _scored(model, source, rows, case) for name, rows in answers.items()}
+    Args:
+        case: what is decoded.
+        each_turn: told the share of the turns that are done.
+    """
+    for name in case.peers:
+        _require(PACKAGES[name])
+    given, names = json.dumps(asdict(case)), ["regard", *case.peers]
+    command = [sys.executable, "-m", "regard.cli.benching.decoding_worker"]
+    with ExitStack() as stack:
+        runners = {
+            name: stack.enter_context(Runner(name, [*command, name, given], case.threads))
+            for name in names
+        }
+        turns = []
+        for number in range(case.turns):
+            turns.append({name: _asked(runner) for name, runner in runners.items()})
+            each_turn((number + 1) / case.turns)
+    model, source = random_model(case), sources(case)
+    scores = {name: _scored(model, source, turns[0][name]["answers"], case) for name in names}
     better = {
         name: float((scores["regard"] >= scores[name] - 1e-3).double().mean())
         for name in case.peers
     }
-    return DecodingResult(case, {n: written / s for n, s in quickest.items()}, better)
+    seconds = {name: [turn[name]["seconds"] for turn in turns] for name in names}
+    return DecodingResult(case, seconds, better)
 
 
 def random_model(case: DecodingCase) -> Transformer:
-    """A Transformer as the paper has it, with random weights."""
+    """A Transformer as the paper has it, with random weights, always the same ones."""
+    torch.manual_seed(0)
     spec = TransformerSpec(**SIZES[case.size])  # type: ignore[arg-type] # the spec checks the row
     model = build_transformer(spec, n_source_tokens=case.n_tokens, n_target_tokens=case.n_tokens)
     return model.eval()
 
 
-def _regard(model: Transformer, case: DecodingCase) -> Decoder:
-    ours = _placed(model, case)
-    beam = Beam(
-        width=case.beam,
-        penalty=AveragePenalty(),
-        limits=Limits(min_tokens=case.n_target, max_tokens=case.n_target),
-    )
-
-    search = Replaying(beam)
-
-    def decode(source: Tensor) -> list[list[int]]:
-        sentences = [Sentence(row) for row in source.tolist()]
-        return [list(row[0].tokens) for row in search(ours, sentences, device=case.device)]
-
-    return decode
+def sources(case: DecodingCase) -> Tensor:
+    """The sentences, always the same ones."""
+    draws = torch.Generator().manual_seed(1)
+    shape = (case.n_sentences, case.n_source)
+    return torch.randint(UNK + 1, case.n_tokens, shape, generator=draws)
 
 
-def _huggingface(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
-    theirs = as_marian(model)
-    _compare(model, theirs, case)
-    theirs = theirs.to(case.device, getattr(torch, case.dtype))
-    length = {"max_new_tokens": case.n_target, "min_new_tokens": case.n_target}
-
-    @torch.inference_mode()
-    def decode(source: Tensor) -> list[list[int]]:
-        exists = torch.ones_like(source, device=case.device)
-        got = theirs.generate(
-            source.to(case.device), attention_mask=exists, num_beams=case.beam, **length
-        )
-        return got[:, 1:].tolist()
-
-    return decode
+def _require(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtra(
+            f"bench: {package} is not installed. Run pip install 'regard[bench]', or leave it out."
+        ) from error
 
 
-def _ctranslate2(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
-    translator = as_ctranslate2(model, folder, threads=torch.get_num_threads())
-    length = {"max_decoding_length": case.n_target, "min_decoding_length": case.n_target}
-
-    def decode(source: Tensor) -> list[list[int]]:
-        rows = [names_of(row) for row in source.tolist()]
-        got = translator.translate_batch(
-            rows,
-            beam_size=case.beam,
-            max_batch_size=case.batch,
-            suppress_sequences=[[name] for name in names_of([PAD, BOS])],
-            **length,
-        )
-        return [[int(name[1:]) for name in one.hypotheses[0]] for one in got]
-
-    return decode
-
-
-_PEERS: Mapping[str, Callable[[Transformer, DecodingCase, Path], Decoder]] = {
-    "huggingface": _huggingface,
-    "ctranslate2": _ctranslate2,
-}
-
-
-def _placed(model: Transformer, case: DecodingCase) -> Transformer:
-    if case.device == "cpu" and case.dtype == "float32":
-        return arranged(model)
-    copy = random_model(case)
-    copy.load_state_dict(model.state_dict())
-    return copy.to(case.device, getattr(torch, case.dtype))
-
-
-@torch.inference_mode()
-def _compare(model: Transformer, theirs: Any, case: DecodingCase) -> None:
-    source = torch.randint(UNK + 1, case.n_tokens, (2, case.n_source))
-    target = torch.randint(UNK + 1, case.n_tokens, (2, case.n_target))
-    got = theirs(input_ids=source, decoder_input_ids=target).logits
-    difference = float((got - model(source, target)).abs().max())
-    if difference > TOLERANCE:
-        raise SettingError(
-            f"bench: Hugging Face's logits differ from ours by {difference:.1e}, so that their "
-            "speeds cannot be compared. Try another version of transformers (bench extra)."
-        )
+def _asked(runner: Runner) -> dict[str, Any]:
+    said = runner.ask("")
+    if problem := said.get("problem"):
+        raise SettingError(problem)
+    return said
 
 
 @torch.inference_mode()

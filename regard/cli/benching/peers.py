@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import GroupedQueryHeads
-from regard.errors import MissingExtra
 from regard.layers import DecoderLayer, EncoderLayer, FeedForward, PostNorm
 from regard.models import Transformer
 from regard.models.stepping import BOS, EOS, PAD
@@ -24,10 +23,8 @@ LONGEST = 512
 
 def as_marian(model: Transformer) -> Any:
     """The same function as a `MarianMTModel`."""
-    try:
-        from transformers import MarianConfig, MarianMTModel
-    except ImportError as error:
-        raise _missing("transformers") from error
+    from transformers import MarianConfig, MarianMTModel
+
     layer, d_model = _first_layer(model), model.output.in_features
     n_tokens, d_hidden = model.output.out_features, _forward(layer).inner.out_features
     theirs = MarianMTModel(
@@ -67,11 +64,9 @@ def as_marian(model: Transformer) -> Any:
 
 def as_ctranslate2(model: Transformer, folder: Path, *, threads: int) -> Any:
     """The same function as a CTranslate2 `Translator` in float32; its files go to the folder."""
-    try:
-        import ctranslate2
-        from ctranslate2.specs import TransformerSpec
-    except ImportError as error:
-        raise _missing("ctranslate2") from error
+    import ctranslate2
+    from ctranslate2.specs import TransformerSpec
+
     n_heads = _first_layer(model).attention.dims.n_heads
     spec = TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)), n_heads, pre_norm=False
@@ -170,9 +165,3 @@ def _first_layer(model: Transformer) -> EncoderLayer:
 
 def _forward(layer: EncoderLayer | DecoderLayer) -> FeedForward:
     return cast(FeedForward, layer.feed_forward)
-
-
-def _missing(package: str) -> MissingExtra:
-    return MissingExtra(
-        f"bench: {package} is not installed. Run pip install 'regard[bench]', or leave it out."
-    )

@@ -6,18 +6,16 @@ where both met the same noise, and the median of the ratios is what counts.
 
 import json
 import math
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from types import TracebackType
 
+from regard.cli.benching.runner import Runner
 from regard.cli.benching.sizes import Size
 from regard.errors import MissingExtra, SettingError
 
@@ -89,52 +87,6 @@ def loss_problem(first: float, last: float, n_tokens: int) -> str | None:
     return None if last < first else f"wrong: the loss goes from {first:.2f} to {last:.2f}"
 
 
-class Runner:
-    """A worker process that does updates when asked."""
-
-    def __init__(self, name: str, command: Sequence[str], threads: int) -> None:
-        self.name = name
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
-        path = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
-        # another interpreter must not find this one's packages
-        own = {"PYTHONPATH": path} if command[0] == sys.executable else {}
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            text=True,
-            env={**os.environ, **own, "OMP_NUM_THREADS": str(threads)},
-        )
-
-    def __enter__(self) -> "Runner":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
-        self.process.kill()
-        self.process.communicate()
-        self.errors.close()
-
-    def run(self, updates: int) -> Round:
-        """Ask for some updates, and wait."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            print(updates, file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            self.process.wait()
-        said = self.process.stdout.readline()
-        if not said:
-            raise ChildProcessError(f"bench train: {self.name} failed: {self._last_words()}")
-        return Round(**json.loads(said))
-
-    def _last_words(self) -> str:
-        self.errors.seek(0)
-        lines = [line for line in self.errors.read().splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "it said nothing"
-
-
 def race(
     commands: Mapping[str, Sequence[str]],
     *,
@@ -160,17 +112,21 @@ def race(
             for name, command in commands.items()
         }
         # the first updates load kernels and fill caches, and show where each loss begins
-        first = {name: runner.run(1) for name, runner in runners.items()}
+        first = {name: _run(runner, 1) for name, runner in runners.items()}
         for name, runner in runners.items():
-            runner.run(plan.warm_up + plan.warm_up_of_regard * (name == "regard"))
+            _run(runner, plan.warm_up + plan.warm_up_of_regard * (name == "regard"))
         rounds: dict[str, list[Round]] = {name: [] for name in runners}
         start, number = time.perf_counter(), 0
         while number < plan.rounds or time.perf_counter() - start < seconds:
             for name, runner in runners.items():
-                rounds[name].append(runner.run(plan.updates))
+                rounds[name].append(_run(runner, plan.updates))
             number += 1
             each_round(min(1.0, (time.perf_counter() - start) / max(seconds, 1e-9)))
     return {name: Course(first[name], tuple(rounds[name]), n_tokens) for name in runners}
+
+
+def _run(runner: Runner, updates: int) -> Round:
+    return Round(**runner.ask(updates))
 
 
 def ratio(one: Course, other: Course) -> float:
