@@ -104,13 +104,15 @@ def bench_decoding(
     given, names = json.dumps(asdict(case)), ["regard", *case.peers]
     command = [sys.executable, "-m", "regard.cli.benching.decoding_worker"]
     with ExitStack() as stack:
-        runners = {
-            name: stack.enter_context(Runner(name, [*command, name, given], case.threads))
-            for name in names
-        }
+        runners = {}
+        for name in names:
+            runners[name] = stack.enter_context(Runner(name, [*command, name, given], case.threads))
+            # one after another: nobody is timed while another begins
+            if problem := runners[name].ask("ready?")["problem"]:
+                raise SettingError(problem)
         turns = []
         for number in range(case.turns):
-            turns.append({name: _asked(runner) for name, runner in runners.items()})
+            turns.append({name: runner.ask("decode") for name, runner in runners.items()})
             each_turn((number + 1) / case.turns)
     model, source = random_model(case), sources(case)
     scores = {name: _scored(model, source, turns[0][name]["answers"], case) for name in names}
@@ -144,13 +146,6 @@ def _require(package: str) -> None:
         raise MissingExtra(
             f"bench: {package} is not installed. Run pip install 'regard[bench]', or leave it out."
         ) from error
-
-
-def _asked(runner: Runner) -> dict[str, Any]:
-    said = runner.ask("")
-    if problem := said.get("problem"):
-        raise SettingError(problem)
-    return said
 
 
 @torch.inference_mode()

@@ -3,9 +3,9 @@
     python -m regard.cli.benching.decoding_worker NAME CASE
 
 The case is JSON. Model and sources are made of one seed, so that every process has the same. Before
-it says anything, a peer's logits are compared with ours. Each empty line on standard input asks for
-all sentences to be decoded; a line of JSON on standard output says what it took and the answers, or
-what is wrong.
+anything is timed, a peer's logits are compared with ours. The first line on standard input asks
+whether the process is ready, each further one for all sentences to be decoded; a line of JSON on
+standard output says what is wrong, if anything is, or what it took and the answers.
 """
 
 import json
@@ -53,6 +53,8 @@ def main(name: str, case: str) -> None:
         # kernels are compiled, and ours recorded, before anything counts
         for _ in range(WARM_UPS):
             decode(source[: given.batch])
+        print(json.dumps({"problem": None}), file=out, flush=True)
+        sys.stdin.readline()
         while sys.stdin.readline():
             start = time.perf_counter()
             answers = [row for part in source.split(given.batch) for row in decode(part)]
