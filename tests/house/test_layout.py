@@ -73,7 +73,10 @@ def test_no_function_of_the_package_takes_kwargs():
 
 
 def test_nothing_in_the_package_pickles():
-    pickling = re.compile(r"\bimport pickle\b|\btorch\.(save|load)\(")
+    # what others pickled may be read, in the mode that builds tensors and runs nothing
+    pickling = re.compile(
+        r"\bimport pickle\b|\btorch\.save\(|\btorch\.load\((?!.*weights_only=True)"
+    )
     assert [p.name for p in SOURCES if pickling.search(p.read_text())] == []
 
 
