@@ -48,8 +48,26 @@ def token_loss(
         smoothing: the share of the target that is spread over the vocabulary.
         scale: one over the tokens of the update, so that gradients add up over micro-batches.
     """
-    total, nll = _RowByRow.apply(hidden.flatten(0, 1), output, gold.flatten(), smoothing, scale)
+    total, nll = _RowByRow.apply(
+        hidden.flatten(0, 1), output, gold.flatten(), smoothing, scale, None
+    )
     return Loss(total, nll)
+
+
+def token_losses(
+    hidden: Float[Tensor, "b t m"],
+    output: Float[Tensor, "v m"],
+    gold: Int[Tensor, "b t"],
+    *,
+    smoothing: float = 0.0,
+    scale: Tensor | float | int = 1.0,
+) -> tuple[Loss, Float[Tensor, "b t"]]:
+    """The same, and -log p of each right token: 0 for padding, and without a gradient."""
+    each: list[Tensor] = []
+    total, nll = _RowByRow.apply(
+        hidden.flatten(0, 1), output, gold.flatten(), smoothing, scale, each
+    )
+    return Loss(total, nll), each[0].view_as(gold)
 
 
 class _RowByRow(torch.autograd.Function):
@@ -61,6 +79,7 @@ class _RowByRow(torch.autograd.Function):
         gold: Tensor,
         smoothing: float,
         scale: Tensor | float | int,
+        each: list[Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
         learns, counts = any(ctx.needs_input_grad), gold != PAD
         # under autocast the products are made in its type, and the sums in float32
@@ -89,6 +108,8 @@ class _RowByRow(torch.autograd.Function):
         ctx.scale = scale
         nll, others = (right * counts).sum(), (rest * counts).sum()
         ctx.mark_non_differentiable(nll)
+        if each is not None:
+            each.append(right * counts)
         share = smoothing / (len(output) - 1)
         return ((1 - smoothing) * nll + share * others) * scale, nll
 
@@ -97,7 +118,7 @@ class _RowByRow(torch.autograd.Function):
         d_hidden, d_output, counts = ctx.saved_tensors
         grad = grad * ctx.scale
         d_hidden = (d_hidden * grad).to(ctx.kept) * counts[:, None]
-        return d_hidden, d_output * grad, None, None, None
+        return d_hidden, d_output * grad, None, None, None, None
 
 
 def _into_gradient(logits: Tensor, gold: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

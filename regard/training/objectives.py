@@ -4,11 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
+from regard.errors import SettingError
 from regard.models import Lesson
-from regard.training.losses import Loss, token_loss
+from regard.models.learning import Extra
+from regard.training.losses import Loss, token_loss, token_losses
 from regard.training.r_drop import divergence
 from regard.training.recipes import TrainingRecipe
 
@@ -24,7 +26,7 @@ class Objective(Protocol):
         self,
         lesson: Reading,
         output: nn.Linear,
-        source: Int[Tensor, "b s"],
+        source: Shaped[Tensor, "b ..."],
         target: Int[Tensor, "b t"],
         *,
         scale: Tensor | float | int,
@@ -42,14 +44,17 @@ class Smoothed:
         self,
         lesson: Reading,
         output: nn.Linear,
-        source: Int[Tensor, "b s"],
+        source: Shaped[Tensor, "b ..."],
         target: Int[Tensor, "b t"],
         *,
         scale: Tensor | float | int = 1.0,
     ) -> Loss:
         """One pass."""
-        hidden, gold = lesson(source, target)
-        return token_loss(hidden, output.weight, gold, smoothing=float(self.smoothing), scale=scale)
+        read = lesson(source, target)
+        (hidden, gold), weight, smoothing = read, output.weight, float(self.smoothing)
+        if read.extra is None:
+            return token_loss(hidden, weight, gold, smoothing=smoothing, scale=scale)
+        return _with_extra(read, read.extra, weight, smoothing, scale, len(gold) // len(target))
 
 
 @dataclass(frozen=True)
@@ -68,18 +73,39 @@ class RDrop:
         self,
         lesson: Reading,
         output: nn.Linear,
-        source: Int[Tensor, "b s"],
+        source: Shaped[Tensor, "b ..."],
         target: Int[Tensor, "b t"],
         *,
         scale: Tensor | float | int = 1.0,
     ) -> Loss:
         """Both passes at once: the batch stands twice in its own."""
-        hidden, gold = lesson(source.repeat(2, 1), target.repeat(2, 1))
-        weight, smoothing = output.weight, float(self.smoothing)
+        twice = source.repeat(2, *(1,) * (source.dim() - 1))
+        read = lesson(twice, target.repeat(2, 1))
+        if read.extra is not None:
+            raise SettingError(
+                "training.r_drop: two passes are compared by what they say, but this model's loss "
+                "has a term for where it looks. Set r_drop = 0, or, for a captioner, take select = "
+                "'soft' with penalty = 0."
+            )
+        (hidden, gold), weight, smoothing = read, output.weight, float(self.smoothing)
         entropy = token_loss(hidden, weight, gold, smoothing=smoothing, scale=scale / 2)
         first, second = hidden.chunk(2)
         apart = divergence(first, second, weight, gold.chunk(2)[0], scale=scale * self.alpha / 4)
         return Loss(entropy.total + apart, entropy.nll / 2)
+
+
+def _with_extra(
+    read: Lesson,
+    extra: Extra,
+    output: Tensor,
+    smoothing: float,
+    scale: Tensor | float | int,
+    n_readings: int,
+) -> Loss:
+    """The mean over the readings of each row, of its tokens' losses and of the term beside them."""
+    each = scale / n_readings
+    loss, nll = token_losses(read.hidden, output, read.gold, smoothing=smoothing, scale=each)
+    return Loss(loss.total + extra(-nll) * each, loss.nll / n_readings)
 
 
 def objective(training: TrainingRecipe) -> Objective:
