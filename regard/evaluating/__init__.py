@@ -1,8 +1,10 @@
 """hypotheses + references → scores."""
 
 from regard.evaluating.alignment import AlignmentCounts, alignment_error
-from regard.evaluating.bleu import bleu
+from regard.evaluating.bleu import bleu, bleu_orders
+from regard.evaluating.captions import score_captions
 from regard.evaluating.chrf import chrf
+from regard.evaluating.cider import cider, cider_d
 from regard.evaluating.comparing import Comparison, compare
 from regard.evaluating.digits import digit_gold
 from regard.evaluating.exact_match import exact_match
@@ -10,6 +12,7 @@ from regard.evaluating.heads import Pieces, Row, View, best_head, view_links, vi
 from regard.evaluating.length_ratio import length_ratio
 from regard.evaluating.links import Gold, check_links, read_naacl, read_pharaoh, write_pharaoh
 from regard.evaluating.perplexity import loss_and_perplexity, perplexity
+from regard.evaluating.pointing import Pointing, pointing_game
 from regard.evaluating.score import Score
 from regard.evaluating.scoring import score_all
 from regard.evaluating.significance import Difference, Resampling, compare_pair, score_interval
@@ -22,6 +25,7 @@ __all__ = [
     "Difference",
     "Gold",
     "Pieces",
+    "Pointing",
     "Resampling",
     "Row",
     "Score",
@@ -29,8 +33,11 @@ __all__ = [
     "alignment_error",
     "best_head",
     "bleu",
+    "bleu_orders",
     "check_links",
     "chrf",
+    "cider",
+    "cider_d",
     "compare",
     "compare_pair",
     "digit_gold",
@@ -38,9 +45,11 @@ __all__ = [
     "length_ratio",
     "loss_and_perplexity",
     "perplexity",
+    "pointing_game",
     "read_naacl",
     "read_pharaoh",
     "score_all",
+    "score_captions",
     "score_interval",
     "ter",
     "token_accuracy",

@@ -1,6 +1,7 @@
 """a mechanism, or a model and a text → what there is to see of it."""
 
 from regard.inspecting.catalogue import CHAINS, KINDS, Mechanism, mechanism, mechanisms
+from regard.inspecting.dead_maps import dead_maps
 from regard.inspecting.examples import Picture, example
 from regard.inspecting.looking import look_at
 from regard.inspecting.panels import Link, Panel, View
@@ -22,6 +23,7 @@ __all__ = [
     "Record",
     "Saturation",
     "View",
+    "dead_maps",
     "example",
     "look_at",
     "mechanism",
