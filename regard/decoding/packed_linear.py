@@ -12,6 +12,7 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 _ops = torch.ops.mkldnn  # torch's own layers of this kind are private; only this file calls them
 ROWS = 16
@@ -32,28 +33,24 @@ def can_pack(linear: nn.Linear) -> bool:
 class PackedLinear(nn.Module):
     """Y = x Wᵀ + b, for inference; the given layer's weight is packed beside it."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
-        self.weight, self.bias = linear.weight, linear.bias
+        self.weight, self.bias = layer.weight, layer.bias
         # beside the parameters, which a module takes longer to find
-        self._plain = (linear.weight.detach(), None if self.bias is None else self.bias.detach())
-        self._width = linear.in_features
-        self._few = FEW * self._width if linear.weight.numel() <= HUGE else 0
+        self._plain = (layer.weight.detach(), None if self.bias is None else self.bias.detach())
+        self._few = FEW * layer.in_features if layer.weight.numel() <= HUGE else 0
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b n"]:
         """The product; no gradient comes back through it."""
-        bias = self._plain[1]
-        if x.numel() > self._few:
-            return _ops._linear_pointwise(x, self._packed, bias, "none", [], "")
-        rows = x.reshape(-1, self._width)
-        y = rows @ self._turned if bias is None else torch.addmm(bias, rows, self._turned)
-        return y.view(*x.shape[:-1], -1)
+        if x.numel() <= self._few:
+            return linear(x, self._turned, self._plain[1])
+        return _ops._linear_pointwise(x, self._packed, self._plain[1], "none", [], "")
 
     @cached_property
-    def _turned(self) -> Float[Tensor, "m n"]:
-        """The weight with inputs first."""
+    def _turned(self) -> Float[Tensor, "n m"]:
+        """The weight, stored with inputs first."""
         with torch.inference_mode(mode=False):
-            return self._plain[0].mT.contiguous()
+            return self._plain[0].mT.contiguous().mT
 
     @cached_property
     def _packed(self) -> Tensor:
