@@ -1,6 +1,6 @@
 """a mechanism, or a model and a text → what there is to see of it."""
 
-from regard.inspecting.caption_record import CaptionRecord, caption_record
+from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.catalogue import CHAINS, KINDS, Mechanism, mechanism, mechanisms
 from regard.inspecting.dead_maps import dead_maps
 from regard.inspecting.examples import Picture, example
@@ -25,7 +25,6 @@ __all__ = [
     "Record",
     "Saturation",
     "View",
-    "caption_record",
     "dead_maps",
     "example",
     "look_at",
