@@ -29,7 +29,8 @@ slow: env
 	$(BIN)/python benchmarks/mutations.py
 
 browser: env
-	@echo "There is no page yet, so there is nothing to drive a browser through."
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	$(BIN)/python -m pytest -m browser -q
 
 bench: env
 	$(BIN)/regard bench attention
