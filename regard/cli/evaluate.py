@@ -21,7 +21,7 @@ from regard.training.checkpoints import write_text
 from regard.training.dictionaries import dictionary_of
 from regard.training.evaluation import (
     METRICS,
-    USUAL,
+    USUAL_OF,
     Answers,
     Judged,
     answer,
@@ -36,8 +36,8 @@ from regard.training.trained import Trained, load
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""
 
-WITHOUT_ANSWERS = frozenset({"loss"})
-"""Scores that ask how likely the references are, and for which nothing is decoded."""
+WITHOUT_ANSWERS = frozenset({"loss", "pointing"})
+"""Scores that ask how a run takes the references, and for which nothing is decoded."""
 
 
 def evaluate(
@@ -47,8 +47,10 @@ def evaluate(
     split: str | None = typer.Option(None, help="valid or test of the recipe, instead of files."),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
-    metrics: str = typer.Option(
-        ",".join(USUAL), help="Which scores, separated by commas; accuracy is of tags."
+    metrics: str | None = typer.Option(
+        None,
+        help="Which scores, separated by commas; those that suit texts, or captions, unless given. "
+        "accuracy is of tags.",
     ),
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
     on_long: OnLong = "error",
@@ -80,12 +82,15 @@ def evaluate(
 ) -> None:
     """Score a run: BLEU, chrF, TER, exact match, length ratio, loss, perplexity and speed.
 
+    Captions of pictures: BLEU-1 to 4, CIDEr-D, chrF, exact match, length ratio, loss, and for
+    scenes the pointing game: whether the map of a word peaks in the box of its object.
+
     Each score has the signature that others need to compute it. With --alignment, the run is made
     to write the reference, and every head's links are held against the gold ones.
 
     Example: regard evaluate runs/en-de --source test.en --reference test.de --beam 5
     """
-    chosen = _metrics(metrics)
+    asked = None if metrics is None else _metrics(metrics)
     chosen_tokenizer(tokenizer, [])
     if alignment_format is not None:
         find(alignment_format, FORMATS)
@@ -93,6 +98,7 @@ def evaluate(
     trained = load(run, device=device, precision=precision)
     search = search_for(trained, beam=beam, length_penalty=length_penalty)
     recipe = trained.loaded.recipe
+    chosen = asked or list(USUAL_OF[recipe.source_kind])
     given = chosen_texts(recipe, source, reference, split)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
 from regard.choices import find
+from regard.cli.picture_looks import look_at_pictures
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
@@ -16,15 +17,15 @@ from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
 from regard.plots.look_page import look_page
 from regard.plots.words import plain_words, print_words
-from regard.training.trained import load
+from regard.training.trained import Trained, load
 
 DOTS_PER_INCH = 150
 
 
 def look(
     run: Path = typer.Argument(help="A finished run."),
-    text: str | None = typer.Argument(
-        None, help="What the model reads; one line of standard input unless given."
+    text: list[str] | None = typer.Argument(
+        None, help="A text, by default a line of standard input; or pictures, for such a run."
     ),
     target: str | None = typer.Option(None, help="An answer to look at instead of the model's."),
     kind: str = typer.Option("cross", help="cross, encoder or decoder."),
@@ -40,6 +41,7 @@ def look(
     """Show which source words each target word came from: coloured words in the terminal.
 
     A page (--out x.html) lets you choose kind, layer and head; it needs no server and no network.
+    A run that captions pictures shows where in the picture each word of the caption looked.
 
     Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
     """
@@ -47,9 +49,24 @@ def look(
     if heads:
         _refuse({"--layer": layer, "--head": head})
     view = View(kind, _from_zero(layer), _from_zero(head), "pieces" if pieces else "words")
-    record = load(run).look(_text(text), target)
-    find(kind, record.attention)
-    record.weights(kind, view.layer, view.head, rows=slice(0, 1))
+    trained = load(run)
+    show = find(trained.loaded.recipe.source_kind, LOOKS)
+    show(trained, text or [], view, target=target, out=out, as_json=as_json, write=write)
+
+
+def _look_at_text(
+    trained: Trained,
+    texts: Sequence[str],
+    view: View,
+    *,
+    target: str | None,
+    out: Path | None,
+    as_json: bool,
+    write: "Writer",
+) -> None:
+    record = trained.look(_text(texts), target)
+    find(view.kind, record.attention)
+    record.weights(view.kind, view.layer, view.head, rows=slice(0, 1))
     if out is not None:
         write(record, view, out)
         print(f"wrote {out}", file=sys.stderr)
@@ -57,6 +74,31 @@ def look(
         print(_json(record, view))
     elif out is None:
         print_words(record, view, console=Console())
+
+
+def _look_at_pictures(
+    trained: Trained,
+    texts: Sequence[str],
+    view: View,
+    *,
+    target: str | None,
+    out: Path | None,
+    as_json: bool,
+    write: "Writer",
+) -> None:
+    if write is _write_grid:
+        raise SettingError(
+            "look: --heads draws words at words; this run captions pictures. Write a page (--out "
+            "x.html), where layer and head are chosen."
+        )
+    look_at_pictures(trained, texts, view, target=target, out=out, as_json=as_json)
+
+
+LOOKS: Mapping[str, Callable[..., None]] = {
+    "texts": _look_at_text,
+    "pictures": _look_at_pictures,
+}
+"""By what a run reads."""
 
 
 def _refuse(given: Mapping[str, int | None]) -> None:
@@ -69,7 +111,12 @@ def _refuse(given: Mapping[str, int | None]) -> None:
             )
 
 
-def _text(text: str | None) -> str:
+def _text(texts: Sequence[str]) -> str:
+    if len(texts) > 1:
+        raise SettingError(
+            f"look: expected one text, got {len(texts)}. Put quotation marks around it."
+        )
+    text = texts[0] if texts else None
     if text is None:
         if sys.stdin.isatty():
             raise SettingError('look: expected a text, got none. Write regard look RUN "TEXT".')

@@ -1,4 +1,4 @@
-"""regard predict: texts in, answers out, line by line."""
+"""regard predict: texts in, answers out, line by line; or pictures in, captions out."""
 
 import io
 import json
@@ -7,9 +7,9 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import typer
@@ -24,13 +24,20 @@ from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
 from regard.training.trained import Prediction, Request, Trained, load
 
+PICTURES = frozenset(
+    {".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".ppm"}
+)
+"""How the pictures of a folder end."""
+
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""
 
 
 def predict(
     run: Path = typer.Argument(help="A finished run."),
-    files: list[str] | None = typer.Argument(None, help="Texts, one a line; - is standard input."),
+    files: list[str] | None = typer.Argument(
+        None, help="Texts, one a line; of a captioner pictures themselves; - is standard input."
+    ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     n_best: int = typer.Option(1, help="How many answers to give for each text (with --json)."),
@@ -62,6 +69,9 @@ def predict(
     word becomes the translation of the source word it was read off; the first time, that takes a
     pass over the training data.
 
+    A run that captions takes pictures, or folders of them, as files; standard input has one
+    address a line. A picture that cannot be read gives an empty line and exit code 1 at the end.
+
     Example: regard predict runs/dates --text "9. Mai 2029"
     """
     trained = load(run, *ensemble, device=device, precision=precision)
@@ -81,7 +91,8 @@ def predict(
     if (files or []).count("-") > 1:
         raise SettingError("predict: standard input (-) can be read once only.")
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
-    known = [] if is_stream else _all_lines(files or [], text)
+    kind = ASKED[trained.loaded.recipe.source_kind]
+    known = [] if is_stream else [line for name in files or [] for line in kind.lines(name)] + text
     arriving = _Arriving(_lines_of("-") if is_stream else iter(known))
     bar = Progress(
         BarColumn(),
@@ -91,7 +102,7 @@ def predict(
         disable=is_stream or not console.is_terminal or len(known) < 2,
         transient=True,
     )
-    number = 0
+    number, n_failed = 0, 0
     with bar:
         task = bar.add_task("", total=len(known))
         while some := arriving.some():
@@ -101,6 +112,7 @@ def predict(
             ]
             for said in _in_order(trained, requests, search, alignments, on_long, dictionary):
                 number += 1
+                n_failed += kind.has_failed(said)
                 bar.advance(task)
                 if said.note:
                     console.print(f"line {number}: {said.note}", markup=False)
@@ -112,6 +124,9 @@ def predict(
             f"predict: '{constraints}' has {max(wishes) + 1} lines, but there were {number} texts. "
             "Give a line, empty if need be, for each text."
         )
+    if n_failed:
+        console.print(f"{n_failed:,} of {number:,} pictures could not be read", markup=False)
+        raise typer.Exit(1)
 
 
 def _refuse(given: Mapping[str, object]) -> None:
@@ -149,11 +164,6 @@ def _wishes(path: Path | None) -> dict[int, tuple[str, ...]]:
     return {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
 
 
-def _all_lines(files: Sequence[str], texts: Sequence[str]) -> list[str]:
-    given = [line for name in files for line in _lines_of(name)]
-    return [*given, *texts]
-
-
 def _lines_of(name: str) -> Iterator[str]:
     """The lines of a file, or an error that says which one is no text."""
     path = Path(name)
@@ -163,6 +173,36 @@ def _lines_of(name: str) -> Iterator[str]:
         raise DataError("predict: standard input is closed. Give a file, or --text.")
     with _standard_input() if name == "-" else path.open("rb") as file:
         yield from _decoded(file, "standard input" if name == "-" else name)
+
+
+def _addresses_of(name: str) -> Iterator[str]:
+    """The picture itself, those of a folder by their names, or the addresses on standard input."""
+    path = Path(name)
+    if name == "-":
+        yield from _lines_of(name)
+    elif path.is_dir():
+        found = sorted(each for each in path.iterdir() if each.suffix.lower() in PICTURES)
+        if not found:
+            raise DataError(f"predict: '{name}' holds no picture ({', '.join(sorted(PICTURES))}).")
+        yield from map(str, found)
+    else:
+        yield name
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a kind of run, and when an answer is none."""
+
+    lines: Callable[[str], Iterator[str]]
+    """A file that somebody named → what is asked."""
+    has_failed: Callable[[Prediction], bool]
+
+
+ASKED: Mapping[str, Asked] = {
+    "texts": Asked(_lines_of, lambda said: False),
+    "pictures": Asked(_addresses_of, lambda said: math.isnan(said.score)),
+}
+"""By what `Recipe.source_kind` says."""
 
 
 def _standard_input() -> AbstractContextManager[Iterable[bytes]]:

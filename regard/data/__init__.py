@@ -2,9 +2,13 @@
 
 files, rows, readers, treebanks       files → examples
 normalising                           texts of two makes → one form
-splits, generators, dates             seed → examples
+splits, generators, dates, scenes     seed → examples
+captions, captioned                   captions beside pictures → examples
 kinds, vocabulary_files, subwords     text ↔ numbers
+addresses, pictures, framing          picture files → squares of pixels
+picture_store, annotation_store       squares, and what an encoder sees in them → arrays on disk
 corpus                                examples → arrays on disk
+sources, augmenting                   arrays → what a model reads
 batches                               arrays → batches
 doctor                                files → what is wrong with them
 """
@@ -13,10 +17,11 @@ from regard.data.batches import Batch, collate, epoch_batches, padding_share, to
 from regard.data.corpus import Corpus, write_corpus
 from regard.data.examples import Example
 from regard.data.files import lines
-from regard.data.generators import GENERATORS
+from regard.data.generators import GENERATORS, PICTURE_GENERATORS
 from regard.data.kinds import BOS, EOS, KINDS, PAD, UNK
 from regard.data.normalising import NORMALISERS, Normalised
 from regard.data.readers import (
+    PICTURE_READERS,
     READERS,
     FileReader,
     HuggingFace,
@@ -37,6 +42,8 @@ __all__ = [
     "KINDS",
     "NORMALISERS",
     "PAD",
+    "PICTURE_GENERATORS",
+    "PICTURE_READERS",
     "READERS",
     "UNK",
     "Batch",

@@ -11,19 +11,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Int64, Shaped
 from torch import Tensor
 
 from regard.data.corpus import Corpus
-from regard.data.kinds import PAD
+from regard.data.sources import padded, rounded
 from regard.errors import DataError, SettingError
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows padded to one length on either side; every row ends in eos before its padding."""
+    """Rows padded to one length on either side; every row ends in eos before its padding.
 
-    source: Int64[Tensor, "b s"]
+    A source may also be pictures, or annotations (sources.py).
+    """
+
+    source: Shaped[Tensor, "b ..."]
     target: Int64[Tensor, "b t"]
     source_lengths: Int64[Tensor, " b"]
     target_lengths: Int64[Tensor, " b"]
@@ -63,7 +66,7 @@ def epoch_batches(
     _check_lengths(chosen, sources, targets, max_source, max_target)
     draws = np.random.default_rng([seed, epoch])
     order = _alike(sources, targets, bucket, draws)
-    cuts = _cuts(_rounded(targets[order], pad_to_multiple), target_tokens)
+    cuts = _cuts(rounded(targets[order], pad_to_multiple), target_tokens)
     batches = np.split(chosen[order], cuts)
     return [batches[i] for i in draws.permutation(len(batches)) if len(batches[i])]
 
@@ -87,7 +90,7 @@ def padding_share(
     filled, padded = 0, 0
     for lengths in (corpus.source_lengths, corpus.target_lengths):
         for rows in batches:
-            longest = int(_rounded(lengths[rows].max(keepdims=True), pad_to_multiple)[0])
+            longest = int(rounded(lengths[rows].max(keepdims=True), pad_to_multiple)[0])
             filled += int(lengths[rows].sum())
             padded += longest * len(rows)
     return 1 - filled / padded if padded else 0.0
@@ -95,8 +98,10 @@ def padding_share(
 
 def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: int = 1) -> Batch:
     """Read rows from the corpus and pad them."""
-    source, source_lengths = _padded(corpus.source_ids, corpus.source_begins, rows, pad_to_multiple)
-    target, target_lengths = _padded(corpus.target_ids, corpus.target_begins, rows, pad_to_multiple)
+    source, source_lengths = corpus.sources.fetch(
+        corpus.source_ids, corpus.source_begins, rows, pad_to_multiple
+    )
+    target, target_lengths = padded(corpus.target_ids, corpus.target_begins, rows, pad_to_multiple)
     return Batch(source, target, source_lengths, target_lengths, torch.tensor(rows))
 
 
@@ -122,22 +127,6 @@ def _cuts(lengths: np.ndarray, budget: int) -> list[int]:
             cuts.append(place)
             first, longest = place, length
     return cuts
-
-
-def _rounded(lengths: np.ndarray, multiple: int) -> np.ndarray:
-    return -(-lengths // multiple) * multiple
-
-
-def _padded(
-    ids: np.ndarray, begins: np.ndarray, rows: np.ndarray, multiple: int
-) -> tuple[Tensor, Tensor]:
-    """Every row's ids, all in one reading, with padding behind them."""
-    first, lengths = begins[rows], begins[rows + 1] - begins[rows]
-    across = np.arange(_rounded(lengths.max(keepdims=True), multiple)[0])
-    is_there = across < lengths[:, None]
-    # past its end a row reads its own first id again, which is then hidden
-    table = ids[np.where(is_there, first[:, None] + across, first[:, None])].astype(np.int64)
-    return torch.from_numpy(np.where(is_there, table, PAD)), torch.from_numpy(lengths)
 
 
 def _check_settings(target_tokens: int, seed: int, epoch: int, bucket: int, multiple: int) -> None:

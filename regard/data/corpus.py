@@ -5,18 +5,19 @@
     examples.npy                the example that each row came from
     corpus.json                 sizes, number formats and the vocabularies' fingerprints
 
-Both sides end in eos. An example with three references becomes three rows with the same source.
+Both sides end in eos. An example with three references becomes three rows with the same source. Of
+pictures the source holds one number, its row in a store, and no eos (sources.py).
 Nothing is ever read as a whole, so a corpus may be larger than memory.
 """
 
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt
@@ -24,12 +25,30 @@ from numpy.lib import format as npy
 
 from regard.data.examples import Example
 from regard.data.kinds import EOS
-from regard.data.subwords import Subwords
+from regard.data.sources import Sources, TokenRows
 from regard.errors import DataError
 
 SIDES = ("source", "target")
 STEP = 1 << 20
 """How many places of an index are looked at in one go."""
+
+
+@runtime_checkable
+class Numbering(Protocol):
+    """What turns texts into numbers: sub-words, or a store that knows addresses of pictures."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same numbers only."""
+        ...
+
+    def __len__(self) -> int:
+        """How many numbers there are."""
+        ...
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """The numbers of each text."""
+        ...
 
 
 @final
@@ -46,6 +65,8 @@ class Corpus:
     """Which example, counted from 0 in the order of reading, each row came from."""
     fingerprints: tuple[str, str]
     """Of the source's and the target's sub-words."""
+    sources: Sources = field(default_factory=TokenRows)
+    """What a model is given of the sources' numbers."""
 
     @classmethod
     def open(cls, path: Path) -> "Corpus":
@@ -88,14 +109,23 @@ class Corpus:
 def write_corpus(
     path: Path,
     examples: Iterable[Example],
-    source_subwords: Subwords,
-    target_subwords: Subwords,
+    source_subwords: Numbering,
+    target_subwords: Numbering,
     *,
+    source_end: tuple[int, ...] = (EOS,),
     chunk: int = 4096,
 ) -> Corpus:
     """Encode examples into a new folder, `chunk` of them at a time, and open it.
 
     The folder is written beside its name and renamed at the end: it is there whole, or not at all.
+
+    Args:
+        path: the folder, which must not be there yet.
+        examples: what to encode.
+        source_subwords: the numbers of sources.
+        target_subwords: the numbers of targets.
+        source_end: what stands behind every source.
+        chunk: how many examples are in memory at once.
     """
     if path.exists():
         raise DataError(f"corpus: '{path}' exists; take it away, or open it as it is.")
@@ -104,8 +134,8 @@ def write_corpus(
     beside.mkdir(parents=True)
     rows = 0
     with (
-        _Side(beside, "source", source_subwords) as source,
-        _Side(beside, "target", target_subwords) as target,
+        _Side(beside, "source", source_subwords, source_end) as source,
+        _Side(beside, "target", target_subwords, (EOS,)) as target,
         _Index(beside, "examples") as origins,
     ):
         for first, some in _chunks(examples, chunk):
@@ -160,9 +190,9 @@ class _Index:
 class _Side:
     """The ids of one side and the index of where each row begins."""
 
-    def __init__(self, folder: Path, name: str, subwords: Subwords) -> None:
+    def __init__(self, folder: Path, name: str, subwords: Numbering, end: tuple[int, ...]) -> None:
         self.path = folder / f"{name}.bin"
-        self.subwords = subwords
+        self.subwords, self.end = subwords, end
         self.dtype = "<u2" if len(subwords) <= 1 << 16 else "<u4"
         self.index = _Index(folder, name)
         self.count = 0
@@ -174,7 +204,7 @@ class _Side:
         return self
 
     def write(self, texts: list[str]) -> None:
-        rows = [[*ids, EOS] for ids in self.subwords.encode_all(texts)]
+        rows = [[*ids, *self.end] for ids in self.subwords.encode_all(texts)]
         self.file.write(np.array([i for ids in rows for i in ids], dtype=self.dtype).tobytes())
         ends = self.count + np.cumsum([len(ids) for ids in rows])
         self.index.write(ends)

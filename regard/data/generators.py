@@ -4,8 +4,10 @@
     reverse   a b c  →  c b a
     sort      c a b  →  a b c
     dates     5 mars 2024  →  2024-03-05, in many languages (dates.py)
+    scenes    a drawn picture  →  a small red circle left of a large blue square (scenes.py)
 
-No source stands twice in a split or in two splits, and every example keeps its true alignment.
+No source stands twice in a split or in two splits, and every example of a text keeps its true
+alignment.
 """
 
 import random
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from regard.data.dates import dates
 from regard.data.examples import Example
+from regard.data.scenes import scenes
 from regard.data.splits import distinct
 from regard.errors import SettingError
 
@@ -44,11 +47,15 @@ def sort(
     return _letters("sort", _by_the_alphabet, split, count, seed, min_letters, max_letters)
 
 
+PICTURE_GENERATORS: Mapping[str, Callable[..., Iterator[Example]]] = {"scenes": scenes}
+"""Those whose sources are addresses of pictures."""
+
 GENERATORS: Mapping[str, Callable[..., Iterator[Example]]] = {
     "copy": copy,
     "reverse": reverse,
     "sort": sort,
     "dates": dates,
+    **PICTURE_GENERATORS,
 }
 
 

@@ -2,6 +2,7 @@
 
     hansards   L'hon. député du Québec n'est-il pas là?   →
                le hon. depute de le quebec ne est - il pas la ?
+    captions   A man's dog, running .   →   a man's dog running
 
 A normaliser never joins words that a space parts, so that every word it gives came from exactly one
 word of the text; it keeps which. Applied to its own output it changes nothing.
@@ -65,7 +66,24 @@ def hansards(text: str) -> Normalised:
     return Normalised(tuple(word for word, _ in expanded), tuple(origin for _, origin in expanded))
 
 
-NORMALISERS: Mapping[str, Normaliser] = {"hansards": hansards}
+def captions(text: str) -> Normalised:
+    """Small letters and no punctuation, as captions are scored; an apostrophe inside a word stays.
+
+    >>> captions("A man's dog, running .").text
+    "a man's dog running"
+    """
+    words = [
+        (found[0].lower(), origin)
+        for origin, word in enumerate(text.split())
+        for found in PLAIN.finditer(word)
+    ]
+    return Normalised(tuple(word for word, _ in words), tuple(origin for _, origin in words))
+
+
+PLAIN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+"""A word without what stands around it."""
+
+NORMALISERS: Mapping[str, Normaliser] = {"hansards": hansards, "captions": captions}
 
 
 def check_is_normaliser(name: str | None) -> None:

@@ -6,6 +6,8 @@
     shards        a folder of such files, in the order of their names
     conllu        a treebank: the words of a sentence, and a tag for each (treebanks.py)
     huggingface   a data set of the Hugging Face hub
+    caption_lines, karpathy, flickr8k
+                  captioned pictures (captions.py)
 
 A reader never repairs, cuts or leaves out: what it cannot read is a DataError with the line. With
 `normalise`, both sides of every example are brought to the form of that name (normalising.py).
@@ -19,6 +21,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from regard.data.captions import CaptionLines, Flickr8kTokens, KarpathyJson
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
 from regard.data.normalising import check_is_normaliser, in_form
@@ -243,6 +246,13 @@ class HuggingFace:
             yield _example(where, row, self.source, self.target)
 
 
+PICTURE_READERS: Mapping[str, type[Reader]] = {
+    "caption_lines": CaptionLines,
+    "karpathy": KarpathyJson,
+    "flickr8k": Flickr8kTokens,
+}
+"""Those whose sources are addresses of pictures."""
+
 READERS: Mapping[str, type[Reader]] = {
     "parallel": ParallelFiles,
     "tsv": TabSeparated,
@@ -250,6 +260,7 @@ READERS: Mapping[str, type[Reader]] = {
     "shards": Shards,
     "conllu": Treebank,
     "huggingface": HuggingFace,
+    **PICTURE_READERS,
 }
 
 

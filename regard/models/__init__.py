@@ -10,10 +10,13 @@ from regard.models.building import (
     build_transformer,
     model_shapes,
 )
+from regard.models.captioner.building import build_captioner
+from regard.models.captioner.network import Captioner
+from regard.models.captioner.spec import CaptionerSpec
 from regard.models.convolutional.building import build_convolutional
 from regard.models.convolutional.network import Convolutional
 from regard.models.convolutional.spec import ConvolutionalSpec
-from regard.models.kinds import KINDS, NAMED, Spec, build_model, shapes_of
+from regard.models.kinds import KINDS, LOOKERS, NAMED, Spec, build_model, shapes_of
 from regard.models.language_model import LanguageModel
 from regard.models.learning import Learner, Lesson
 from regard.models.masking import MASK, Masked, masked
@@ -27,10 +30,13 @@ from regard.models.transformer import Transformer
 
 __all__ = [
     "KINDS",
+    "LOOKERS",
     "MASK",
     "MODELS",
     "NAMED",
     "SIZES",
+    "Captioner",
+    "CaptionerSpec",
     "Classifier",
     "Convolutional",
     "ConvolutionalSpec",
@@ -48,6 +54,7 @@ __all__ = [
     "Tagger",
     "Transformer",
     "TransformerSpec",
+    "build_captioner",
     "build_classifier",
     "build_convolutional",
     "build_language_model",

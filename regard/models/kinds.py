@@ -1,4 +1,4 @@
-"""Kinds of models that read one text and write another, by the name that a recipe gives them."""
+"""Kinds of models that read a source and write a text, by the name that a recipe gives them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,6 +7,9 @@ import torch
 
 from regard.choices import find
 from regard.models.building import build_transformer
+from regard.models.captioner.building import build_captioner
+from regard.models.captioner.spec import PAPERS as CAPTIONERS
+from regard.models.captioner.spec import CaptionerSpec
 from regard.models.convolutional.building import build_convolutional
 from regard.models.convolutional.spec import ConvolutionalSpec
 from regard.models.model import Model
@@ -14,21 +17,26 @@ from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.spec import SIZES, TransformerSpec
 
-Spec = TransformerSpec | RecurrentSpec | ConvolutionalSpec
+Spec = TransformerSpec | RecurrentSpec | ConvolutionalSpec | CaptionerSpec
 """The [model] section of a recipe; `model.kind` says which."""
 
 KINDS: Mapping[str, Callable[..., Model]] = {
     "transformer": build_transformer,
     "recurrent": build_recurrent,
     "convolutional": build_convolutional,
+    "captioner": build_captioner,
 }
 """What makes the model that a spec describes."""
 
 NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "transformer": SIZES,
     "recurrent": PAPERS,
+    "captioner": CAPTIONERS,
 }
 """What `model.size` may say, by kind."""
+
+LOOKERS = frozenset({"captioner"})
+"""Kinds whose sources are pictures; those of the others are texts."""
 
 
 def build_model(spec: Spec, *, n_source_tokens: int, n_target_tokens: int) -> Model:

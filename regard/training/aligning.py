@@ -36,6 +36,7 @@ from regard.evaluating.heads import LEFT_OUT, BestHead
 from regard.evaluating.links import NAACL
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import attention_of, weights_of
+from regard.training.source_kinds import check_reads_texts
 from regard.training.text_form import as_read
 from regard.training.trained import Trained
 
@@ -131,6 +132,7 @@ def align(
             half whichever others are scored.
         each: called after each sentence, so that a bar can count them.
     """
+    check_reads_texts(trained.loaded.recipe, "alignment")
     targets = [example.targets[0] for example in examples]
     check_links(
         golds,

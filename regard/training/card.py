@@ -145,6 +145,11 @@ def _settings(choice: Choice) -> str:
 
 def _file(file: QuotedFile) -> str:
     path = Path(file.path)
+    if path.is_dir():
+        count = sum(1 for each in path.rglob("*") if each.is_file())
+        return f"{count:,} files, SHA-256 of their names and sizes {file.sha256}"
+    if path.suffix == ".zip":
+        return f"{path.stat().st_size:,} bytes, SHA-256 {file.sha256}"
     try:
         with PACKINGS.get(path.suffix, _plain)(path) as unpacked:
             count = sum(1 for _ in unpacked)

@@ -17,15 +17,19 @@ from typing import final
 import numpy as np
 
 from regard.choices import Choice, find
-from regard.data import Corpus, Example, reader_for, too_long, write_corpus
-from regard.data.subwords import Subwords
+from regard.data import Corpus, Example, reader_for, too_long
 from regard.decoding import Beam, Greedy, PaperPenalty, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
+from regard.evaluating.captions import score_captions
 from regard.evaluating.exact_match import measured_exact_match
 from regard.evaluating.token_accuracy import measured_token_accuracy
+from regard.training.hardware import Hardware
+from regard.training.loading import Loaded
 from regard.training.loop import mean_loss
+from regard.training.pointing import pointing_scores
 from regard.training.recipes import Recipe, examples
+from regard.training.source_kinds import Place, source_kind
 from regard.training.trained import Trained
 
 SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
@@ -201,7 +205,7 @@ def loss(judged: Judged) -> tuple[Score, ...]:
     """How surprised the run is by every reference: loss per sub-word, and perplexity."""
     trained = judged.trained
     limit, loaded = trained.longest, trained.loaded
-    with numbered(judged.examples, loaded.source, loaded.target) as corpus:
+    with numbered(judged.examples, loaded, trained.hardware) as corpus:
         long = too_long(corpus, max_source=limit, max_target=limit)
         rows = np.setdiff1d(np.arange(len(corpus)), long)
         if not len(rows):
@@ -231,11 +235,19 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
     "ratio": lambda it: (length_ratio(it.texts, it.references, tokenizer=it.tokenizer),),
     "loss": loss,
     "accuracy": lambda it: (measured_token_accuracy(it.texts, it.references).score,),
+    "captions": lambda it: score_captions(it.texts, it.references, tokenizer=it.tokenizer),
+    "pointing": lambda it: pointing_scores(it.trained, it.examples),
 }
 """Scores by the name under which they are asked for."""
 
 USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
 """What is scored unless somebody says otherwise; accuracy of tokens is for tags."""
+
+USUAL_OF: Mapping[str, Sequence[str]] = {
+    "texts": USUAL,
+    "pictures": ("captions", "loss", "pointing"),
+}
+"""The same by what a run reads (`Recipe.source_kind`); only scenes have a pointing game."""
 
 
 def score(judged: Judged, metrics: Sequence[str] = USUAL) -> tuple[Score, ...]:
@@ -245,7 +257,10 @@ def score(judged: Judged, metrics: Sequence[str] = USUAL) -> tuple[Score, ...]:
 
 
 @contextmanager
-def numbered(found: Sequence[Example], source: Subwords, target: Subwords) -> Iterator[Corpus]:
-    """Examples as numbers for a while, in a folder that is gone afterwards."""
+def numbered(found: Sequence[Example], loaded: Loaded, hardware: Hardware) -> Iterator[Corpus]:
+    """Examples as a run reads them, for a while, in a folder that is gone afterwards."""
+    kind = source_kind(loaded.recipe)
     with tempfile.TemporaryDirectory() as folder:
-        yield write_corpus(Path(folder) / "corpus", found, source, target)
+        place, path = Place(loaded.recipe, Path(folder), "valid"), Path(folder) / "corpus"
+        kind.write(path, place, lambda: found, loaded.source, loaded.target)
+        yield kind.seen(kind.open(path, place), place, loaded.model, hardware)

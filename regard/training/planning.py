@@ -24,7 +24,7 @@ from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
 from regard.training.preparing import Prepared, prepare
-from regard.training.recipes import Recipe, examples
+from regard.training.recipes import Recipe, examples, has_frozen_encoder
 from regard.training.trial import Tried, try_a_little
 from regard.training.workers import ALONE
 
@@ -153,7 +153,8 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | P
         parameters = _parameters(prepared)
         updates = _updates(prepared, first, scale=count / read)
         memory = _memory(recipe, parameters.total, tried, hardware)
-        disk = _disk(recipe, parameters.total, _bytes_in(folder / "corpus"), count / read, out)
+        made = sum(_bytes_in(folder / name) for name in ("corpus", "pictures"))
+        disk = _disk(recipe, parameters.total, made, count / read, out)
         yield Plan(
             parameters=parameters,
             examples=Examples(
@@ -301,6 +302,12 @@ def _notes(recipe: Recipe, count: int, read: int, tried: Tried) -> Iterator[str]
         )
     if tried.splits:
         yield "the largest batch does not fit into memory at once; it is cut until it does"
+    if has_frozen_encoder(recipe.model):
+        yield (
+            "the frozen encoder looks at every picture once, before the first update; here it "
+            "looked again in every update, so that the time is too long, and its annotations are "
+            "not counted on disk"
+        )
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
 

@@ -1,7 +1,8 @@
 """Preparing: a recipe → sub-words, corpora, and the rows that are learned from.
 
 Everything is made once and kept in the run directory; a run that goes on finds it there. With
-BPE-dropout the training texts are cut anew for every epoch, into `corpus/train-epoch-N`.
+BPE-dropout the training texts are cut anew for every epoch, into `corpus/train-epoch-N`. Whatever
+texts and pictures need differently is in source_kinds.py.
 """
 
 import shutil
@@ -13,13 +14,16 @@ from typing import final
 import numpy as np
 
 from regard.data.batches import padding_share, too_long
-from regard.data.corpus import Corpus, write_corpus
+from regard.data.corpus import Corpus
 from regard.data.kinds import KINDS
 from regard.data.subwords import Dropping, Subwords
 from regard.errors import DataError, LengthError, RunError
+from regard.models import Model
+from regard.training.hardware import Hardware
 from regard.training.loading import finished_weights, load_subwords, subword_files
 from regard.training.loop import Material, epoch_updates
 from regard.training.recipes import Recipe, TokensRecipe, examples, read_recipe
+from regard.training.source_kinds import Place, source_kind
 from regard.training.workers import Workers
 
 
@@ -40,11 +44,20 @@ class Prepared:
 
     def of_epoch(self, epoch: int) -> Material:
         """What is learned from in an epoch; a pure function of the recipe and the epoch."""
-        if not self.recipe.tokens.dropout:
-            return self.train
-        path = self.folder / "corpus" / f"train-epoch-{epoch}"
-        self.workers.first_does(lambda: self._cut_anew(path, epoch))
-        return replace(self.train, corpus=Corpus.open(path))
+        corpus = self._cut(epoch) if self.recipe.tokens.dropout else self.train.corpus
+        sources = self.train.corpus.sources.in_epoch(epoch)
+        return replace(self.train, corpus=replace(corpus, sources=sources))
+
+    def seen_by(self, model: Model, hardware: Hardware) -> "Prepared":
+        """The same, as a model with its first weights reads it; the first worker makes it."""
+        kind = source_kind(self.recipe)
+
+        def seen(split: str, material: Material) -> Material:
+            place = Place(self.recipe, self.folder, split)
+            self.workers.first_does(lambda: kind.seen(material.corpus, place, model, hardware))
+            return replace(material, corpus=kind.seen(material.corpus, place, model, hardware))
+
+        return replace(self, train=seen("train", self.train), valid=seen("valid", self.valid))
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch."""
@@ -58,7 +71,13 @@ class Prepared:
         for split, count in self.left_out.items():
             if count:
                 yield f"{split}: {count} examples past {limit} tokens are left out"
+            yield from source_kind(self.recipe).notes(Place(self.recipe, self.folder, split))
         yield f"batches hold {100 * self.padding():.1f} % padding"
+
+    def _cut(self, epoch: int) -> Corpus:
+        path = self.folder / "corpus" / f"train-epoch-{epoch}"
+        self.workers.first_does(lambda: self._cut_anew(path, epoch))
+        return Corpus.open(path)
 
     def _cut_anew(self, path: Path, epoch: int) -> None:
         if path.exists():
@@ -76,14 +95,19 @@ class Prepared:
             )
             for side, subwords in (("source", self.source), ("target", self.target))
         ]
-        write_corpus(path, examples(self.recipe.data.train, "train")(), *cuts)
+        place = Place(self.recipe, self.folder, "train")
+        read = examples(self.recipe.data.train, "train")
+        source_kind(self.recipe).write(path, place, read, *cuts)
 
 
 def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
     """Make what is missing in the run directory, and open it all; the first worker makes."""
     workers.first_does(lambda: _make(recipe, folder))
     source, target = load_subwords(recipe, folder)
-    corpora = {split: Corpus.open(folder / "corpus" / split) for split in ("train", "valid")}
+    corpora = {
+        split: source_kind(recipe).open(folder / "corpus" / split, Place(recipe, folder, split))
+        for split in ("train", "valid")
+    }
     limit = recipe.data.max_tokens
     long = {s: too_long(c, max_source=limit, max_target=limit) for s, c in corpora.items()}
     if recipe.data.on_long == "error":
@@ -117,14 +141,14 @@ def _make(recipe: Recipe, folder: Path) -> None:
         path = folder / "corpus" / split
         if not path.exists():
             read = examples(getattr(recipe.data, split), split)
-            write_corpus(path, read(), source, target)
+            source_kind(recipe).write(path, Place(recipe, folder, split), read, source, target)
 
 
 def _learn_subwords(recipe: Recipe, folder: Path) -> None:
     """From the training split alone."""
     read, tokens = examples(recipe.data.train, "train"), recipe.tokens
     texts = {
-        "tokenizer.json": lambda: (t for e in read() for t in (e.source, *e.targets)),
+        "tokenizer.json": lambda: (t for e in read() for t in source_kind(recipe).spoken(e)),
         "tokenizer.source.json": lambda: (e.source for e in read()),
         "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
     }

@@ -107,12 +107,24 @@ def read_quoted(run: Path) -> Quoted:
 
 
 def file_hash(path: Path) -> str | None:
-    """The SHA-256 of a file; None if it cannot be read."""
+    """The SHA-256 of a file, or of the names and sizes in a folder; None if it cannot be read."""
     try:
+        if path.is_dir():
+            return _folder_hash(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
+
+
+def _folder_hash(path: Path) -> str:
+    """One number for what a folder of many pictures holds; their bytes would take long to read."""
+    facts = sorted(
+        (each.relative_to(path).as_posix(), each.stat().st_size)
+        for each in path.rglob("*")
+        if each.is_file()
+    )
+    return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()
 
 
 def weights_hash(weights: Mapping[str, Tensor]) -> str:

@@ -6,10 +6,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.choices import Choice, find, unknown
-from regard.data import GENERATORS, READERS, Example
-from regard.errors import RecipeError, SettingError
-from regard.models import NAMED, Spec, TransformerSpec
+from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
+from regard.data.framing import FRAMINGS
+from regard.dims import Dims
+from regard.errors import RecipeError, RegardError, SettingError
+from regard.layers.vision import ENCODERS
+from regard.models import LOOKERS, NAMED, CaptionerSpec, Spec, TransformerSpec
 from regard.training.lines import key_lines, line_of
 from regard.training.schedules import SCHEDULES
 from regard.training.sections import Mistakes, read_section, read_settings
@@ -64,6 +69,22 @@ class TokensRecipe:
                 f"tokens.dropout leaves out merges, which {self.kind} does not have; take kind = "
                 '"bpe", or dropout = 0.'
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PicturesRecipe:
+    """How pictures become what a captioner looks at."""
+
+    framing: str = "crop"
+    """"crop" (the middle square) or "squeeze" (all of it, its sides made equal)."""
+    margin: int = 0
+    """Most pixels by which training pictures are shifted, anew in every epoch; 0 shifts none."""
+    may_mirror: bool = False
+    """Whether every second one is mirrored; not where captions tell left from right."""
+
+    def __post_init__(self) -> None:
+        find(self.framing, FRAMINGS, key="pictures.framing")
+        _at_least(0, "pictures.margin", self.margin)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +167,22 @@ class Recipe:
     training: TrainingRecipe
     tokens: TokensRecipe = field(default_factory=TokensRecipe)
     model: Spec = field(default_factory=TransformerSpec)
+    pictures: PicturesRecipe | None = None
+    """For models that look at pictures, and for no others."""
+
+    @property
+    def source_kind(self) -> str:
+        """What the model reads: "texts" or "pictures"."""
+        return "pictures" if self.model.kind in LOOKERS else "texts"
+
+    @property
+    def shown(self) -> PicturesRecipe:
+        """How pictures are shown to the model, whether somebody said so or not."""
+        return self.pictures or PicturesRecipe()
 
     def as_table(self) -> dict[str, Any]:
         """The resolved recipe as TOML can hold it."""
-        return {name: _plain(section) for name, section in asdict(self).items()}
+        return {name: _plain(each) for name, each in asdict(self).items() if each is not None}
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
@@ -171,6 +204,7 @@ def parse_recipe(table: Mapping[str, Any], where: str, lines: dict[str, int]) ->
     mistakes = Mistakes()
     recipe = read_section(Recipe, _with_size(table, mistakes), "", mistakes)
     if recipe is not None:
+        check_sources(recipe, mistakes)
         for split in ("train", "valid", "test"):
             choice = getattr(recipe.data, split)
             if choice is not None:
@@ -179,6 +213,56 @@ def parse_recipe(table: Mapping[str, Any], where: str, lines: dict[str, int]) ->
     if mistakes.found or recipe is None:
         raise RecipeError("\n".join(_said(where, lines, *found) for found in mistakes.found))
     return recipe
+
+
+def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
+    """What the data hold must be what the model reads, and nothing said may be without effect."""
+    kind, reads = recipe.model.kind, recipe.source_kind
+    for split in ("train", "valid", "test"):
+        choice = getattr(recipe.data, split)
+        if choice is None or choice.name not in {**READERS, **GENERATORS}:
+            continue
+        held = "pictures" if choice.name in {**PICTURE_READERS, **PICTURE_GENERATORS} else "texts"
+        if held != reads:
+            mistakes.add(
+                f"data.{split}",
+                f"'{choice.name}' gives {held}, but a model of kind '{kind}' reads {reads}. Take "
+                "other data, or another model.kind.",
+            )
+    if recipe.pictures is not None and reads != "pictures":
+        mistakes.add("pictures", f"a model of kind '{kind}' looks at none. Leave the section out.")
+    if reads == "pictures" and not recipe.tokens.is_joint:
+        mistakes.add(
+            "tokens.is_joint", "means nothing for pictures, which have no tokens. Leave it."
+        )
+    if isinstance(recipe.model, CaptionerSpec):
+        _check_frozen(recipe.model, recipe.shown, mistakes)
+
+
+def _check_frozen(spec: CaptionerSpec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:
+    """What is computed once cannot differ from epoch to epoch."""
+    if not pictures.margin and not pictures.may_mirror:
+        return
+    try:
+        is_frozen = has_frozen_encoder(spec)
+    except RegardError as error:
+        mistakes.add("model.encoder", str(error))
+        return
+    if is_frozen:
+        name = "margin" if pictures.margin else "may_mirror"
+        mistakes.add(
+            f"pictures.{name}",
+            f"would do nothing: the encoder '{spec.encoder.name}' is frozen, and sees each picture "
+            "once. Leave it out, or let the encoder learn (is_frozen = false).",
+        )
+
+
+def has_frozen_encoder(spec: Spec) -> bool:
+    """Whether a model looks at pictures with an encoder that never learns."""
+    if not isinstance(spec, CaptionerSpec):
+        return False
+    with torch.device("meta"):
+        return spec.encoder.build(ENCODERS, Dims(d_model=spec.d_embedding)).is_frozen
 
 
 def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:
@@ -191,13 +275,18 @@ def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:
 
 
 def data_files(choice: Choice, split: str) -> list[Path]:
-    """The files that a reader reads; none for a generator, or a data set of the hub."""
+    """The files that a reader reads; none for a generator, or a data set of the hub.
+
+    A folder of pictures stands for all that is in it.
+    """
     if choice.name not in READERS:
         return []
     reader = read_section(READERS[choice.name], choice.settings, f"data.{split}", Mistakes())
     values = [] if reader is None else list(vars(reader).values())
     named = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
     paths = [path for path in named if isinstance(path, Path)]
+    if choice.name in PICTURE_READERS:
+        return paths
     return [
         file
         for path in paths

@@ -1,7 +1,7 @@
 """A run directory: everything one training made, written so that a kill loses little.
 
     recipe.toml  tokenizer.json  corpus/  metrics.jsonl  checkpoints/  model.safetensors
-    report.html  card.md
+    report.html  card.md  and of pictures  pictures/  annotations/
 
 `run` is a generator of events; the command line prints them, a test stops after three.
 """
@@ -43,6 +43,7 @@ from regard.training.preparing import Prepared, prepare
 from regard.training.random_states import random_states
 from regard.training.recipes import Recipe, read_recipe
 from regard.training.report import write_report
+from regard.training.source_kinds import source_kind
 from regard.training.validating import Best, validate
 from regard.training.workers import ALONE, Workers
 
@@ -94,16 +95,16 @@ def _check_is_same(recipe: Recipe, out: Path) -> None:
     """A run goes on by its own recipe; before its end only [training] may change."""
     asked, begun = recipe.as_table(), read_recipe(out / "recipe.toml").as_table()
     is_finished = (out / "model.safetensors").exists()
-    fixed = begun.keys() if is_finished else ("data", "tokens", "model")
+    fixed = {**asked, **begun} if is_finished else ("data", "tokens", "model", "pictures")
     for section in fixed:
-        if asked[section] != begun[section]:
-            keys = {**asked[section], **begun[section]}
-            key = next(k for k in keys if asked[section].get(k) != begun[section].get(k))
+        now, then = asked.get(section, {}), begun.get(section, {})
+        if now != then:
+            key = next(k for k in {**now, **then} if now.get(k) != then.get(k))
             what = "is finished" if is_finished else "was begun"
             raise RunError(
                 f"train: '{out}' {what} with another {section}.{key}: "
-                f"{begun[section].get(key)!r}, not {asked[section].get(key)!r}. Give what it has, "
-                "or choose another --out."
+                f"{then.get(key)!r}, not {now.get(key)!r}. Give what it has, or choose another "
+                "--out."
             )
 
 
@@ -136,6 +137,8 @@ class _Training:
         if first:
             self.out.mkdir(parents=True, exist_ok=True)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
+        kind = source_kind(self.recipe)
+        yield from map(Said, kind.coming(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
         yield from (Said(note) for note in prepared.notes())
         torch.manual_seed(training.seed)
@@ -149,6 +152,8 @@ class _Training:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
         progress = yield from self._begun()
+        yield from map(Said, kind.coming(self.out, self.model))
+        prepared = prepared.seen_by(self.model, self.hardware)
         count = sum(p.numel() for p in self.model.parameters())
         yield Said(f"{count:,} parameters, {len(prepared.train.corpus):,} training examples")
         steps = learn_by_epoch(
@@ -203,6 +208,8 @@ class _Training:
         elif training.start_from is not None:
             start_from(training.start_from, self.model)
             yield Said(f"starting from the weights of {training.start_from}")
+        else:
+            source_kind(self.recipe).first_weights(self.model)
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
             if found:

@@ -6,8 +6,9 @@ A run reads other texts as it read those it learned from, so that nobody has to 
 from collections.abc import Iterable
 
 from regard.data.examples import Example
-from regard.data.normalising import NORMALISERS, Normalised, in_form
+from regard.data.normalising import NORMALISERS, Normalised
 from regard.training.recipes import Recipe
+from regard.training.source_kinds import source_kind
 
 
 def form_name(recipe: Recipe) -> str | None:
@@ -17,7 +18,9 @@ def form_name(recipe: Recipe) -> str | None:
 
 def as_trained(recipe: Recipe | None, examples: Iterable[Example]) -> list[Example]:
     """Examples in the form of the training data; as they are where there is no recipe."""
-    return list(in_form(None if recipe is None else form_name(recipe), examples))
+    if recipe is None:
+        return list(examples)
+    return list(source_kind(recipe).formed(form_name(recipe), examples))
 
 
 def as_read(recipe: Recipe, text: str) -> Normalised | None:

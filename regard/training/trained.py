@@ -1,6 +1,7 @@
 """A finished run that one can ask: texts in, answers out, and what was looked at on the way.
 
     regard.load("runs/dates").predict(["9. Mai 2029"])[0].text
+    regard.load("runs/captions").predict(["dog.jpg"])[0].text
 
 Nothing is cut in silence: a text that is longer than the model can read is an error, or it is left
 out or answered in pieces, as the caller wishes, and its prediction says so.
@@ -12,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
-import torch
-
 from regard.choices import find
 from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
@@ -23,71 +22,23 @@ from regard.errors import LengthError, RunError, SettingError
 from regard.evaluating.heads import LEFT_OUT
 from regard.evaluating.links import Link
 from regard.inspecting.alignments import pharaoh, word_links, words_of
+from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.looking import look_at
 from regard.inspecting.reading import spans_of
 from regard.inspecting.record import Record
 from regard.models import Stepper
+from regard.training.captioning import caption_each, look_at_picture, picture_size
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
+from regard.training.predictions import Answer, Exactly, Prediction, Request, Wishes, prediction
+from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces
 from regard.training.text_form import as_read
 from regard.training.unknown_words import check_has_unknown_words, replaced
 
-
-@final
-@dataclass(frozen=True)
-class _Exactly:
-    """A search whose products are made as a hardware makes them, and nobody else's are."""
-
-    search: Search
-    hardware: Hardware
-
-    def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
-    ) -> list[list[Hypothesis]]:
-        """Search."""
-        with self.hardware.products():
-            return self.search(model, sentences, device=device)
-
-
-@dataclass(frozen=True)
-class Request:
-    """A text to answer, and what its answer must look like."""
-
-    text: str
-    prefix: str = ""
-    """What the answer begins with."""
-    must_contain: Sequence[str] = ()
-    """Phrases that the answer holds; beam search only."""
-    seed: int = 0
-    """Of its draws, when it is sampled."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One answer to a text."""
-
-    text: str
-    score: float
-    tokens: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The best answer to a text, and the others that were asked for."""
-
-    source: str
-    text: str
-    score: float
-    tokens: tuple[str, ...]
-    alignment: str | None = None
-    """Links between words in Pharaoh format, if they were asked for."""
-    n_best: tuple[Answer, ...] = ()
-    """All answers, best first."""
-    note: str | None = None
-    """What a reader should know: that a text was left out, answered in pieces, or cut."""
+__all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
 
 @final
@@ -131,7 +82,8 @@ class Trained:
         """Answer each text, in order.
 
         Args:
-            texts: what to answer; a `Request` where the answer has to begin with or hold something.
+            texts: what to answer, or addresses of pictures to caption; a `Request` where the answer
+                has to begin with or hold something.
             search: how answers are found; `default_search` unless given.
             has_alignments: link each word to the source word it was read off, by one more pass.
             on_long: what becomes of a text that is too long: "error", "skip" or "split".
@@ -162,9 +114,55 @@ class Trained:
         if dictionary is not None:
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
+        wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
+        yield from ANSWERING[self.loaded.recipe.source_kind](self, requests, wishes)
+
+    def look(self, text: str, target: str | None = None) -> Record:
+        """Every weight with which a text was answered; `target` is an answer to look at instead."""
+        check_reads_texts(self.loaded.recipe, "look")
+        if self._is_long(Request(text)):
+            _refuse(self, Request(text))
+        read = self._read(text)
+        if target is not None:
+            answer = self._answer(target)
+        else:
+            sentence = self._sentence(Request(text))
+            search = Exactly(self.default_search(), self.hardware)
+            found = search(self._stepper, [sentence], device=self.hardware.device)
+            answer = list(found[0][0].tokens)
+        return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+
+    def look_at_picture(self, address: str, target: str | None = None) -> CaptionRecord:
+        """Where each word of a picture's caption looked; `target` is a caption to look at."""
+        return look_at_picture(
+            self._stepper,
+            self.loaded,
+            address,
+            None if target is None else self._answer(target),
+            search=self.default_search(),
+            hardware=self.hardware,
+        )
+
+    def _answer(self, target: str) -> list[int]:
+        """The tokens of an answer that somebody gave."""
+        answer = self.loaded.target.encode(self._read(target))
+        if len(answer) >= self.longest:
+            raise LengthError(
+                f"look: the answer has {len(answer) + 1:,} tokens, but the model writes at "
+                f"most {self.longest:,} (model.max_len, the end token counted)."
+            )
+        return answer
+
+    def _answer_texts(
+        self, requests: Sequence[Request], wishes: Wishes
+    ) -> Iterator[tuple[int, Prediction]]:
         pieces: list[tuple[int, Request]] = []
         for place, request in enumerate(requests):
-            parts = find(on_long, ON_LONG)(self, request) if self._is_long(request) else [request]
+            parts = (
+                find(wishes.on_long, ON_LONG)(self, request)
+                if self._is_long(request)
+                else [request]
+            )
             pieces += [(place, part) for part in parts]
         waiting: dict[int, dict[int, Prediction]] = {}
         counts = Counter(place for place, _ in pieces)
@@ -172,37 +170,24 @@ class Trained:
             if place not in counts:
                 yield place, _left_out(request, self.longest)
         sentences = [self._sentence(request) for _, request in pieces]
-        exactly = _Exactly(search or self.default_search(), self.hardware)
+        exactly = Exactly(wishes.search, self.hardware)
         answered = decode_each(self._stepper, sentences, exactly, device=self.hardware.device)
         for number, hypotheses in answered:
             place, request = pieces[number]
-            said = self._prediction(
-                request, hypotheses, has_alignments=has_alignments, dictionary=dictionary
-            )
+            said = self._prediction(request, hypotheses, wishes)
             parts_of = waiting.setdefault(place, {})
             parts_of[number] = said
             if len(parts_of) == counts[place]:
                 whole = [parts_of[key] for key in sorted(parts_of)]
                 yield place, _joined(requests[place], whole)
 
-    def look(self, text: str, target: str | None = None) -> Record:
-        """Every weight with which a text was answered; `target` is an answer to look at instead."""
-        if self._is_long(Request(text)):
-            _refuse(self, Request(text))
-        read = self._read(text)
-        if target is not None:
-            answer = self.loaded.target.encode(self._read(target))
-            if len(answer) >= self.longest:
-                raise LengthError(
-                    f"look: the answer has {len(answer) + 1:,} tokens, but the model writes at "
-                    f"most {self.longest:,} (model.max_len, the end token counted)."
-                )
-        else:
-            sentence = self._sentence(Request(text))
-            search = _Exactly(self.default_search(), self.hardware)
-            found = search(self._stepper, [sentence], device=self.hardware.device)
-            answer = list(found[0][0].tokens)
-        return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+    def _caption(
+        self, requests: Sequence[Request], wishes: Wishes
+    ) -> Iterator[tuple[int, Prediction]]:
+        return caption_each(
+            self._stepper, self.loaded, [self._wished(one) for one in requests], wishes,
+            self.hardware,
+        )  # fmt: skip
 
     def _read(self, text: str) -> str:
         """A text in the form of those that the run learned from."""
@@ -216,9 +201,14 @@ class Trained:
         return len(self.loaded.source.encode(self._read(text))) + 1
 
     def _sentence(self, request: Request) -> Sentence:
+        read = [*self.loaded.source.encode(self._read(request.text)), EOS]
+        return replace(self._wished(request)[1], source=read)
+
+    def _wished(self, request: Request) -> tuple[Request, Sentence]:
+        """What the answer must look like, in tokens; its source is still to come."""
         target = self.loaded.target
-        return Sentence(
-            [*self.loaded.source.encode(self._read(request.text)), EOS],
+        return request, Sentence(
+            (),
             prefix=target.encode(self._read(request.prefix)) if request.prefix else (),
             must_contain=[
                 target.encode_inside(self._read(phrase)) for phrase in request.must_contain
@@ -227,32 +217,17 @@ class Trained:
         )
 
     def _prediction(
-        self,
-        request: Request,
-        hypotheses: Sequence[Hypothesis],
-        *,
-        has_alignments: bool,
-        dictionary: Mapping[str, str] | None,
+        self, request: Request, hypotheses: Sequence[Hypothesis], wishes: Wishes
     ) -> Prediction:
-        target = self.loaded.target
-        answers = tuple(
-            Answer(
-                self._written(request.text, one, dictionary),
-                one.score,
-                tuple(target.readable(token) for token in one.tokens),
-            )
-            for one in hypotheses
+        said = prediction(
+            request.text,
+            hypotheses,
+            self.loaded.target,
+            lambda one: self._written(request.text, one, wishes.dictionary),
         )
-        best = answers[0]
-        return Prediction(
-            source=request.text,
-            text=best.text,
-            score=best.score,
-            tokens=best.tokens,
-            alignment=self._alignment(request.text, hypotheses[0]) if has_alignments else None,
-            n_best=answers,
-            note=None if hypotheses[0].has_ended else "the answer was cut at the longest allowed",
-        )
+        if not wishes.has_alignments:
+            return said
+        return replace(said, alignment=self._alignment(request.text, hypotheses[0]))
 
     def _written(self, text: str, one: Hypothesis, dictionary: Mapping[str, str] | None) -> str:
         """The text of an answer, its unknown words replaced if there is a dictionary."""
@@ -304,6 +279,14 @@ def load(
                 f"ensemble: '{path}' has other vocabularies than '{run}'. Train it with "
                 "training.start_from, or with the same data and [tokens]."
             )
+        if (other.recipe.source_kind, other.recipe.shown) != (
+            first.recipe.source_kind,
+            first.recipe.shown,
+        ) or picture_size(other.recipe) != picture_size(first.recipe):
+            raise RunError(
+                f"ensemble: '{path}' looks at other sources than '{run}': texts or pictures, of "
+                "one size and framing, must be the same for all."
+            )
     hardware = Hardware.chosen(device, precision or "float32", compiles=False)
     return Trained(Path(run), first, hardware, tuple(rest))
 
@@ -325,6 +308,11 @@ def _split(trained: Trained, request: Request) -> list[Request]:
     first, *rest = in_pieces(request.text, trained.longest, trained._length)
     return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
 
+
+ANSWERING: Mapping[
+    str, Callable[[Trained, Sequence[Request], Wishes], Iterator[tuple[int, Prediction]]]
+] = {"texts": Trained._answer_texts, "pictures": Trained._caption}
+"""How requests are answered, by what `Recipe.source_kind` says."""
 
 ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
     "error": _refuse,

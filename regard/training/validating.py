@@ -18,6 +18,7 @@ from regard.training.events import Validated
 from regard.training.hardware import Hardware
 from regard.training.loop import Material, mean_loss
 from regard.training.preparing import Prepared
+from regard.training.source_kinds import source_kind
 
 UNANSWERABLE = "\ue000"
 """Stands in references for what the vocabulary does not know; no answer holds it."""
@@ -127,7 +128,7 @@ def decoded(
     while some := list(islice(rows, AT_ONCE)):
         batch = collate(corpus, torch.tensor(some).numpy())
         longest = int(batch.source_lengths.max()) * 2 + 50
-        source = hardware.put(batch.source)
-        ids = greedy(model, source, max_tokens=min(longest, recipe.model.max_len))
+        stepper, source = source_kind(recipe).asked(model, hardware.put(batch.source))
+        ids = greedy(stepper, source, max_tokens=min(longest, recipe.model.max_len))
         hypotheses += [target.decode(each) for each in ids]
     return hypotheses, list(references.values())

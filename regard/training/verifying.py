@@ -199,7 +199,8 @@ def _validated(run: Path, scores: QuotedScores, hardware: Hardware) -> Validated
     if scores.weights != MODEL:
         load_weights(run / scores.weights, loaded.model)
     recipe, limit = loaded.recipe, loaded.recipe.data.max_tokens
-    with numbered(texts_of_split(recipe, "valid"), loaded.source, loaded.target) as corpus:
+    model = hardware.place(loaded.model)
+    with numbered(texts_of_split(recipe, "valid"), loaded, hardware) as corpus:
         long = too_long(corpus, max_source=limit, max_target=limit)
         valid = Material(corpus, np.setdiff1d(np.arange(len(corpus)), long))
         prepared = Prepared(
@@ -213,4 +214,4 @@ def _validated(run: Path, scores: QuotedScores, hardware: Hardware) -> Validated
             valid=valid,
             left_out={},
         )
-        return validate(hardware.place(loaded.model), prepared, hardware, scores.step)
+        return validate(model, prepared, hardware, scores.step)

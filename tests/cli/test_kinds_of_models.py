@@ -5,7 +5,7 @@ import json
 import pytest
 
 from regard.cli import main
-from regard.models import KINDS
+from regard.models import KINDS, LOOKERS
 from tests.making import TRANSFORMER, make_run
 
 SMALL = "d_embedding = 8\nd_hidden = 8\nn_layers = 1"
@@ -20,9 +20,9 @@ LOOKS_AT_NOTHING = f'kind = "recurrent"\nsize = "sutskever"\n{SMALL}'
 
 
 def test_every_kind_has_an_example_here():
-    assert all(
-        any(kind in text for text in SECTIONS.values()) for kind in {*KINDS} - {"transformer"}
-    )
+    # what looks at pictures cannot be asked in words; its verbs are tested in test_captions.py
+    asked = {*KINDS} - {"transformer"} - LOOKERS
+    assert all(any(kind in text for text in SECTIONS.values()) for kind in asked)
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -8,6 +8,7 @@ import types
 import pytest
 
 from regard.data import (
+    PICTURE_READERS,
     READERS,
     Example,
     HuggingFace,
@@ -171,4 +172,7 @@ def test_paths_typed_find_their_reader(tmp_path):
 
 
 def test_the_table_names_every_reader():
-    assert list(READERS) == ["parallel", "tsv", "jsonl", "shards", "conllu", "huggingface"]
+    texts = ["parallel", "tsv", "jsonl", "shards", "conllu", "huggingface"]
+    pictures = ["caption_lines", "karpathy", "flickr8k"]
+    assert list(READERS) == [*texts, *pictures]
+    assert list(PICTURE_READERS) == pictures

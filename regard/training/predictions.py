@@ -1,0 +1,106 @@
+"""Predictions: what is asked of a run, and what it answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+
+from regard.data.subwords import Subwords
+from regard.decoding import Hypothesis, Search, Sentence
+from regard.models import Stepper
+from regard.training.hardware import Hardware
+
+
+@final
+@dataclass(frozen=True)
+class Exactly:
+    """A search whose products are made as a hardware makes them, and nobody else's are."""
+
+    search: Search
+    hardware: Hardware
+
+    def __call__(
+        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """Search."""
+        with self.hardware.products():
+            return self.search(model, sentences, device=device)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A text to answer, and what its answer must look like."""
+
+    text: str
+    prefix: str = ""
+    """What the answer begins with."""
+    must_contain: Sequence[str] = ()
+    """Phrases that the answer holds; beam search only."""
+    seed: int = 0
+    """Of its draws, when it is sampled."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to a text."""
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best answer to a text, and the others that were asked for."""
+
+    source: str
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    alignment: str | None = None
+    """Links between words in Pharaoh format, if they were asked for."""
+    n_best: tuple[Answer, ...] = ()
+    """All answers, best first."""
+    note: str | None = None
+    """What a reader should know: that a text was left out, answered in pieces, or cut; that a
+    picture could not be read."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How requests are to be answered."""
+
+    search: Search
+    has_alignments: bool = False
+    on_long: str = "error"
+    dictionary: Mapping[str, str] | None = None
+
+
+def prediction(
+    source: str,
+    hypotheses: Sequence[Hypothesis],
+    target: Subwords,
+    written: Callable[[Hypothesis], str],
+) -> Prediction:
+    """All answers to a source, the best of them first.
+
+    Args:
+        source: what was asked.
+        hypotheses: what a search found.
+        target: the sub-words of answers.
+        written: a hypothesis as text.
+    """
+    answers = tuple(
+        Answer(written(one), one.score, tuple(target.readable(token) for token in one.tokens))
+        for one in hypotheses
+    )
+    best = answers[0]
+    return Prediction(
+        source=source,
+        text=best.text,
+        score=best.score,
+        tokens=best.tokens,
+        n_best=answers,
+        note=None if hypotheses[0].has_ended else "the answer was cut at the longest allowed",
+    )
