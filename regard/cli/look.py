@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -49,52 +50,52 @@ def look(
     if heads:
         _refuse({"--layer": layer, "--head": head})
     view = View(kind, _from_zero(layer), _from_zero(head), "pieces" if pieces else "words")
-    trained = load(run)
-    show = find(trained.loaded.recipe.source_kind, LOOKS)
-    show(trained, text or [], view, target=target, out=out, as_json=as_json, write=write)
+    trained, asked = load(run), _Asked(tuple(text or ()), view, target, out, as_json, write)
+    find(trained.loaded.recipe.source_kind, LOOKS)(trained, asked)
 
 
-def _look_at_text(
-    trained: Trained,
-    texts: Sequence[str],
-    view: View,
-    *,
-    target: str | None,
-    out: Path | None,
-    as_json: bool,
-    write: "Writer",
-) -> None:
-    record = trained.look(_text(texts), target)
+@dataclass(frozen=True)
+class _Asked:
+    """What somebody wants to see, and how."""
+
+    texts: tuple[str, ...]
+    view: View
+    target: str | None
+    out: Path | None
+    as_json: bool
+    write: "Writer"
+
+
+def _look_at_text(trained: Trained, asked: _Asked) -> None:
+    record, view, out = trained.look(_text(asked.texts), asked.target), asked.view, asked.out
     find(view.kind, record.attention)
     record.weights(view.kind, view.layer, view.head, rows=slice(0, 1))
     if out is not None:
-        write(record, view, out)
+        asked.write(record, view, out)
         print(f"wrote {out}", file=sys.stderr)
-    if as_json:
+    if asked.as_json:
         print(_json(record, view))
     elif out is None:
         print_words(record, view, console=Console())
 
 
-def _look_at_pictures(
-    trained: Trained,
-    texts: Sequence[str],
-    view: View,
-    *,
-    target: str | None,
-    out: Path | None,
-    as_json: bool,
-    write: "Writer",
-) -> None:
-    if write is _write_grid:
+def _look_at_pictures(trained: Trained, asked: _Asked) -> None:
+    if asked.write is _write_grid:
         raise SettingError(
             "look: --heads draws words at words; this run captions pictures. Write a page (--out "
             "x.html), where layer and head are chosen."
         )
-    look_at_pictures(trained, texts, view, target=target, out=out, as_json=as_json)
+    look_at_pictures(
+        trained,
+        asked.texts,
+        asked.view,
+        target=asked.target,
+        out=asked.out,
+        as_json=asked.as_json,
+    )
 
 
-LOOKS: Mapping[str, Callable[..., None]] = {
+LOOKS: Mapping[str, Callable[[Trained, _Asked], None]] = {
     "texts": _look_at_text,
     "pictures": _look_at_pictures,
 }
