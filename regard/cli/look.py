@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from regard.choices import find
-from regard.cli.picture_looks import look_at_pictures
+from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
@@ -19,8 +19,6 @@ from regard.plots.heatmap import record_map
 from regard.plots.look_page import look_page
 from regard.plots.words import plain_words, print_words
 from regard.training.trained import Trained, load
-
-DOTS_PER_INCH = 150
 
 
 def look(

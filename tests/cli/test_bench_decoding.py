@@ -4,6 +4,7 @@ import json
 import sys
 
 from regard.cli import main
+from regard.cli.benching.decoding import DecodingCase, DecodingResult
 
 SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",
          "--turns", "1"]  # fmt: skip
@@ -30,3 +31,12 @@ def test_a_peer_that_is_not_installed_names_its_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert main([*SMALL, "--peers", "huggingface"]) == 2
     assert "regard[bench]" in capsys.readouterr().err
+
+
+def test_a_ratio_is_the_median_of_the_turns_own_ratios():
+    case = DecodingCase(n_sentences=10, n_target=6)
+    seconds = {"regard": [1.0, 2.0, 12.0], "huggingface": [2.0, 6.0, 12.0]}
+    result = DecodingResult(case, seconds)
+    assert result.ratio("huggingface") == 2.0
+    assert result.tokens_per_s == {"regard": 30.0, "huggingface": 10.0}
+    assert result.as_dict()["ratio"] == {"huggingface": 2.0}

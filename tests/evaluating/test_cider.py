@@ -17,7 +17,10 @@ PICTURES = [["a b"], ["a c"]]
 
 def _corpus(seed, count=7):
     drawn = random.Random(seed)
-    say = lambda: " ".join(drawn.choices(WORDS, k=drawn.randint(0, 9)))  # noqa: E731
+
+    def say():
+        return " ".join(drawn.choices(WORDS, k=drawn.randint(0, 9)))
+
     return [say() for _ in range(count)], [
         [say() for _ in range(drawn.randint(1, 5))] for _ in range(count)
     ]
