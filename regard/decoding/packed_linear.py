@@ -1,9 +1,9 @@
 """Packed linear: a linear layer whose weight lies in memory as the CPU's kernels read it fastest.
 
 A product of a few rows with a large matrix takes as long as the matrix takes to be read. oneDNN
-cuts it into blocks beforehand, once, for any number of rows. The few rows of a single sentence read
-a weight fastest that is turned, inputs first, and asking for the plain product takes less time
-than asking oneDNN. The function stays the same.
+cuts it into blocks beforehand, once, for any number of rows; MKL for a known number of them, and
+reads such a weight faster where the rows are few. One or two rows read the weight as it is fastest
+of all. The function stays the same.
 """
 
 from functools import cached_property
@@ -14,12 +14,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-_ops = torch.ops.mkldnn  # torch's own layers of this kind are private; only this file calls them
+_onednn, _mkl = torch.ops.mkldnn, torch.ops.mkl
+# torch's own layers of this kind are private; only this file calls them
+
 ROWS = 16
-"""For how many rows the blocks are chosen; other numbers of rows read the same ones."""
+"""For how many rows oneDNN's blocks are chosen; other numbers of rows read the same ones."""
+
+BARE = 2
+"""So many rows read the weight as it is."""
 
 FEW, HUGE = 8, 1 << 22
-"""So many rows take the turned weight, unless it has more numbers than these."""
+"""So many rows take MKL's blocks, unless the weight has more numbers than these."""
 
 
 def can_pack(linear: nn.Linear) -> bool:
@@ -38,22 +43,32 @@ class PackedLinear(nn.Module):
         self.weight, self.bias = layer.weight, layer.bias
         # beside the parameters, which a module takes longer to find
         self._plain = (layer.weight.detach(), None if self.bias is None else self.bias.detach())
-        self._few = FEW * layer.in_features if layer.weight.numel() <= HUGE else 0
+        self._bare = BARE * layer.in_features
+        is_handy = layer.weight.numel() <= HUGE and torch.backends.mkl.is_available()
+        self._few = FEW * layer.in_features if is_handy else 0
+        self._for_rows: tuple[int, Tensor] | None = None
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b n"]:
         """The product; no gradient comes back through it."""
-        if x.numel() <= self._few:
-            return linear(x, self._turned, self._plain[1])
-        return _ops._linear_pointwise(x, self._packed, self._plain[1], "none", [], "")
+        weight, bias = self._plain
+        size = x.numel()
+        if size <= self._bare:
+            return linear(x, weight, bias)
+        if size <= self._few:
+            rows = size // x.shape[-1]
+            return _mkl._mkl_linear(x, self._packed_for(rows), weight, bias, rows)
+        return _onednn._linear_pointwise(x, self._packed, bias, "none", [], "")
 
-    @cached_property
-    def _turned(self) -> Float[Tensor, "n m"]:
-        """The weight, stored with inputs first."""
-        with torch.inference_mode(mode=False):
-            return self._plain[0].mT.contiguous().mT
+    def _packed_for(self, rows: int) -> Tensor:
+        """The weight in MKL's blocks for so many rows; kept until another number is asked for."""
+        if self._for_rows is None or self._for_rows[0] != rows:
+            with torch.inference_mode(mode=False):
+                packed = _mkl._mkl_reorder_linear_weight(self._plain[0], rows)
+            self._for_rows = rows, packed
+        return self._for_rows[1]
 
     @cached_property
     def _packed(self) -> Tensor:
-        """The weight in blocks, an opaque tensor."""
+        """The weight in oneDNN's blocks, an opaque tensor."""
         with torch.inference_mode(mode=False):
-            return _ops._reorder_linear_weight(self._plain[0], ROWS)
+            return _onednn._reorder_linear_weight(self._plain[0], ROWS)

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -118,6 +120,10 @@ def refuse_wishes(who: str, sentences: Sequence[Sentence]) -> None:
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "b n"]:
     """Rows of tokens as one tensor, the shorter ones filled up with padding."""
-    longest = max(map(len, rows), default=0)
-    filled = [[*row, *[PAD] * (longest - len(row))] for row in rows]
-    return torch.tensor(filled, dtype=torch.int64, device=device).view(len(rows), longest)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    filled = np.full((len(rows), lengths.max(initial=0)), PAD)
+    # one array of all tokens is made much faster than a tensor of lists of lists
+    filled[np.arange(filled.shape[1]) < lengths[:, None]] = np.fromiter(
+        chain.from_iterable(rows), np.int64, lengths.sum()
+    )
+    return torch.from_numpy(filled).to(device)
