@@ -1,0 +1,59 @@
+"""regard serve: the studio, and an HTTP interface to finished runs."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from regard.errors import MissingExtra, SettingError
+
+
+def serve(
+    run: list[Path] | None = typer.Argument(None, help="Finished runs."),
+    port: int = typer.Option(8000, min=0, max=65535, help="0 takes any that is free."),
+    host: str = typer.Option("127.0.0.1", help="Others than this machine may ask elsewhere."),
+    opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
+    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    record: list[Path] = typer.Option(
+        [], help="Records that save_record wrote, for the atlas; may be repeated."
+    ),
+    source: Path | None = typer.Option(None, help="Texts with gold word links, one a line."),
+    reference: Path | None = typer.Option(None, help="Their translations."),
+    alignment: Path | None = typer.Option(
+        None, help="The links between their words, in naacl or Pharaoh format."
+    ),
+) -> None:
+    """Serve runs to a browser: see what they look at while they answer.
+
+    The page asks nothing of the network; only this machine may ask the server, unless --host says
+    otherwise. /openapi.json describes the interface, /metrics is for Prometheus.
+
+    Example: regard serve demo-run --open
+    """
+    try:
+        from regard.serving.app import build_app
+        from regard.serving.gold import read_pairs
+        from regard.serving.running import address_of, bind, run_server
+        from regard.serving.shelf import open_runs
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"serve: '{error.name}' is not installed: pip install 'regard[serve]'."
+        ) from error
+    files = [source, reference, alignment]
+    named = [file for file in files if file is not None]
+    if named and len(named) < len(files):
+        raise SettingError(
+            "serve: gold links need all of --source, --reference and --alignment, got "
+            f"{len(named)} of the three."
+        )
+    gold = read_pairs(*named) if named else None
+    # the port first: a long load for nothing is no joy
+    listening = bind(host, port)
+    try:
+        shelf = open_runs(run or [], device=device, gold=gold, saved=record)
+        names = [*shelf.runs, *shelf.saved]
+        print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
+        sys.stdout.flush()
+        run_server(build_app(shelf, host=host), listening, opens=opens)
+    finally:
+        listening.close()

@@ -1,0 +1,9 @@
+"""runs → an HTTP interface and the studio page, for the machine they stand on.
+
+api.py has pure functions, app.py the routes, guard.py who may ask, page/ what a browser loads.
+"""
+
+from regard.serving.app import build_app
+from regard.serving.shelf import Shelf, open_runs
+
+__all__ = ["Shelf", "build_app", "open_runs"]

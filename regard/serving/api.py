@@ -1,0 +1,263 @@
+"""What the server can say, as pure functions: a run and a wish in, plain data out.
+
+Nothing here knows of HTTP. Numbers are those of `regard.inspecting`; none is made up on the way.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+import regard
+from regard.choices import find
+from regard.decoding import Hypothesis, Search, Sentence
+from regard.decoding.beam import Beam
+from regard.errors import LengthError, SettingError
+from regard.inspecting.looking import look_at
+from regard.inspecting.reading import Tokens
+from regard.inspecting.record import MOST_NUMBERS, Attention, Record
+from regard.inspecting.statistics import head_statistics
+from regard.models import Stepper
+from regard.plots.colours import DARK, LIGHT
+from regard.serving.kept import Once, name_of_answer
+from regard.serving.shelf import Served, Shelf
+from regard.training.metrics import lines
+from regard.training.text_form import as_read
+
+EXAMPLES = (
+    "A dog ate the food because it was hungry.",
+    "Jane visite l'Afrique en septembre.",
+    "الكلب يأكل",
+    "我 很 好",
+)
+"""Sentences that any run which reads texts may be tried with, whatever it was trained on."""
+DIVERGING = (
+    "#7f3b08", "#b35806", "#e08214", "#fdb863", "#f7f7f7", "#b2abd2", "#8073ac", "#542788",
+    "#2d004b",
+)  # fmt: skip
+"""For differences, on white: brown below nothing, violet above it, told apart by everybody."""
+DIVERGING_DARK = (
+    "#ffd9a0", "#f6ae55", "#c97a16", "#7a4506", "#16181b", "#45377a", "#7464b8", "#a99bdd",
+    "#ded7f7",
+)  # fmt: skip
+MOST_ROWS = 512
+"""About how many queries the statistics of a long text are made of."""
+MOST_POINTS = 600
+"""The most updates that are drawn of a training."""
+
+
+def runs(shelf: Shelf) -> dict[str, object]:
+    """All runs, in the order they were given."""
+    return {
+        "version": regard.__version__,
+        "runs": [{"name": name, "reads": one.reads} for name, one in shelf.runs.items()],
+        "has_gold": shelf.gold is not None,
+        "records": list(shelf.saved),
+    }
+
+
+def colours() -> dict[str, object]:
+    """The ramps that everything is drawn with."""
+    return {
+        "light": {"weights": list(LIGHT), "differences": list(DIVERGING)},
+        "dark": {"weights": list(DARK), "differences": list(DIVERGING_DARK)},
+    }
+
+
+def info(served: Served) -> dict[str, object]:
+    """What a run is."""
+    trained = served.trained
+    loaded = trained.loaded
+    recipe = loaded.recipe
+    return {
+        "name": served.name,
+        "path": str(trained.path),
+        "reads": served.reads,
+        "model": type(recipe.model).__name__.removesuffix("Spec").lower(),
+        "settings": {
+            name: value
+            for name, value in vars(recipe.model).items()
+            if isinstance(value, bool | int | float | str)
+        },
+        "parameters": sum(one.numel() for one in loaded.model.parameters()),
+        "longest": trained.longest,
+        "source_tokens": len(loaded.source),
+        "target_tokens": len(loaded.target),
+        "device": str(trained.hardware.device),
+        "examples": served.examples(),
+        "other_examples": list(EXAMPLES) if served.reads == "texts" else [],
+        "has_metrics": (trained.path / "metrics.jsonl").is_file(),
+        "versions": {"regard": regard.__version__, "torch": torch.__version__},
+    }
+
+
+class _Remembering:
+    """A search that keeps what it found, so that each answer can be looked at as it was written."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.found = search, list[list[Hypothesis]]()
+
+    def __call__(
+        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """Search, and keep."""
+        found = self.search(model, sentences, device=device)
+        self.found += found
+        return found
+
+
+def predict(
+    shelf: Shelf, run: str, text: str, *, target: str | None = None, n_best: int = 5
+) -> dict[str, object]:
+    """Answer a text; every answer has a record that can be asked for.
+
+    Args:
+        shelf: where the run is, and where records are kept.
+        run: its name.
+        text: what to answer.
+        target: an answer to look at instead of the model's own.
+        n_best: how many answers, best first.
+    """
+    served = shelf.run(run)
+    if served.reads != "texts":
+        raise SettingError(
+            f"predict: '{run}' captions pictures; it does not read texts. Send a picture to "
+            f"/api/runs/{run}/caption."
+        )
+    with served.busy:
+        if target is not None:
+            record = served.trained.look(text, target)
+            name = name_of_answer(run, text, target)
+            shelf.records.put(name, Once(lambda: record))
+            own: dict[str, object] = {
+                "text": record.target,
+                "score": None,
+                "record": name,
+                "words": [],
+            }
+            return {"run": run, "source": text, "answers": [own], "note": None}
+        search = _Remembering(_widened(served, n_best))
+        prediction = served.trained.predict([text], search=search)[0]
+    form = as_read(served.trained.loaded.recipe, text)
+    read = text if form is None else form.text
+    answers = [_answer(shelf, served, read, one) for one in search.found[0]]
+    return {"run": run, "source": text, "answers": answers, "note": prediction.note}
+
+
+def _widened(served: Served, n_best: int) -> Beam:
+    search = served.trained.default_search()
+    if not 1 <= n_best <= search.width:
+        raise SettingError(f"predict: n_best must be from 1 to {search.width}, got {n_best}.")
+    return replace(search, n_best=n_best)
+
+
+def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[str, object]:
+    loaded = served.trained.loaded
+    name = name_of_answer(served.name, read, one.tokens)
+
+    def look() -> Record:
+        with served.busy:
+            return look_at(loaded.model, loaded.source, loaded.target, read, one.tokens)
+
+    shelf.records.put(name, Once(look))
+    names = [*(loaded.target.readable(token) for token in one.tokens), "<eos>"]
+    chances = np.exp(one.token_log_probabilities).tolist()
+    return {
+        "text": loaded.target.decode(one.tokens),
+        "score": one.score,
+        "log_probability": one.log_probability,
+        "record": name,
+        "words": [list(pair) for pair in zip(names, chances, strict=False)],
+        "has_ended": one.has_ended,
+    }
+
+
+def record(shelf: Shelf, name: str) -> dict[str, object]:
+    """Texts and tokens of an answer, and which weights there are."""
+    kept = shelf.record(name)
+    return {
+        "record": name,
+        "source": kept.source,
+        "target": kept.target,
+        "attention": {kind: _attention(one) for kind, one in kept.attention.items()},
+    }
+
+
+def _attention(one: Attention) -> dict[str, object]:
+    return {
+        "mechanism": one.mechanism,
+        "query_title": one.query_title,
+        "key_title": one.key_title,
+        "queries": _tokens(one.queries),
+        "keys": _tokens(one.keys),
+        "n_layers": len(one.layers),
+        "n_heads": one.n_heads,
+    }
+
+
+def _tokens(tokens: Tokens) -> dict[str, object]:
+    return {
+        "pieces": list(tokens.pieces),
+        "words": list(tokens.words),
+        "names": list(tokens.names),
+        "specials": sorted(tokens.specials),
+    }
+
+
+def weights(shelf: Shelf, name: str, kind: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Every weight of one kind, `layers heads queries keys`, where there are not too many."""
+    kept = shelf.record(name)
+    one = find(kind, kept.attention)
+    n_numbers = len(one.layers) * one.n_heads * len(one.queries) * len(one.keys)
+    if n_numbers > MOST_NUMBERS:
+        raise LengthError(
+            f"weights: {n_numbers:,} numbers are too many to send at once; at most "
+            f"{MOST_NUMBERS:,}. Look at the text in the atlas, which asks for tiles."
+        )
+    layers = [
+        torch.stack([kept.weights(kind, layer, head) for head in range(one.n_heads)])
+        for layer in range(len(one.layers))
+    ]
+    return torch.stack(layers).numpy().astype("<f4")
+
+
+def statistics(shelf: Shelf, name: str, kind: str) -> dict[str, object]:
+    """What each head of a kind does; of a long text some queries are used, and it says so."""
+    kept = shelf.record(name)
+    every = max(1, len(find(kind, kept.attention).queries) // MOST_ROWS)
+    heads = [asdict(one) for one in head_statistics(kept, kind, every=every)]
+    return {"every": every, "heads": heads}
+
+
+def curves(served: Served) -> dict[str, object]:
+    """How a run learned, as `metrics.jsonl` has it; long trainings are thinned, and it says so."""
+    rows = [json.loads(line) for line in lines(served.trained.path / "metrics.jsonl")]
+    learned = [row for row in rows if "train_loss" in row]
+    checked = [row for row in rows if "valid_loss" in row]
+    every = max(1, -(-len(learned) // MOST_POINTS))
+    return {
+        "updates": len(learned),
+        "every": every,
+        "charts": [
+            _chart("Loss, nats per target token", {
+                "training": _line(learned[::every], "train_loss"),
+                "validation": _line(checked, "valid_loss"),
+            }),
+            _chart("Exact match, greedy", {"validation": _line(checked, "exact_match")}),
+            _chart("BLEU, greedy", {"validation": _line(checked, "bleu")}),
+            _chart("Learning rate", {"rate": _line(learned[::every], "learning_rate")}),
+            _chart("Gradient norm", {"norm": _line(learned[::every], "gradient_norm")}),
+        ],
+    }  # fmt: skip
+
+
+def _chart(title: str, series: Mapping[str, list[list[float]]]) -> dict[str, object]:
+    return {"title": title, "series": {name: line for name, line in series.items() if line}}
+
+
+def _line(rows: Sequence[Mapping[str, Any]], key: str) -> list[list[float]]:
+    # a loss that was no number stands there as null
+    return [[float(row["step"]), float(row[key])] for row in rows if row.get(key) is not None]

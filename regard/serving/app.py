@@ -1,0 +1,257 @@
+"""The routes: each reads what was asked, calls a pure function, and answers in JSON or numbers."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import generate_latest as metrics_text
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+import regard
+from regard.errors import LengthError, RegardError, UnknownChoice
+from regard.serving import api, captions, gold
+from regard.serving.asked import AskedToPredict, AskedToWork
+from regard.serving.atlas import Asked, atlas, profile, tile
+from regard.serving.files import page_files, read_file
+from regard.serving.guard import Guard, Names, fault
+from regard.serving.shelf import Shelf
+from regard.serving.side_by_side import side_by_side
+from regard.serving.worked_steps import start, worked_steps
+
+STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
+"""What a mistake is in HTTP; 400 where nothing else is said."""
+OCTETS = "application/octet-stream"
+
+
+def build_app(shelf: Shelf, *, host: str = "127.0.0.1") -> ASGIApp:
+    """The application, guarded.
+
+    Args:
+        shelf: the runs it serves.
+        host: what the server is bound to; other names are refused.
+    """
+    # FastAPI's own pages for people load scripts from elsewhere
+    app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
+    _count(app)
+    _say_mistakes(app)
+    _about(app, shelf)
+    _looks(app, shelf)
+    _atlas(app, shelf)
+    _worked(app)
+    _gold(app, shelf)
+    _page(app)
+    return Guard(app, Names.of(host))
+
+
+def _about(app: FastAPI, shelf: Shelf) -> None:
+    @app.get("/health", tags=["server"])
+    def health() -> dict[str, str]:
+        """Whether the server answers."""
+        return {"status": "good", "version": regard.__version__}
+
+    @app.get("/api/runs", tags=["runs"])
+    def runs() -> dict[str, object]:
+        """All runs."""
+        return api.runs(shelf)
+
+    @app.get("/api/colours", tags=["server"])
+    def colours() -> dict[str, object]:
+        """The colour ramps that everything is drawn with."""
+        return api.colours()
+
+    @app.get("/api/runs/{run}/info", tags=["runs"])
+    def info(run: str) -> dict[str, object]:
+        """What a run is."""
+        return api.info(shelf.run(run))
+
+    @app.get("/api/runs/{run}/curves", tags=["runs"])
+    def curves(run: str) -> dict[str, object]:
+        """How a run learned."""
+        return api.curves(shelf.run(run))
+
+
+def _looks(app: FastAPI, shelf: Shelf) -> None:
+    @app.post("/api/runs/{run}/predict", tags=["looking"])
+    def predict(run: str, asked: AskedToPredict) -> dict[str, object]:
+        """Answer a text; each answer names a record."""
+        return api.predict(shelf, run, asked.text, target=asked.target, n_best=asked.n_best)
+
+    @app.get("/api/records/{record}", tags=["looking"])
+    def record(record: str) -> dict[str, object]:
+        """Texts and tokens of an answer, and which weights there are."""
+        return api.record(shelf, record)
+
+    @app.get("/api/records/{record}/weights/{kind}", tags=["looking"], response_class=Response)
+    def weights(record: str, kind: str) -> Response:
+        """All weights of a kind: float32, little end first; X-Shape says how many."""
+        numbers = api.weights(shelf, record, kind)
+        shape = ",".join(map(str, numbers.shape))
+        return Response(numbers.tobytes(), media_type=OCTETS, headers={"X-Shape": shape})
+
+    @app.get("/api/records/{record}/statistics/{kind}", tags=["looking"])
+    def statistics(record: str, kind: str) -> dict[str, object]:
+        """What each head does: entropy, distance, sink, neighbours, redundancy."""
+        return api.statistics(shelf, record, kind)
+
+    @app.get("/api/records/{record}/mechanisms/{kind}/{layer}/{head}", tags=["looking"])
+    def mechanisms(record: str, kind: str, layer: int, head: int) -> dict[str, object]:
+        """What other mechanisms make of the same queries and keys."""
+        return side_by_side(shelf.record(record), kind, layer, head)
+
+    @app.post("/api/runs/{run}/caption", tags=["looking"])
+    async def caption(run: str, request: Request) -> Response:
+        """Caption the picture that is the body of the request, as the bytes of its file."""
+        content = await request.body()
+        return JSONResponse(await run_in_threadpool(captions.caption_picture, shelf, run, content))
+
+    @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
+    def caption_example(run: str, number: int) -> dict[str, object]:
+        """Caption one of the run's own pictures."""
+        return captions.caption_example(shelf, run, number)
+
+    @app.get("/api/captions/{record}/picture", tags=["looking"], response_class=Response)
+    def picture(record: str) -> Response:
+        """A picture that was captioned."""
+        return Response(captions.picture_png(shelf, record), media_type="image/png")
+
+
+def _atlas(app: FastAPI, shelf: Shelf) -> None:
+    @app.get("/api/records/{record}/atlas/{kind}/{layer}", tags=["atlas"])
+    def size(record: str, kind: str, layer: int) -> dict[str, object]:
+        """How large a layer's map is, and how it is cut."""
+        return atlas(shelf.record(record), kind, layer)
+
+    @app.get(
+        "/api/records/{record}/tiles/{kind}/{layer}/{head}/{zoom}/{x}/{y}",
+        tags=["atlas"],
+        response_class=Response,
+    )
+    def one_tile(
+        record: str,
+        kind: str,
+        layer: int,
+        head: str,
+        zoom: int,
+        x: int,
+        y: int,
+        pooling: str = "max",
+        rows: int = 4,
+        type: str = "float16",
+    ) -> Response:
+        """256 × 256 weights; then how many keys each row of pixels may see. 204: all masked."""
+        made = tile(shelf, record, Asked(kind, layer, head, zoom, x, y, pooling, rows, type))
+        headers = {
+            "X-Min": repr(made.lowest),
+            "X-Max": repr(made.highest),
+            "X-Rows-Sampled": str(made.rows_used),
+            "X-Exact": str(made.is_exact).lower(),
+        }
+        if made.is_empty:
+            return Response(status_code=204, headers=headers)
+        return Response(made.content, media_type=OCTETS, headers=headers)
+
+    @app.get("/api/records/{record}/profile/{kind}/{layer}/{head}", tags=["atlas"])
+    def one_profile(
+        record: str, kind: str, layer: int, head: int, far: int = 64, every: int = 0
+    ) -> dict[str, object]:
+        """What each key receives, and the strongest far links; every=1 uses all queries."""
+        kept = shelf.record(record)
+        return profile(kept, kind, layer, head, far=far, every=every)
+
+
+def _worked(app: FastAPI) -> None:
+    @app.get("/api/worked", tags=["worked example"])
+    def begin() -> dict[str, object]:
+        """The worked example as `regard explain` prints it."""
+        return start()
+
+    @app.post("/api/worked", tags=["worked example"])
+    def work(asked: AskedToWork) -> dict[str, object]:
+        """Every step with other numbers."""
+        return worked_steps(asked.wished())
+
+
+def _gold(app: FastAPI, shelf: Shelf) -> None:
+    @app.get("/api/gold", tags=["gold"])
+    def sentences() -> dict[str, object]:
+        """The pairs that have gold links."""
+        return gold.sentences(shelf)
+
+    @app.get("/api/gold/{run}", tags=["gold"])
+    def errors_of_heads(run: str) -> dict[str, object]:
+        """The alignment error rate of every head."""
+        return gold.errors_of_heads(shelf, run)
+
+    @app.get("/api/gold/{run}/{place}", tags=["gold"])
+    def sentence(run: str, place: int, row: str = "predicting") -> dict[str, object]:
+        """One pair with its links and every head's weights."""
+        return gold.sentence(shelf, run, place, row)
+
+
+def _page(app: FastAPI) -> None:
+    files = page_files()
+
+    @app.get("/{address:path}", include_in_schema=False)
+    def page(address: str) -> Response:
+        content, kind = read_file(files, address)
+        return Response(content, media_type=kind)
+
+
+def _say_mistakes(app: FastAPI) -> None:
+    """Every error has one shape."""
+
+    async def regard_error(request: Request, error: Exception) -> Response:
+        kind = type(error)
+        status = next((code for known, code in STATUS.items() if issubclass(kind, known)), 400)
+        return JSONResponse(fault(kind.__name__, str(error)), status)
+
+    async def unfit(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        said = "; ".join(
+            f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()
+        )
+        return JSONResponse(fault("bad_request", f"serve: {said}."), 422)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        said = f"serve: {request.method} {request.url.path}: {error.detail}."
+        return JSONResponse(fault("bad_request", said), error.status_code)
+
+    async def broken(request: Request, error: Exception) -> Response:
+        said = "serve: something broke; the terminal that serve runs in says what."
+        return JSONResponse(fault("internal", said), 500)
+
+    app.add_exception_handler(RegardError, regard_error)
+    app.add_exception_handler(RequestValidationError, unfit)
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Exception, broken)
+
+
+def _count(app: FastAPI) -> None:
+    """Requests and their times, for Prometheus; each application counts its own."""
+    registry = CollectorRegistry()
+    counted = Counter(
+        "regard_requests", "Requests by route and status.", ["route", "status"], registry=registry
+    )
+    taken = Histogram(
+        "regard_request_seconds", "Time to answer, by route.", ["route"], registry=registry
+    )
+
+    @app.middleware("http")
+    async def count(request: Request, following: Callable[[Request], object]) -> Response:
+        began = perf_counter()
+        answer: Response = await following(request)  # type: ignore[misc]
+        route = getattr(request.scope.get("route"), "path", "none")
+        counted.labels(route, answer.status_code).inc()
+        taken.labels(route).observe(perf_counter() - began)
+        return answer
+
+    @app.get("/metrics", tags=["server"], response_class=Response)
+    def metrics() -> Response:
+        """Numbers for Prometheus."""
+        return Response(metrics_text(registry), media_type=CONTENT_TYPE_LATEST)

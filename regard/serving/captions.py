@@ -1,0 +1,77 @@
+"""Captions: a picture that somebody sent, or one of the run's own, and where each word looked."""
+
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from regard.errors import DataError, MissingExtra, SettingError
+from regard.inspecting.caption_record import CaptionRecord
+from regard.serving.kept import name_of_answer
+from regard.serving.shelf import Served, Shelf
+
+
+def caption_picture(shelf: Shelf, run: str, content: bytes) -> dict[str, object]:
+    """Caption a picture that was sent.
+
+    Args:
+        shelf: all that is served.
+        run: the name of a run that captions pictures.
+        content: the file's bytes, of any make that the project reads.
+    """
+    served = _captioner(shelf, run)
+    if not content:
+        raise DataError("caption: no picture was sent. Send the bytes of a file, such as a JPEG.")
+    with TemporaryDirectory() as folder, served.busy:
+        path = Path(folder) / "picture"
+        path.write_bytes(content)
+        try:
+            record = served.trained.look_at_picture(str(path))
+        except DataError as error:
+            # nobody knows the file by the name that it has here
+            raise DataError(str(error).replace(str(path), "the picture that was sent")) from error
+    own = replace(record, picture=replace(record.picture, name="your picture"))
+    return _kept(shelf, name_of_answer(run, content), own)
+
+
+def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
+    """Caption one of the pictures that `info` offers.
+
+    Args:
+        shelf: all that is served.
+        run: the name of a run that captions pictures.
+        number: of the example, counted from 0.
+    """
+    served = _captioner(shelf, run)
+    offered = served.examples()
+    if not 0 <= number < len(offered):
+        raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
+    with served.busy:
+        record = served.trained.look_at_picture(offered[number])
+    return _kept(shelf, name_of_answer(run, offered[number]), record)
+
+
+def picture_png(shelf: Shelf, name: str) -> bytes:
+    """The pixels of a picture that was captioned."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as error:
+        raise MissingExtra("caption: pictures need Pillow: pip install 'regard[plots]'.") from error
+    pixels = np.ascontiguousarray(shelf.captions.get(name, "caption").picture.pixels)
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return file.getvalue()
+
+
+def _kept(shelf: Shelf, name: str, record: CaptionRecord) -> dict[str, object]:
+    shelf.captions.put(name, record)
+    return {"record": name, **record.as_json()}
+
+
+def _captioner(shelf: Shelf, run: str) -> Served:
+    served = shelf.run(run)
+    if served.reads != "pictures":
+        raise SettingError(f"caption: '{run}' reads texts, not pictures. Take a run that captions.")
+    return served

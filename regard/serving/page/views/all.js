@@ -1,0 +1,33 @@
+// The views, in the order of the navigation. `suits` says whether there is anything to show.
+
+import { Atlas } from "./atlas.js";
+import { Captions } from "./captions.js";
+import { Compare } from "./compare.js";
+import { Gold } from "./gold.js";
+import { Mechanisms } from "./mechanisms.js";
+import { Training } from "./training.js";
+import { Translate } from "./translate.js";
+import { Worked } from "./worked.js";
+
+const reads = (kind) => ({ runs }) => runs.some((run) => run.reads === kind);
+
+export const VIEWS = [
+  { name: "translate", title: "Translate", reads: "texts", View: Translate, suits: reads("texts"),
+    lead: "What the model looked at while it answered." },
+  { name: "worked", title: "Worked example", View: Worked, suits: () => true, choosesRuns: true,
+    lead: "Attention in numbers small enough to follow. Change any of them." },
+  { name: "mechanisms", title: "Mechanisms", reads: "texts", View: Mechanisms, suits: reads("texts"),
+    lead: "What other mechanisms make of the same queries and keys." },
+  { name: "captions", title: "Captions", reads: "pictures", View: Captions, suits: reads("pictures"),
+    lead: "What each word of a caption looked at." },
+  { name: "atlas", title: "Atlas", reads: "texts", View: Atlas,
+    suits: (served) => served.records.length > 0 || reads("texts")(served),
+    lead: "The map of a text of any length: scroll to zoom, drag to move." },
+  { name: "gold", title: "Gold alignments", reads: "texts", View: Gold,
+    suits: (served) => served.has_gold && reads("texts")(served),
+    lead: "Which head aligns words as people do." },
+  { name: "compare", title: "Compare", reads: "texts", View: Compare, suits: reads("texts"), choosesRuns: true,
+    lead: "Two runs, or two answers of one run, on the same text." },
+  { name: "training", title: "Training", View: Training, suits: ({ runs }) => runs.length > 0,
+    lead: "How the run learned." },
+];

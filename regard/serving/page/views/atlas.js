@@ -1,0 +1,86 @@
+// The map of a text of any length: what to look at, search, far links, and what each key receives.
+
+import { html, useMemo, useState } from "../vendor/preact.js";
+import { Select } from "../parts/controls.js";
+import { quoted } from "../parts/numbers.js";
+import { get } from "../parts/server.js";
+import { useAnswer } from "../parts/state.js";
+import { Table } from "../parts/table.js";
+import { TileMap } from "../parts/tile_map.js";
+import { TextForm, useAnswers } from "./translate.js";
+
+function matches(names, wish) {
+  const low = wish.trim().toLowerCase();
+  return low ? names.flatMap((name, i) => (name.toLowerCase().includes(low) ? [i] : [])).slice(0, 200) : [];
+}
+
+function FarLinks({ survey, tokens, far, setFar, jump }) {
+  const bins = survey.received.length;
+  const heaviest = survey.received.map((sum, i) => [sum, Math.floor(i * tokens.keys.length / bins)])
+    .sort((a, b) => b[0] - a[0]).slice(0, 20);
+  return html`<h2>Strongest far links</h2><div class="bar"><label>more than
+      <input type="number" min="0" value=${far} onChange=${(event) => setFar(event.target.value)} />
+      places apart</label><span class="quiet">${survey.is_exact ? "all queries were used"
+        : `one query in ${survey.every} was used`}; bars above the map: weight that each key
+      receives</span></div>
+    <ol class="far">${survey.links.slice(0, 12).map(([query, key, weight]) => html`
+      <li key=${`${query}-${key}`}><button type="button" onClick=${() => jump({ query, key })}>
+        <bdi>${quoted(tokens.queries[query])}</bdi> (${query + 1}) →${" "}
+        <bdi>${quoted(tokens.keys[key])}</bdi> (${key + 1}) ${weight.toFixed(4)}</button></li>`)}</ol>
+    ${!survey.links.length && html`<p class="quiet">There are none that far apart.</p>`}
+    <details class="numbers"><summary>Weight received, as a table</summary>
+    <${Table} caption="The keys that receive most" heads=${["key", "place", "weight"]}
+      rows=${heaviest.map(([sum, i]) => [tokens.keys[i], i + 1, sum.toFixed(4)])} /></details>`;
+}
+
+export function Atlas({ served, run, info, params, change, stops, isDark }) {
+  const text = params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
+  const saved = served.records.includes(params.record) ? params.record : run ? "" : served.records[0];
+  const answered = useAnswers(!saved && info && run, text, params.target);
+  const name = saved || answered.value?.answers[0]?.record;
+  const record = useAnswer(() => name && get(["records", name]), [name]);
+  const kinds = Object.keys(record.value?.attention ?? {});
+  const kind = kinds.includes(params.kind) ? params.kind : kinds[0];
+  const one = record.value?.attention[kind];
+  const limited = (value, count) => Math.min(Math.max(Number(value) || 1, 1), count ?? 1) - 1;
+  const [layer, head] = [limited(params.layer, one?.n_layers), limited(params.head, one?.n_heads)];
+  const far = Math.max(Number(params.far ?? 4) || 0, 0);
+  const size = useAnswer(() => one && get(["records", name, "atlas", kind, layer]),
+    [name, kind, layer, Boolean(one)]);
+  const survey = useAnswer(() => one && get(["records", name, "profile", kind, layer, head], { far }),
+    [name, kind, layer, head, far, Boolean(one)]);
+  const [jump, setJump] = useState(null);
+  const tokens = useMemo(() => one && { queries: one.queries.pieces, keys: one.keys.pieces }, [one]);
+  const found = useMemo(() => ({ keys: tokens ? matches(tokens.keys, params.find ?? "") : [],
+    queries: tokens ? matches(tokens.queries, params.find ?? "") : [] }), [tokens, params.find]);
+  const error = answered.error ?? record.error ?? size.error ?? survey.error;
+  const numbered = (count) => [...Array(count).keys()].map((i) => [i + 1, i + 1]);
+  const next = () => found.keys.length && setJump({ query: found.queries[0] ?? 0,
+    key: found.keys[(found.keys.indexOf(jump?.key) + 1) % found.keys.length] });
+  return html`${served.records.length > 0 && html`<div class="bar"><${Select} label="map of" value=${saved}
+      options=${[...(run ? [["", "a text of your own"]] : []), ...served.records.map((each) => [each, each])]}
+      onChange=${(next_) => change({ record: next_, kind: "", layer: "", head: "", find: "" })} /></div>`}
+    ${!saved && html`<${TextForm} text=${text} target=${params.target ?? ""} info=${info}
+      isBusy=${answered.isBusy || size.isBusy || survey.isBusy}
+      ask=${(next_, target) => change({ text: next_, target })} />`}
+    ${error && html`<p class="error" role="alert">${error}</p>`}
+    ${one && html`<div class="bar">
+      <${Select} label="attention" value=${kind} options=${kinds.map((each) => [each, each])}
+        onChange=${(next_) => change({ kind: next_, layer: "", head: "" })} />
+      <${Select} label="layer" value=${layer + 1} options=${numbered(one.n_layers)}
+        onChange=${(n) => change({ layer: n })} />
+      <${Select} label="head" value=${head + 1} options=${numbered(one.n_heads)}
+        onChange=${(n) => change({ head: n })} />
+      <label>find <input id="find" type="search" value=${params.find ?? ""} dir="auto"
+        onInput=${(event) => change({ find: event.target.value })}
+        onKeyDown=${(event) => event.key === "Enter" && next()} /></label>
+      <button type="button" disabled=${!found.keys.length} onClick=${next}>Next</button>
+      <span role="status" class="quiet">${params.find
+        ? `${found.keys.length} keys, ${found.queries.length} queries` : ""}</span>
+      </div>`}
+    ${one && size.value && html`<${TileMap} size=${size.value} tokens=${tokens} profile=${survey.value?.received}
+      parts=${["records", name, "tiles", kind, layer, head]} params=${params} change=${change} stops=${stops}
+      isDark=${isDark} jump=${jump} found=${found} />`}
+    ${survey.value && one && html`<${FarLinks} survey=${survey.value} tokens=${tokens} far=${far}
+      setFar=${(next_) => change({ far: next_ })} jump=${setJump} />`}`;
+}

@@ -1,0 +1,147 @@
+"""The runs that are served, by name; each answers one request at a time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from threading import RLock
+from typing import final
+
+from regard.choices import find
+from regard.data import Example
+from regard.errors import RegardError, RunError
+from regard.evaluating import Gold
+from regard.inspecting.caption_record import CaptionRecord
+from regard.inspecting.record import Record
+from regard.inspecting.saving import load_record
+from regard.serving.kept import Kept, Once
+from regard.training.evaluation import SPLITS
+from regard.training.recipes import examples
+from regard.training.trained import Trained, load
+
+N_EXAMPLES = 4
+"""How many examples of a run's own data are offered."""
+
+
+MOST_TILES = 512
+"""How many tiles of maps are kept; each takes a quarter of a megabyte."""
+
+
+@final
+@dataclass(frozen=True)
+class SentTile:
+    """A tile of a map, as it is sent."""
+
+    content: bytes
+    lowest: float
+    highest: float
+    rows_used: int
+    is_exact: bool
+    is_empty: bool
+
+
+@final
+@dataclass(frozen=True)
+class GoldPairs:
+    """Pairs of texts between whose words people drew links."""
+
+    pairs: tuple[Example, ...]
+    links: tuple[Gold, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Served:
+    """One run, and what is known of it."""
+
+    name: str
+    trained: Trained
+    busy: RLock = field(default_factory=RLock)
+    """Held while the model computes."""
+
+    @property
+    def reads(self) -> str:
+        """What it reads: texts or pictures."""
+        return self.trained.loaded.recipe.source_kind
+
+    def examples(self) -> list[str]:
+        """Some sources of its own validation data, if they can still be read."""
+        try:
+            choice = SPLITS["valid"](self.trained.loaded.recipe)
+            found = [] if choice is None else list(islice(examples(choice, "valid")(), N_EXAMPLES))
+        except (RegardError, OSError):
+            # the data may have stayed on the machine that the run was trained on
+            found = []
+        return [one.source for one in found]
+
+
+@final
+@dataclass(frozen=True)
+class Shelf:
+    """All that is served."""
+
+    runs: Mapping[str, Served]
+    gold: GoldPairs | None = None
+    saved: Mapping[str, Record] = field(default_factory=dict)
+    """Records from files, by name; they are never forgotten."""
+    records: Kept[Once[Record]] = field(default_factory=Kept)
+    tiles: Kept[Once[SentTile]] = field(default_factory=lambda: Kept(most=MOST_TILES))
+    captions: Kept[CaptionRecord] = field(default_factory=Kept)
+    errors_of_heads: Kept[Once[dict[str, object]]] = field(default_factory=Kept)
+
+    def run(self, name: str) -> Served:
+        """One run by its name, or an error that names the nearest."""
+        return find(name, self.runs, key="run")
+
+    def record(self, name: str) -> Record:
+        """A record that was saved, or that is still kept."""
+        return self.saved[name] if name in self.saved else self.records.get(name)()
+
+
+def open_runs(
+    paths: Sequence[Path],
+    *,
+    device: str | None = None,
+    gold: GoldPairs | None = None,
+    saved: Sequence[Path] = (),
+) -> Shelf:
+    """Load runs; those whose folders have one name are told apart by the folders above.
+
+    Args:
+        paths: finished runs.
+        device: "cpu" or "cuda"; a GPU where there is one.
+        gold: pairs with gold links, to show alignments with.
+        saved: records that `save_record` wrote.
+    """
+    if not paths and not saved:
+        raise RunError(
+            "serve: expected at least one finished run, got none. Write regard serve RUN."
+        )
+    names = names_of([path.resolve() for path in paths])
+    runs = {
+        name: Served(name, load(path, device=device))
+        for name, path in zip(names, paths, strict=True)
+    }
+    files = [path.resolve() for path in saved]
+    records = {name: load_record(path) for name, path in zip(names_of(files), files, strict=True)}
+    return Shelf(runs, gold, records)
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """The shortest ends of paths that tell them apart.
+
+    >>> names_of([Path("/runs/en-de"), Path("/runs/dates"), Path("/old/dates")])
+    ['en-de', 'runs-dates', 'old-dates']
+    """
+    if len(set(paths)) < len(paths):
+        raise RunError("serve: a run or record was given twice. Give each once.")
+    return [_shortest(path, [other for other in paths if other != path]) for path in paths]
+
+
+def _shortest(path: Path, others: Iterable[Path]) -> str:
+    apart = list(others)
+    for count in range(1, len(path.parts)):
+        end = path.parts[-count:]
+        if all(other.parts[-count:] != end for other in apart):
+            return "-".join(end)
+    return "-".join(path.parts[1:])

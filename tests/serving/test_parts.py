@@ -1,0 +1,156 @@
+"""Worked steps, mechanisms side by side, gold alignments: each against Python's own numbers."""
+
+import hashlib
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import SettingError, ShapeError, UnknownChoice
+from regard.evaluating.heads import Row
+from regard.inspecting.worked import X, Y, worked
+from regard.serving import files
+from regard.serving.gold import errors_of_heads, sentence
+from regard.serving.kept import Kept
+from regard.serving.side_by_side import side_by_side
+from regard.serving.worked_steps import HEADS, Projections, Wished, worked_steps
+from regard.training.aligning import align
+
+
+def _wished(keys=X, count=1, **options):
+    ones, joined = HEADS[count]
+    return Wished(X, keys, [Projections(one, one, one) for one in ones], joined, **options)
+
+
+@pytest.mark.parametrize(("is_scaled", "part"), [(False, None), (True, "scaled")])
+def test_matrices_that_change_nothing_give_the_numbers_of_explain(is_scaled, part):
+    want = worked() if part is None else worked()[part]
+    done = worked_steps(_wished(is_scaled=is_scaled))
+    for name in ("scores", "weights", "context"):
+        torch.testing.assert_close(torch.tensor(done["heads"][0][name]), torch.tensor(want[name]))
+    assert done["out"] == done["joined"] == done["heads"][0]["context"]
+
+
+def test_words_may_look_at_words_of_another_language():
+    done = worked_steps(_wished(keys=Y))
+    assert done["heads"][0]["weights"] == worked()["cross"]["weights"]
+
+
+def test_two_heads_mask_and_temperature_by_hand():
+    done = worked_steps(_wished(count=2, is_causal=True, temperature=2.0))
+    second = done["heads"][1]
+    assert second["query"] == [[row[1], row[2]] for row in X]
+    row = [sum(a * b for a, b in zip(X[1][1:], key[1:], strict=True)) / 2 for key in X[:2]]
+    total = sum(map(math.exp, row))
+    want = [*(math.exp(one) / total for one in row), 0.0]
+    assert second["weights"][1] == pytest.approx(want, abs=1e-12)
+    half = (done["heads"][0]["context"][2][1] + second["context"][2][0]) / 2
+    assert done["out"][2][1] == pytest.approx(half, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wished", "error", "says"),
+    [
+        (_wished(temperature=0.0), SettingError, "temperature"),
+        (Wished([[1.0]], [[1.0]], [Projections([[1.0], [2.0]], [[1.0]], [[1.0]])], [[1.0]]),
+         ShapeError, "W_Q of head 1"),
+        (Wished([[1.0], [1.0, 2.0]], [[1.0]], [Projections([[1.0]], [[1.0]], [[1.0]])], [[1.0]]),
+         ShapeError, "one length"),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_fit_are_refused(wished, error, says):
+    with pytest.raises(error, match=says):
+        worked_steps(wished)
+
+
+@pytest.fixture(scope="module")
+def record(shelf):
+    return shelf.run("first").trained.look("a dog ate the food")
+
+
+def test_the_first_mechanism_is_the_model_and_scaled_dot_is_what_it_does(record):
+    said = side_by_side(record, "encoder", 0, 1)
+    own, same = said["panels"][0], said["panels"][1]
+    want = record.weights("encoder", 0, 1)
+    torch.testing.assert_close(torch.tensor(own["weights"]), want, atol=1e-6, rtol=0)
+    assert same["name"] == "scaled_dot"
+    assert same["difference"] == pytest.approx(0, abs=1e-6)
+    assert "additive" in said["left_out"]
+
+
+def test_other_mechanisms_read_the_same_queries_and_keys(record):
+    panels = {one["name"]: one for one in side_by_side(record, "decoder", 1, 0)["panels"]}
+    seen = record.attention["decoder"].layers[1]
+    scores = (seen.query[0, 0] @ seen.key[0, 0].T).masked_fill(
+        torch.ones(seen.shape[-2:]).triu(1).bool(), -torch.inf
+    )
+    dot, hard = (torch.tensor(panels[name]["weights"]) for name in ("dot", "hard"))
+    torch.testing.assert_close(dot, scores.softmax(-1), atol=1e-5, rtol=0)
+    assert hard.argmax(-1).tolist() == scores.argmax(-1).tolist()
+    assert panels["hard"]["entropy"] == pytest.approx(0, abs=1e-6)
+    window = torch.tensor(panels["sliding_window"]["weights"])
+    places = torch.arange(len(window))
+    assert (window[(places[:, None] - places).abs() > 2] == 0).all()
+    # nobody sees what is yet to come, whatever weighs it
+    assert all((torch.tensor(one["weights"]).triu(1) == 0).all() for one in panels.values())
+
+
+def test_patterns_of_distance_are_not_offered_between_two_texts(record):
+    names = {one["name"] for one in side_by_side(record, "cross", 0, 0)["panels"]}
+    assert "sparsemax" in names
+    assert not names & {"sliding_window", "blocks", "linear_bias"}
+
+
+def test_the_error_rates_of_heads_are_those_of_evaluate(shelf):
+    gold = shelf.gold
+    want = align(shelf.run("first").trained, gold.pairs, gold.links).as_json()
+    assert errors_of_heads(shelf, "first") == want
+
+
+@pytest.mark.parametrize("row", list(Row))
+def test_a_pair_shows_words_between_spaces_whose_rows_sum_to_what_words_receive(shelf, row):
+    said = sentence(shelf, "first", 0, row.name.lower())
+    assert said["source"] == ["a", "dog", "ate"]
+    assert said["sure"] == [[0, 1], [2, 2]]
+    assert said["possible"] == [[1, 0]]
+    weights = torch.tensor(said["weights"])
+    assert weights.shape == (2, 2, 3, 3)
+    # the end token's share is no word's
+    assert (weights.sum(-1) < 1).all()
+    with pytest.raises(SettingError, match="2 pairs"):
+        sentence(shelf, "first", 2, "next")
+
+
+def test_what_was_asked_for_longest_ago_is_forgotten_first():
+    kept = Kept[int](most=2)
+    kept.put("a", 1)
+    kept.put("b", 2)
+    kept.get("a")
+    kept.put("c", 3)
+    assert kept.get("a") == 1
+    with pytest.raises(UnknownChoice, match="not kept any more"):
+        kept.get("b")
+
+
+def test_the_vendored_file_is_the_one_that_its_note_names():
+    folder = files.FOLDER / "vendor"
+    note = (folder / "VENDORED.txt").read_text()
+    told = re.search(r"sha256\s+(\w{64})", note)
+    assert told is not None
+    assert hashlib.sha256((folder / "preact.js").read_bytes()).hexdigest() == told[1]
+    assert {path.name for path in folder.glob("LICENSE-*")} == set(
+        re.findall(r"LICENSE-\w+\.txt", note)
+    )
+
+
+def test_the_page_invents_nothing_and_asks_nobody_else():
+    own = [path for path in files.page_files().values() if "vendor" not in path.parts]
+    for path in own:
+        text = path.read_text(encoding="utf-8")
+        assert "Math.random" not in text
+        assert not re.search(r"https?://|//cdn|\beval\(|new Function|document\.write", text), path
+        assert len(text.splitlines()) <= 400, path
+        assert text.count("innerHTML") == 0 or Path(path).name == "formulas.js"
+        assert ("dangerouslySetInnerHTML" in text) == (path.name == "formulas.js")
