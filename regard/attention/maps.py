@@ -7,15 +7,25 @@ so that 50,000 tokens can be looked at without 50,000² numbers.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.attention.links import Grid, Pattern, Relation, Score, Selection
-from regard.errors import LengthError
+from regard.attention.links import (
+    NO_RELATION,
+    Dot,
+    Grid,
+    Pattern,
+    Relation,
+    Score,
+    Selection,
+    SoftRows,
+    wide,
+)
+from regard.errors import LengthError, SettingError
 from regard.places import Places
 
 TILE_NUMBERS = 1 << 20
@@ -46,6 +56,14 @@ class AttentionMap:
     select: Selection
     columns: str = "keys"
     """What the columns stand for: keys, or memory slots where a memory shortened them."""
+    precision: torch.dtype | None = None
+    """What query and key are read in, where they are kept in less (a saved record's halves)."""
+    value: Float[Tensor, "*b k dv"] | None = None
+    """What was weighed, where somebody captured it."""
+    output: Float[Tensor, "h dv m"] | None = None
+    """What the layer makes of each head's context, where there is such a projection."""
+    norms: Float[Tensor, "*b k"] | None = None
+    """How long the values are, where they themselves were left out (a saved record's)."""
 
     def __post_init__(self) -> None:
         # a map that is kept must not keep the whole graph of the step that made it
@@ -54,6 +72,8 @@ class AttentionMap:
             ("query", self.query.detach()),
             ("key", self.key.detach()),
             ("rows", rows),
+            ("value", None if self.value is None else self.value.detach()),
+            ("output", None if self.output is None else self.output.detach()),
         ):
             object.__setattr__(self, name, kept)
 
@@ -71,12 +91,113 @@ class AttentionMap:
         tensor([[0.2645, 0.2645]])
         """
         with torch.no_grad():
-            query, key = self.query[..., rows, :], self.key[..., columns, :]
+            query, key = self._read(rows, columns)
+            numbers = type(self.rows)(*[number[..., rows, :] for number in self.rows])
             places = self.places.tile(rows, columns)
-            numbers = [number[..., rows, :] for number in self.rows]
-            scores = self.score(query, key, places) + self.relation.to_scores(query, places)
-            mask = self.mask.visible(places)
-            return self.select.weigh(scores, mask, type(self.rows)(*numbers), places)
+            dot, softmax = self.score.as_dot(query, key), self.select.as_softmax()
+            if dot is None or softmax is None or self.relation is not NO_RELATION:
+                scores = self.score(query, key, places) + self.relation.to_scores(query, places)
+                mask = self.mask.visible(places)
+                return self.select.weigh(scores, mask, numbers, places)
+            return self._softmax(dot, softmax, numbers, places, columns)
+
+    def tile_of(self, head: int, rows: slice, columns: slice) -> Float[Tensor, "r c"]:
+        """The weights of one rectangle of one head, of the only sentence that there is.
+
+        Heads whose score has no numbers of its own are computed one at a time.
+        """
+        is_plain = isinstance(self.score, nn.Module) and not any(
+            True for _ in self.score.parameters()
+        )
+        one = self._head(head) if is_plain and self.relation is NO_RELATION else self
+        weights = one.tile(rows, columns)[0]
+        # a mask may still speak of every head
+        return weights[head if len(weights) > 1 else 0]
+
+    def context(self, rows: slice = slice(None)) -> Float[Tensor, "*b r dv"]:
+        """What these queries read from the values: what the chain gave out, rebuilt."""
+        weights, places = self.tile(rows, slice(None)), self.places.tile(rows, slice(None))
+        with torch.no_grad():
+            read = weights @ self._values().to(weights.dtype)
+            return read + self.relation.to_context(weights, places)
+
+    def value_norms(self) -> Float[Tensor, "*b k"]:
+        """How long each value is once the layer's output projection has turned it.
+
+        A weight times this number says how much of a key arrives, where a weight alone says how
+        much it is looked at (Kobayashi et al. 2020).
+        """
+        if self.norms is not None:
+            return self.norms
+        value = wide(self._values())
+        if self.output is None:
+            return value.norm(dim=-1)
+        # |v W|² = v (W Wᵀ) vᵀ, which needs no vector of the model's width
+        output = wide(self.output)
+        return ((value @ (output @ output.mT)) * value).sum(-1).clamp(min=0).sqrt()
+
+    def _values(self) -> Float[Tensor, "*b k dv"]:
+        if self.value is None:
+            raise SettingError(
+                "map: this map has no values; it was made without them. Take one from "
+                "captured(model) or capture(model), which keep them."
+            )
+        return self.value
+
+    def may_hold(
+        self, rows: slice, columns: slice, *, size: int | None = None
+    ) -> Bool[Tensor, "nr nc"]:
+        """Which blocks of a rectangle may hold a weight; False is a promise, True is not.
+
+        Args:
+            rows: of the rectangle.
+            columns: of the rectangle.
+            size: queries and keys of a block; the whole rectangle is one unless given.
+        """
+        down, across = (
+            range(n)[part] for part, n in zip((rows, columns), self.shape[-2:], strict=True)
+        )
+        past, high, wide = self.places.past, size or len(down) or 1, size or len(across) or 1
+        if size == 1:
+            visible = self.mask.visible(self.places.tile(rows, columns))
+            flat = visible.expand(*visible.shape[:-2], len(down), len(across))
+            return flat.reshape(-1, len(down), len(across)).any(0).cpu()
+        if past is None:
+            return torch.ones(-(-len(down) // high), -(-len(across) // wide), dtype=torch.bool)
+        q, k = torch.arange(0, len(down), high)[:, None], torch.arange(0, len(across), wide)[None]
+        step = down.step
+        grid = Grid(
+            down.start + past + q * step,
+            down.start + past + ((q + high).clamp(max=len(down)) - 1) * step,
+            across.start + k,
+            across.start + (k + wide).clamp(max=len(across)) - 1,
+            self.places.length,
+        )
+        return self.mask.touches(grid).expand(len(q), k.shape[-1])
+
+    def allowed(self, rows: slice = slice(None), *, example: int = 0) -> Int[Tensor, " r"]:
+        """How many keys each query may see.
+
+        Args:
+            rows: which queries.
+            example: of which sentence of the batch.
+        """
+        kernel, at = self.mask.as_kernel(), self.places.query[..., rows, :].flatten()
+        n_keys = self.shape[-1]
+        if kernel is not None and self.columns == "keys":
+            exists = torch.ones(n_keys, dtype=torch.int64, device=at.device)
+            exists = exists if kernel.valid is None else kernel.valid[example, :n_keys].long()
+            seen = exists.cumsum(0)
+            return seen[at.clamp(max=n_keys - 1)] if kernel.is_causal else seen[-1].expand(len(at))
+        counts = []
+        for some in _parts(range(self.shape[-2])[rows]):
+            visible = self.mask.visible(self.places.tile(some, slice(None)))
+            size = len(range(self.shape[-2])[some])
+            visible = visible.expand(*visible.shape[:-2], size, n_keys)
+            each = visible.reshape(-1, size, n_keys)
+            # a pattern knows no sentences, and a mask may know heads
+            counts.append(each[example * len(each) // self.query.shape[0]].sum(-1))
+        return torch.cat(counts) if counts else at.new_zeros(0)
 
     def row(self, i: int) -> Float[Tensor, "*b k"]:
         """The weights of one query over all keys."""
@@ -148,9 +269,48 @@ class AttentionMap:
                     rows, columns = slice(top, top + height), slice(left, left + width)
                     yield rows, columns, self.tile(rows, columns)
 
+    def _read(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+        query, key = self.query[..., rows, :], self.key[..., columns, :]
+        if self.precision is None:
+            return query, key
+        return query.to(self.precision), key.to(self.precision)
+
+    def _head(self, head: int) -> "AttentionMap":
+        one = slice(head, range(self.shape[-3])[head] + 1)
+        rows = type(self.rows)(*[number[:, one] for number in self.rows])
+        query, key = self.query[:, one], self.key[:, one]
+        return replace(self, query=query, key=key, rows=rows, value=None, output=None, norms=None)
+
+    def _softmax(
+        self, dot: Dot, softmax: float, numbers: tuple[Tensor, ...], places: Places, columns: slice
+    ) -> Float[Tensor, "*b r c"]:
+        """The same for a softmax of dot products, in as few passes as there can be."""
+        assert isinstance(numbers, SoftRows)
+        weights = wide(dot.query) * (dot.scale * softmax) @ wide(dot.key).mT
+        weights = weights.sub_(numbers.lse).exp_()
+        if not self._is_open(places, columns):
+            weights.masked_fill_(~self.mask.visible(places), 0.0)
+        return weights.to(dot.query.dtype)
+
+    def _is_open(self, places: Places, columns: slice) -> bool:
+        """Whether nothing of a rectangle is masked, as far as the kernels' masks tell."""
+        kernel = self.mask.as_kernel()
+        if kernel is None or not places.query.numel() or not places.key.numel():
+            return False
+        if kernel.is_causal and int(places.key.max()) > int(places.query.min()):
+            return False
+        return kernel.valid is None or bool(kernel.valid[:, : self.shape[-1]][:, columns].all())
+
     def _touched(self, height: int, width: int) -> Bool[Tensor, "nr nc"] | None:
         if self.places.past is None:
             return None
         n_rows, n_columns = self.shape[-2:]
         grid = Grid.over(self.places, n_rows, n_columns, q_size=height, k_size=width)
         return self.mask.touches(grid)
+
+
+def _parts(whole: range) -> Iterator[slice]:
+    """Some of a range's places at a time."""
+    for first in range(0, len(whole), 256):
+        part = whole[first : first + 256]
+        yield slice(part.start, part.stop, part.step)

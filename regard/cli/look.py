@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -11,12 +11,14 @@ from rich.console import Console
 
 from regard.choices import find
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
+from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
+from regard.plots.document_page import record_page
 from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
-from regard.plots.look_page import look_page
+from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
 from regard.training.trained import Trained, load
 
@@ -27,19 +29,24 @@ def look(
         None, help="A text, by default a line of standard input; or pictures, for such a run."
     ),
     target: str | None = typer.Option(None, help="An answer to look at instead of the model's."),
-    kind: str = typer.Option("cross", help="cross, encoder or decoder."),
+    kind: str | None = typer.Option(
+        None, help="cross, encoder or decoder; cross unless the model has none."
+    ),
     layer: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
     head: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
     pieces: bool = typer.Option(False, "--pieces", help="Sub-word pieces instead of words."),
     heads: bool = typer.Option(
-        False, "--heads", help="Every layer and head in one picture (--out x.png)."
+        False, "--heads", help="Every layer and head in one picture (--out x.png or x.svg)."
     ),
-    out: Path | None = typer.Option(None, help="Write x.html, x.png, x.txt or x.json instead."),
+    out: Path | None = typer.Option(
+        None, help="Write x.html, x.png, x.svg, x.gif, x.txt or x.json instead."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print texts, tokens and weights as JSON."),
 ) -> None:
     """Show which source words each target word came from: coloured words in the terminal.
 
     A page (--out x.html) lets you choose kind, layer and head; it needs no server and no network.
+    A moving picture (--out x.gif) plays the answer word by word.
     A run that captions pictures shows where in the picture each word of the caption looked.
 
     Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
@@ -47,8 +54,10 @@ def look(
     write = _writer(out, has_grid=heads)
     if heads:
         _refuse({"--layer": layer, "--head": head})
-    view = View(kind, _from_zero(layer), _from_zero(head), "pieces" if pieces else "words")
-    trained, asked = load(run), _Asked(tuple(text or ()), view, target, out, as_json, write)
+    unit = "pieces" if pieces else "words"
+    view = View(kind or View.kind, _from_zero(layer), _from_zero(head), unit)
+    trained = load(run)
+    asked = _Asked(tuple(text or ()), view, target, out, as_json, write, has_kind=kind is not None)
     find(trained.loaded.recipe.source_kind, LOOKS)(trained, asked)
 
 
@@ -62,10 +71,14 @@ class _Asked:
     out: Path | None
     as_json: bool
     write: "Writer"
+    has_kind: bool
+    """Whether somebody said which kind of attention."""
 
 
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
     record, view, out = trained.look(_text(asked.texts), asked.target), asked.view, asked.out
+    if not asked.has_kind and view.kind not in record.attention:
+        view = replace(view, kind=next(iter(record.attention)))
     find(view.kind, record.attention)
     record.weights(view.kind, view.layer, view.head, rows=slice(0, 1))
     if out is not None:
@@ -82,6 +95,10 @@ def _look_at_pictures(trained: Trained, asked: _Asked) -> None:
         raise SettingError(
             "look: --heads draws words at words; this run captions pictures. Write a page (--out "
             "x.html), where layer and head are chosen."
+        )
+    if asked.out is not None and asked.out.suffix not in PICTURE_WRITERS:
+        raise SettingError(
+            f"look: a caption's look ends in {', '.join(PICTURE_WRITERS)}; got '{asked.out}'."
         )
     look_at_pictures(
         trained,
@@ -149,7 +166,7 @@ def _json(record: Record, view: View) -> str:
 
 
 def _write_page(record: Record, view: View, out: Path) -> None:
-    out.write_text(look_page(record, view), encoding="utf-8")
+    out.write_text(record_page(record, view), encoding="utf-8")
 
 
 def _write_text(record: Record, view: View, out: Path) -> None:
@@ -168,11 +185,17 @@ def _write_grid(record: Record, view: View, out: Path) -> None:
     heads_grid(record, view.kind).savefig(out, dpi=DOTS_PER_INCH)
 
 
+def _write_gif(record: Record, view: View, out: Path) -> None:
+    write_gif(record, out, view)
+
+
 Writer = Callable[[Record, View, Path], None]
 
 WRITERS: Mapping[str, Writer] = {
     ".html": _write_page,
     ".png": _write_map,
+    ".svg": _write_map,
+    ".gif": _write_gif,
     ".txt": _write_text,
     ".json": _write_json,
 }
@@ -184,6 +207,6 @@ def _writer(out: Path | None, *, has_grid: bool) -> Writer:
         raise SettingError(f"look: --out ends in {', '.join(WRITERS)}; got '{out}'.")
     if out is not None and not out.parent.is_dir():
         raise SettingError(f"look: there is no folder '{out.parent}' for '{out.name}'. Make it.")
-    if has_grid and suffix != ".png":
-        raise SettingError("look: --heads is a picture. Write it with --out x.png.")
+    if has_grid and WRITERS[suffix] is not _write_map:
+        raise SettingError("look: --heads is a picture. Write it with --out x.png or x.svg.")
     return _write_grid if has_grid else WRITERS[suffix]

@@ -9,7 +9,7 @@ such as the end, are no words of the caption; they are left out, and how much of
 left out with them is said.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, cast, final
@@ -19,15 +19,15 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-import regard
 from regard.data.boxes import Box
 from regard.data.framing import Framing
 from regard.data.kinds import BOS, EOS
 from regard.data.pictures import Picture
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, ShapeError
+from regard.inspecting.capture import frozen, with_values
 from regard.inspecting.dead_maps import dead_maps, entropies
-from regard.inspecting.looking import mechanism_of
+from regard.inspecting.looking import mask_of, mechanism_of, versions
 from regard.inspecting.panels import View
 from regard.inspecting.reading import Tokens, read_ids
 from regard.inspecting.record import DIGITS, MOST_NUMBERS, Attention, Record
@@ -44,6 +44,10 @@ class Hidden(NamedTuple):
     names: tuple[str, ...]
     share: float
     """Of all the weight there is."""
+
+
+SHOWN: dict[str, "Callable[[CaptionRecord], str | bytes]"] = {}
+"""How a notebook shows a caption, by the form that it asks for; `regard.plots` puts these in."""
 
 
 @final
@@ -192,6 +196,12 @@ class CaptionRecord:
             ],
         }
 
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str | bytes]:
+        wanted = set(SHOWN if include is None else include) - set(exclude or ())
+        return {form: show(self) for form, show in SHOWN.items() if form in wanted}
+
     @property
     def _cross(self) -> Attention:
         return self.read.attention[KIND]
@@ -232,7 +242,8 @@ def caption_record(
     model.eval()
     seen = model.annotations(torch.tensor(square, device=device)[None])
     given = torch.tensor([[BOS, *tokens]], device=device)
-    maps, gates = model.maps(seen, given)[KIND], model.gates(seen, given)
+    maps = tuple(frozen(one) for one in with_values(model, seen, given)[KIND])
+    gates = model.gates(seen, given)
     model.train(was_training)
     encoder = cast(ImageEncoder, model.encoder)
     grid, side = encoder.grid_of(size), encoder.pixels_per_cell
@@ -245,6 +256,7 @@ def caption_record(
         "query (word)",
         "key (cell)",
         mechanism_of(maps[0]),
+        mask_of(maps[0]),
     )
     return CaptionRecord(
         original,
@@ -253,7 +265,7 @@ def caption_record(
         Box(*corners.flatten().tolist()),
         Record(original.name, subwords.decode(tokens), {KIND: cross}),
         None if gates is None else tuple(gates[0].tolist()),
-        {"regard": regard.__version__, "torch": torch.__version__},
+        versions(),
     )
 
 

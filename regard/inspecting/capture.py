@@ -1,12 +1,16 @@
 """The maps of one answer, by a pass that reads the answer as if it had been given."""
 
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import AttentionMap
+from regard.attention.capture import captured
 from regard.errors import SettingError
 from regard.models import Model
 from regard.models.stepping import BOS
@@ -31,7 +35,7 @@ def attention_of(
     read, given = (torch.tensor([row], device=device) for row in (list(source), [BOS, *target]))
     was_training = model.training
     model.eval()
-    maps = model.maps(read, given)
+    maps = with_values(model, read, given)
     model.train(was_training)
     if not maps:
         raise SettingError(
@@ -40,6 +44,41 @@ def attention_of(
             "whose model has an attention."
         )
     return maps
+
+
+def with_values(model: Model, source: Any, target: Tensor) -> dict[str, tuple[AttentionMap, ...]]:
+    """The maps of one pass by kind, each with the values that it weighed.
+
+    Args:
+        model: any; its mode is not changed.
+        source: the tokens read, or the pictures seen.
+        target: the tokens written, the begin token first.
+    """
+    with captured(model) as heard:
+        maps = model.maps(source, target)
+    # a map is made anew for everybody who asks; it is known by where its queries lie
+    by_query = {one.query.data_ptr(): one for one in heard.values()}
+    return {
+        kind: tuple(_completed(one, by_query.get(one.query.data_ptr())) for one in layers)
+        for kind, layers in maps.items()
+    }
+
+
+def _completed(one: AttentionMap, heard: AttentionMap | None) -> AttentionMap:
+    if heard is None or one.value is not None:
+        return one
+    return replace(one, value=heard.value, output=heard.output)
+
+
+def frozen(one: AttentionMap) -> AttentionMap:
+    """The same map with links of its own: what a model learns later does not change it."""
+    return replace(
+        one,
+        score=deepcopy(one.score),
+        relation=deepcopy(one.relation),
+        select=deepcopy(one.select),
+        output=None if one.output is None else one.output.clone(),
+    )
 
 
 def weights_of(maps: Sequence[AttentionMap]) -> Float[Tensor, "layers heads q k"]:

@@ -5,7 +5,11 @@ gives the maps, so that looking never changes how a model runs.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
+import torch
+
+import regard
 from regard.attention.links import NO_RELATION
 from regard.attention.maps import AttentionMap
 from regard.attention.tables import name_of
@@ -13,7 +17,7 @@ from regard.choices import find
 from regard.data.kinds import BOS, EOS
 from regard.data.subwords import Subwords
 from regard.errors import DataError
-from regard.inspecting.capture import attention_of
+from regard.inspecting.capture import attention_of, frozen
 from regard.inspecting.reading import Tokens, read_ids, read_text
 from regard.inspecting.record import Attention, Record
 from regard.models import Model
@@ -41,13 +45,41 @@ def attention(
     if first.columns != "keys":
         key_side, keys = first.columns, Tokens.numbered("slot", first.shape[-1])
     titles = f"query ({query_side})", f"key ({key_side})"
-    return Attention(queries, keys, tuple(maps), *titles, mechanism_of(first))
+    layers = tuple(frozen(one) for one in maps)
+    return Attention(queries, keys, layers, *titles, mechanism_of(first), mask_of(first))
 
 
 def mechanism_of(one: AttentionMap) -> str:
     """The links of a map by name."""
     links = [one.score, one.relation, one.select]
     return ", ".join(name_of(link) for link in links if link is not NO_RELATION)
+
+
+def mask_of(one: AttentionMap) -> str:
+    """Who may see whom, by name: causal, padding, sliding_window; full where everybody may."""
+    parts = getattr(one.mask, "parts", (one.mask,))
+    return ", ".join(name_of(part).removesuffix("Pattern").lower() for part in parts)
+
+
+def versions() -> dict[str, str]:
+    """What made a record."""
+    return {"regard": regard.__version__, "torch": str(torch.__version__)}
+
+
+@runtime_checkable
+class ReadsOneRow(Protocol):
+    """A model whose maps are of one row of tokens at itself."""
+
+    def row(self, source: Sequence[int], target: Sequence[int]) -> list[int]:
+        """The tokens that rows and columns of a map stand for, special ones included."""
+
+
+def _one_row(model: ReadsOneRow, source: Subwords, text: str, answer: Sequence[int]) -> Tokens:
+    read = [*source.encode(text), EOS]
+    row = model.row(read, answer)
+    if row == [BOS, *read]:
+        return read_text(source, text, before=[BOS], after=[EOS])
+    return read_ids(source, row)
 
 
 def look_at(
@@ -70,5 +102,7 @@ def look_at(
         read_ids(target, answer, after=[EOS]),
         read_ids(target, answer, before=[BOS]),
     )
+    if isinstance(model, ReadsOneRow):
+        sides = (_one_row(model, source, text, answer),) * 3
     kinds = {kind: attention(kind, layers, *sides) for kind, layers in maps.items()}
-    return Record(text, target.decode(answer), kinds)
+    return Record(text, target.decode(answer), kinds, versions=versions())

@@ -1,6 +1,6 @@
 """What to look at, and what there is to see: a view of a record, and its panel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
 from jaxtyping import Float
@@ -31,6 +31,17 @@ class Link(NamedTuple):
     weight: float
 
 
+class Hidden(NamedTuple):
+    """Keys that are not shown, and what they were weighed."""
+
+    names: tuple[str, ...]
+    share: float
+    """Of the weight of the queries that are shown."""
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.0f} % of the weight, on {', '.join(self.names)}, is hidden"
+
+
 @final
 @dataclass(frozen=True)
 class Panel:
@@ -44,6 +55,33 @@ class Panel:
     key_title: str
     specials: frozenset[int] = frozenset()
     """Queries that are no words: begin and end."""
+    key_specials: frozenset[int] = frozenset()
+    """Keys that are no words."""
+    hidden: "Hidden | None" = None
+    """What was left out, if anything was."""
+
+    def without_specials(self, *, is_renormalised: bool = False) -> "Panel":
+        """The same between words only, with what was left out stated in `hidden`.
+
+        Args:
+            is_renormalised: whether the rest of each row is made to sum to what the row did.
+        """
+        rows = [i for i in range(len(self.queries)) if i not in self.specials]
+        columns = [j for j in range(len(self.keys)) if j not in self.key_specials]
+        every = self.weights[rows]
+        kept = every[:, columns]
+        total, left = every.sum(-1, keepdim=True), kept.sum(-1, keepdim=True)
+        share = 1 - float(left.sum() / total.sum().clamp(min=1e-30)) if rows else 0.0
+        names = tuple(self.keys[j] for j in sorted(self.key_specials))
+        return replace(
+            self,
+            queries=tuple(self.queries[i] for i in rows),
+            keys=tuple(self.keys[j] for j in columns),
+            weights=kept * total / left.clamp(min=1e-30) if is_renormalised else kept,
+            specials=frozenset(),
+            key_specials=frozenset(),
+            hidden=Hidden(names, max(share, 0.0)),
+        )
 
     def strongest(self, count: int) -> list[Link]:
         """The best key of each query, special tokens aside; the surest `count`, surest first."""

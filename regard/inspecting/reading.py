@@ -98,12 +98,15 @@ class Tokens:
         return len(self.pieces)
 
 
-def read_text(subwords: Subwords, text: str, *, after: Sequence[int] = ()) -> Tokens:
-    """A text as a model reads it, special tokens behind it; unknown words keep their letters."""
+def read_text(
+    subwords: Subwords, text: str, *, before: Sequence[int] = (), after: Sequence[int] = ()
+) -> Tokens:
+    """A text as a model reads it, special tokens around it; unknown words keep their letters."""
     ids = subwords.encode(text)
     spans = subwords.offsets(text)
     pieces = [(subwords.readable(i), span) for i, span in zip(ids, spans, strict=True)]
-    return Tokens.of(text, [*pieces, *((SPECIALS[i], None) for i in after)])
+    first, last = ([(SPECIALS[i], None) for i in some] for some in (before, after))
+    return Tokens.of(text, [*first, *pieces, *last])
 
 
 def read_ids(

@@ -7,8 +7,8 @@ Pages, figures, JSON and the terminal all show a `Panel` of a record, so they sh
 Nothing of size queries × keys is kept: rows are rebuilt when somebody looks at them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, final, runtime_checkable
 
@@ -43,6 +43,14 @@ class Weights(Protocol):
         """The weights of one rectangle."""
 
 
+@runtime_checkable
+class Valued(Protocol):
+    """Weights that know what they weigh."""
+
+    def value_norms(self) -> Float[Tensor, "*b k"]:
+        """How long each value is once the layer's output projection has turned it."""
+
+
 @final
 @dataclass(frozen=True)
 class Attention:
@@ -55,11 +63,28 @@ class Attention:
     key_title: str = "key (source)"
     mechanism: str = ""
     """Its links by name, such as scaled_dot, soft."""
+    mask: str = ""
+    """Who may see whom, by name."""
 
     @property
     def n_heads(self) -> int:
         """Heads of a layer."""
         return self.layers[0].shape[-3]
+
+    @property
+    def is_self(self) -> bool:
+        """Whether a sequence looks at itself, so that row i and column i are one place."""
+        is_shortened = "slots" in self.key_title
+        return self.side(self.query_title) == self.side(self.key_title) and not is_shortened
+
+    @staticmethod
+    def side(title: str) -> str:
+        """What a title says in brackets: source, target, cell."""
+        return title.partition("(")[2].rstrip(")")
+
+
+SHOWN: dict[str, "Callable[[Record], str | bytes]"] = {}
+"""How a notebook shows a record, by the form that it asks for; `regard.plots` puts these in."""
 
 
 class _Unit(NamedTuple):
@@ -70,18 +95,25 @@ class _Unit(NamedTuple):
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     specials: frozenset[int]
+    key_specials: frozenset[int] = frozenset()
 
 
 def _by_words(one: Attention) -> _Unit:
     queries, keys = one.queries, one.keys
-    return _Unit(queries.words, keys.words, queries.names, keys.names, queries.specials)
+    return _Unit(
+        queries.words, keys.words, queries.names, keys.names, queries.specials, keys.specials
+    )
 
 
 def _by_pieces(one: Attention) -> _Unit:
     queries, keys = one.queries, one.keys
-    specials = frozenset(i for i, word in enumerate(queries.words) if word in queries.specials)
     places = range(len(queries)), range(len(keys))
-    return _Unit(*places, queries.pieces, keys.pieces, specials)
+    specials = (_special_pieces(side) for side in (queries, keys))
+    return _Unit(*places, queries.pieces, keys.pieces, *specials)
+
+
+def _special_pieces(side: Tokens) -> frozenset[int]:
+    return frozenset(i for i, word in enumerate(side.words) if word in side.specials)
 
 
 UNITS = {"words": _by_words, "pieces": _by_pieces}
@@ -96,9 +128,12 @@ class Record:
     target: str
     attention: Mapping[str, Attention]
     """By kind: "encoder", "decoder", "cross"."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """What made it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attention", MappingProxyType(dict(self.attention)))
+        for name in ("attention", "versions"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def weights(
         self,
@@ -134,6 +169,23 @@ class Record:
         """The weights between words: summed over a key's pieces, averaged over a query's."""
         return self.panel(View(kind, layer, head)).weights
 
+    def value_norms(self, kind: str, layer: int, head: int) -> Float[Tensor, " k"]:
+        """How long each key's value is once the layer's output projection has turned it."""
+        one = find(kind, self.attention).layers[layer]
+        if not isinstance(one, Valued):
+            raise SettingError(
+                f"record: the values of {kind} attention, layer {layer + 1} were not kept. Take a "
+                "record from look or capture."
+            )
+        return one.value_norms()[0, head].float().cpu()
+
+    def arriving(self, kind: str, layer: int, head: int) -> Float[Tensor, "q k"]:
+        """Weights times the length of what they weigh: what arrives, not only what is looked at.
+
+        Paper: Kobayashi et al. 2020, equation 4.
+        """
+        return self.weights(kind, layer, head) * self.value_norms(kind, layer, head)
+
     def shape(self, view: View = OVERVIEW) -> tuple[int, int]:
         """How many queries and keys a view has."""
         unit = find(view.unit, UNITS)(find(view.kind, self.attention))
@@ -147,7 +199,7 @@ class Record:
         weights = self._merged(view, unit)
         return Panel(
             self.title(view), unit.queries, unit.keys, weights, one.query_title, one.key_title,
-            unit.specials,
+            unit.specials, unit.key_specials,
         )  # fmt: skip
 
     def pooled(self, view: View, size: int) -> Float[Tensor, "g c"]:
@@ -176,10 +228,7 @@ class Record:
 
     def as_json(self) -> dict[str, object]:
         """Texts, tokens and all weights as plain data, `weights[layer][head][query][key]`."""
-        total = sum(
-            len(one.layers) * one.n_heads * len(one.queries) * len(one.keys)
-            for one in self.attention.values()
-        )
+        total = self.n_weights
         if total > MOST_NUMBERS:
             raise LengthError(
                 f"record: {total:,} weights are too many to write out; at most {MOST_NUMBERS:,}. "
@@ -191,6 +240,24 @@ class Record:
             "target": self.target,
             "attention": {kind: self._as_json(kind) for kind in self.attention},
         }
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are, of all kinds, layers and heads."""
+        return sum(
+            len(one.layers) * one.n_heads * len(one.queries) * len(one.keys)
+            for one in self.attention.values()
+        )
+
+    def _repr_html_(self) -> str | None:
+        shown = SHOWN["text/html"](self) if "text/html" in SHOWN else None
+        return None if shown is None else str(shown)
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str | bytes]:
+        wanted = set(SHOWN if include is None else include) - set(exclude or ())
+        return {form: show(self) for form, show in SHOWN.items() if form in wanted}
 
     def _as_json(self, kind: str) -> dict[str, object]:
         one = self.attention[kind]

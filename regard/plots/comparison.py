@@ -115,6 +115,9 @@ def _score_rows(comparison: Comparison, form: str) -> list[list[str]]:
 
 
 def _difference(comparison: Comparison, one: Difference) -> list[str]:
+    if one.value == one.interval.low == one.interval.high == 0:
+        # nothing was drawn in which they differ
+        return [one.name, "0.00", "none", "", "", "", "equal"]
     return [
         one.name,
         f"{one.value:+.2f}",

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import MissingExtra
-from regard.inspecting.panels import OVERVIEW, View
+from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
-from regard.plots.fonts import drawable
+from regard.plots.fonts import Labels, drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,14 +128,36 @@ def _named_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axe
         if len(tick.get_text()) * 0.08 > cell:
             tick.set(rotation=90)
     ax.set_aspect("auto")
+    note_missing(ax, labels)
+    if has_numbers:
+        _write_numbers(ax, panel.weights)
+    return figure, ax
+
+
+def name_axes(ax: Axes, panel: Panel) -> None:
+    """Name rows and columns after a panel's tokens; long sides have none."""
+    labels = drawable([*panel.queries, *panel.keys])
+    ax.set_ylabel(panel.query_title)
+    ax.set_xlabel(panel.key_title)
+    split = len(panel.queries)
+    sides = (labels.texts[:split], ax.set_yticks), (labels.texts[split:], ax.set_xticks)
+    for texts, set_ticks in sides:
+        if len(texts) <= NAMED:
+            set_ticks(range(len(texts)), texts, parse_math=False)
+    for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        tick.set_fontfamily(labels.families)
+        tick.set_fontsize("small")
+    ax.tick_params(axis="x", rotation=90)
+    note_missing(ax, labels)
+
+
+def note_missing(ax: Axes, labels: Labels) -> None:
+    """Say what a box in a label is, where there is one."""
     if labels.missing:
         ax.annotate(
             "□: no installed font has this character", (0, 0), (0, -2), xycoords="figure points",
             textcoords="offset points", fontsize="x-small", va="bottom",
         )  # fmt: skip
-    if has_numbers:
-        _write_numbers(ax, panel.weights)
-    return figure, ax
 
 
 def _pooled_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:

@@ -138,7 +138,10 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
         (["a", "--kind", "encoder", "--layer", "2"], r"encoder attention has 1 layer,"),
         (["a", "--head", "3"], r"no head 3: cross attention has 2 heads"),
         (["a", "--kind", "crss"], r"no 'crss' here. Did you mean 'cross'\?"),
-        (["a", "--out", "x.pdf"], r"--out ends in \.html, \.png, \.txt, \.json; got 'x\.pdf'"),
+        (
+            ["a", "--out", "x.pdf"],
+            r"--out ends in \.html, \.png, \.svg, \.gif, \.txt, \.json; got 'x\.pdf'",
+        ),
         (["a", "--out", "nowhere/x.png"], r"there is no folder 'nowhere'"),
         (["a", "--heads"], r"--heads is a picture\. Write it with --out x\.png"),
         (["a", "--layer", "0"], r"--layer"),

@@ -1,0 +1,211 @@
+"""A document of any length as a page in one file: its map from above, and its strongest links.
+
+A text of 16,000 pieces has 256 million weights a head, more than a file can hold; the page holds
+what can be seen of them at once. Every pixel is the heaviest of the cells beneath it, as `Pyramid`
+gives it, in single precision: one picture of 256 × 256 for each head, and a finer one of the head
+that was asked for. The strongest far links stand there with their exact weights and their words.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from regard.choices import find
+from regard.errors import LengthError
+from regard.inspecting.panels import OVERVIEW, View
+from regard.inspecting.record import MOST_NUMBERS, Attention, Record
+from regard.inspecting.survey import ANYWHERE, Survey, survey
+from regard.inspecting.tiles import PIXELS, Pyramid
+from regard.plots.colours import DARK, LIGHT
+from regard.plots.look_page import ESCAPED, NOTE, look_page
+from regard.plots.page import page, table
+
+HERE = Path(__file__).parent
+MOST_BYTES = 30_000_000
+"""The largest file that is written."""
+FINE = 2
+"""The finer picture's zoom: 1,024 × 1,024."""
+ROWS = 4
+"""Queries of each pixel that are looked at where a picture is of more than 4,096 cells a side."""
+FAR = 64
+"""How far apart the ends of a far link are."""
+SURVEYED = 1024
+"""About how many queries are looked at for far links and for what keys receive."""
+AROUND = 12
+"""Pieces of text on either side of a link's end."""
+
+PARTS = """\
+<div id="look" hidden>
+<div class="bar"><label>picture <select id="shown"></select></label>
+<label>colours by <select id="scale">
+<option value="lift">lift, logarithm</option><option value="log">weight, logarithm</option>
+<option value="sqrt">weight, square root</option><option value="linear">weight</option>
+</select></label></div>
+<p id="said" class="quiet"></p>
+<p id="readout" aria-live="polite">Point at the map, or reach it with Tab; arrow keys move.</p>
+<p class="legend"><span id="low"></span><i id="ramp"></i><span id="high"></span></p>
+<figure id="map"><figcaption id="map-title"></figcaption>
+<p class="axis"><span id="down"></span> ↓ <span id="across"></span> →</p>
+<div class="scroll"><div id="cells" role="application" tabindex="0">
+<canvas id="canvas" aria-hidden="true"></canvas>
+<div id="row-mark" class="cross"></div><div id="column-mark" class="cross"></div></div></div>
+</figure>
+<div id="texts"><div><b>query</b> <span id="query-text" dir="auto"></span></div>
+<div><b>key</b> <span id="key-text" dir="auto"></span></div></div>
+</div>"""
+
+
+def record_page(record: Record, view: View = OVERVIEW) -> str:
+    """The page of a record: with every weight where they fit, else as a document from above.
+
+    Args:
+        record: of any length.
+        view: what it shows first.
+    """
+    is_small = record.n_weights <= MOST_NUMBERS
+    return look_page(record, view) if is_small else document_page(record, view)
+
+
+def document_page(record: Record, view: View = OVERVIEW) -> str:
+    """One HTML file of a long document; it asks nothing of the network.
+
+    Args:
+        record: what to show.
+        view: the kind that is shown, and the layer and head that are shown finely; the first
+            where they are not said. Where a layer is said, its heads alone are shown.
+    """
+    one = find(view.kind, record.attention)
+    pictures = list(_pictures(one, view))
+    seen = _surveyed(one, view)
+    told = {
+        "pictures": pictures,
+        "queries": [one.query_title, len(one.queries)],
+        "keys": [one.key_title, len(one.keys)],
+        "pieces": {"query": list(one.queries.pieces), "key": list(one.keys.pieces)},
+        "allowed": _packed(_allowed(one)),
+        "view": asdict(view),
+        "ramps": {"light": LIGHT, "dark": DARK},
+    }
+    data = json.dumps(told, ensure_ascii=False, separators=(",", ":")).translate(ESCAPED)
+    size = len(data.encode())
+    if size > MOST_BYTES:
+        raise LengthError(
+            f"look: the page would have {size / 1e6:.0f} MB; at most {MOST_BYTES / 1e6:.0f} are "
+            "written. Look at one layer (--layer), draw a picture (--out x.png), or look at it "
+            "live: regard serve RUN."
+        )
+    body = [
+        f'<p class="quiet">{escape(_what(record, view))}</p>',
+        PARTS,
+        f"<h2>Strongest {'far ' if one.is_self else ''}links</h2>",
+        f'<p class="quiet">{escape(_how(seen, one, view))}</p>',
+        _links(one, seen),
+        NOTE.split(" Weights between")[0] + "</p>",
+        f'<script type="application/json" id="record">{data}</script>',
+        f"<script>{(HERE / 'document_page.js').read_text(encoding='utf-8')}</script>",
+    ]
+    style = (HERE / "document_page.css").read_text(encoding="utf-8")
+    return page("What the model looked at", body, style=style)
+
+
+def _pictures(one: Attention, view: View) -> Iterator[dict[str, object]]:
+    """The finer picture of what was asked for, then every head of every layer, or of one layer."""
+    layer, head = view.layer or 0, view.head or 0
+    fine = min(FINE, Pyramid(one.layers[layer]).max_zoom)
+    yield _picture(one, layer, head, fine)
+    for number in range(len(one.layers)) if view.layer is None else [view.layer]:
+        for each in range(one.n_heads):
+            yield _picture(one, number, each, 0)
+
+
+def _picture(one: Attention, layer: int, head: int, zoom: int) -> dict[str, object]:
+    pyramid = Pyramid(one.layers[layer])
+    scale, (down, across) = pyramid.scale(zoom), pyramid.counts(zoom)
+    whole = np.full((down * PIXELS, across * PIXELS), np.nan, dtype=np.float32)
+    used, is_exact = 0, True
+    for y in range(down):
+        for x in range(across):
+            tile = pyramid.tile(head, zoom, x, y, "max", ROWS)
+            place = np.s_[y * PIXELS : (y + 1) * PIXELS, x * PIXELS : (x + 1) * PIXELS]
+            whole[place], used = tile.values, max(used, tile.rows_used)
+            is_exact = is_exact and tile.is_exact
+    shape = -(-len(one.queries) // scale), -(-len(one.keys) // scale)
+    return {
+        "name": f"layer {layer + 1}, head {head + 1}{', finer' if zoom else ''}",
+        "scale": scale,
+        "shape": shape,
+        "rows": used,
+        "is_exact": is_exact,
+        "numbers": _packed(whole[: shape[0], : shape[1]]),
+    }
+
+
+def _packed(numbers: Float[np.ndarray, "..."]) -> str:
+    """Single-precision numbers, the least byte first, as text."""
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode()
+
+
+def _allowed(one: Attention) -> Float[np.ndarray, " q"]:
+    """How many keys each of the coarsest rows of pixels may see."""
+    pyramid = Pyramid(one.layers[0])
+    allowed = pyramid.allowed(0, 0)
+    return allowed[: -(-len(one.queries) // pyramid.scale(0))]
+
+
+def _surveyed(one: Attention, view: View) -> Survey:
+    every = max(1, len(one.queries) // SURVEYED)
+    hidden = frozenset(j for j, word in enumerate(one.keys.words) if word in one.keys.specials)
+    far = FAR if one.is_self else ANYWHERE
+    return survey(
+        one.layers[view.layer or 0], view.head or 0, far=far, count=20, every=every, left_out=hidden
+    )
+
+
+def _links(one: Attention, seen: Survey) -> str:
+    rows = [
+        [
+            f"{link.weight:.4f}",
+            f"{link.query + 1:,}",
+            _around(one.queries.pieces, link.query),
+            f"{link.key + 1:,}",
+            _around(one.keys.pieces, link.key),
+        ]
+        for link in seen.links
+    ]
+    head = ("weight", "query", "its text", "key", "its text")
+    return table(head, rows, caption="Heaviest first")
+
+
+def _around(pieces: tuple[str, ...], place: int) -> str:
+    before, after = pieces[max(0, place - AROUND) : place], pieces[place + 1 : place + 1 + AROUND]
+    return f"{''.join(before)}⟦{pieces[place]}⟧{''.join(after)}".replace("▁", " ")
+
+
+def _what(record: Record, view: View) -> str:
+    one = record.attention[view.kind]
+    return (
+        f"{view.kind} attention of {len(one.queries):,} queries and {len(one.keys):,} keys, "
+        f"{_count(len(one.layers), 'layer')} of {_count(one.n_heads, 'head')}; {one.mechanism}. "
+        "Every pixel is the heaviest of the cells beneath it. Lift is weight times the number of "
+        "keys that a query may see: 1 is a query that looks everywhere alike."
+    )
+
+
+def _how(seen: Survey, one: Attention, view: View) -> str:
+    every = len(one.queries)
+    which = "every query" if seen.is_exact else f"{len(seen.rows):,} of {every:,} queries"
+    where = f" between places more than {seen.far} apart" if one.is_self else ""
+    return (
+        f"Layer {(view.layer or 0) + 1}, head {(view.head or 0) + 1}: links{where}, found among "
+        f"{which}; their weights are exact. Special tokens are left out."
+    )
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

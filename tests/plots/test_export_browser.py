@@ -1,0 +1,136 @@
+"""Exports in a real browser, opened from disk with the network off: Python's numbers, alive."""
+
+import re
+
+import pytest
+import torch
+
+from regard.inspecting import Pyramid, capture
+from regard.inspecting.panels import View
+from regard.models import TransformerSpec, build_transformer
+from regard.plots import document_page, look_page
+from regard.plots.colours import LIGHT, colour
+from tests.inspecting.hand_made import of_a_model, tokens, written_down
+
+pytestmark = pytest.mark.browser
+
+LENGTH = 16_000
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def document():
+    """What a small encoder looks at in 16,000 pieces, some of which mean no good."""
+    torch.manual_seed(2)
+    spec = TransformerSpec(
+        d_model=16, n_heads=2, d_hidden=16, n_encoder_layers=1, n_decoder_layers=1, max_len=LENGTH
+    )
+    model = build_transformer(spec, n_source_tokens=50, n_target_tokens=50).eval()
+    names = [f"▁word{i}" if i % 900 else HOSTILE for i in range(LENGTH)]
+    with torch.no_grad(), capture(model, names=[names]) as record:
+        model.encode(torch.randint(5, 50, (1, LENGTH)))
+    return record
+
+
+@pytest.fixture(scope="module")
+def exported(document, tmp_path_factory):
+    path = tmp_path_factory.mktemp("document") / "look.html"
+    path.write_text(document_page(document, View("encoder", 0, 1)), encoding="utf-8")
+    return path
+
+
+def heaviest(page):
+    return float(re.search(r"heaviest ([\d.e-]+) ", page.locator("#readout").inner_text())[1])
+
+
+def test_a_document_of_16_000_pieces_shows_python_s_numbers(document, exported, offline):
+    page = offline(exported)
+    assert exported.stat().st_size < 30_000_000
+    page.locator("#shown").select_option(label="layer 1, head 1")
+    tile = Pyramid(document.attention["encoder"].layers[0]).tile(0, 0, 0, 0)
+    page.locator("#cells").focus()
+    for keys, at in (
+        ([], (0, 0)),
+        (["ArrowDown", "ArrowDown", "ArrowRight"], (2, 1)),
+        (["PageDown", "ArrowLeft"], (12, 0)),
+        (["Control+End"], (249, 249)),
+    ):
+        for key in keys:
+            page.keyboard.press(key)
+        assert heaviest(page) == pytest.approx(float(tile.values[at]), rel=1e-5)
+    said = page.locator("#readout").inner_text()
+    assert said.startswith("queries 15937–16000 → keys 15937–16000")
+    assert "4 of 64 queries of each" in page.locator("#said").inner_text()
+
+
+def test_its_finer_picture_is_exact_and_says_so(document, exported, offline):
+    page = offline(exported)
+    assert page.locator("#said").inner_text() == "16 × 16 cells a pixel, every query"
+    page.locator("#cells").focus()
+    page.keyboard.press("ArrowDown")
+    weights = document.weights("encoder", 0, 1, rows=slice(16, 32), columns=slice(0, 16))
+    assert heaviest(page) == pytest.approx(float(weights.max()), rel=1e-4)
+    assert "word16" in page.locator("#query-text").inner_text()
+    # the first piece is hostile, and stays text
+    assert HOSTILE in page.locator("#key-text").inner_text()
+    assert page.locator("img").count() == 0
+
+
+def test_its_pixels_are_the_colour_table_s(document, exported, offline):
+    page = offline(exported)
+    page.locator("#shown").select_option(label="layer 1, head 2")
+    page.locator("#scale").select_option("linear")
+    tile = Pyramid(document.attention["encoder"].layers[0]).tile(1, 0, 0, 0)
+    for row, column in ((0, 0), (3, 7), (249, 100)):
+        got = page.evaluate(
+            "([x, y]) => [...document.getElementById('canvas').getContext('2d')"
+            ".getImageData(x, y, 1, 1).data]",
+            [column, row],
+        )
+        share = float(tile.values[row, column]) / tile.highest
+        assert tuple(got[:3]) == colour(LIGHT, round(share * 255) / 255)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_document_fits_a_narrow_screen_in_either_colours(exported, offline, scheme):
+    page = offline(exported)
+    page.emulate_media(color_scheme=scheme, forced_colors="none")
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_two_notebook_outputs_on_one_page_both_work(offline, tmp_path):
+    torch.manual_seed(6)
+    record, _ = of_a_model()
+    plain = written_down([[[0.25, 0.75]]], queries=tokens("chien"), keys=tokens("a", "dog"))
+    cells = "".join(f"<div>{one._repr_html_()}</div>" for one in (record, plain, record))
+    (tmp_path / "notebook.html").write_text(
+        f"<!doctype html><body>{cells}</body>", encoding="utf-8"
+    )
+    page = offline(tmp_path / "notebook.html")
+    first, second, third = (page.frame_locator("iframe").nth(i) for i in range(3))
+    assert "“chien” looks at “dog” 0.750" in second.locator("#readout").inner_text()
+    for frame in (first, third):
+        frame.locator("#layer").select_option("1")
+        frame.locator("#head").select_option("2")
+        frame.locator("#cells").focus()
+        page.keyboard.press("ArrowRight")
+        want = float(record.words("cross", 1, 2)[0, 1])
+        said = frame.locator("#cell").inner_text()
+        assert float(said.rpartition(": ")[2]) == pytest.approx(want, abs=5.1e-4)
+    assert "“chien” looks at “dog” 0.750" in second.locator("#readout").inner_text()
+
+
+def test_a_translation_opens_from_disk_and_follows_the_keyboard(offline, tmp_path):
+    torch.manual_seed(8)
+    record, _ = of_a_model()
+    (tmp_path / "look.html").write_text(look_page(record), encoding="utf-8")
+    page = offline(tmp_path / "look.html")
+    page.locator("#cells").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    want = float(record.words("cross")[3, 0])
+    said = page.locator("#cell").inner_text()
+    assert float(said.rpartition(": ")[2]) == pytest.approx(want, abs=5.1e-4)
