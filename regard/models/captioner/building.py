@@ -14,8 +14,10 @@ from regard.dims import Dims
 from regard.layers.recurrent import RecurrentLayer
 from regard.layers.vision import ENCODERS
 from regard.models.captioner.focus import Focus, HardFocus, SoftFocus
+from regard.models.captioner.looking_cell import LOOKS
 from regard.models.captioner.lstm import LstmDecoder
 from regard.models.captioner.network import Captioner
+from regard.models.captioner.speaking import READOUTS
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.captioner.transformer import TransformerDecoder
 from regard.models.captioner.writing import Writer
@@ -60,11 +62,14 @@ def _lstm(spec: CaptionerSpec, d_annotation: int, n_tokens: int) -> tuple[Writer
     output = nn.Linear(spec.d_embedding, n_tokens, bias=False)
     decoder = LstmDecoder(
         embedding=embedding,
+        look=LOOKS[spec.look],
         focus=FOCUSES[spec.select](spec),
+        speaks=READOUTS[spec.readout],
         d_annotation=d_annotation,
         d_hidden=spec.d_hidden,
         d_attention=spec.d_attention or d_annotation,
         dropout=spec.dropout,
+        state_dropout=spec.state_dropout,
     )
     _first_weights(decoder, output)
     if spec.tied != "none":

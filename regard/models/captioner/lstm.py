@@ -7,6 +7,14 @@
 The state before the word looks; the new one speaks, with what was seen. U a[i] of the score is made
 once for a picture, and the words' share of the gates once for a caption.
 
+An LSTM that can remember an object after one look says the rest of it from memory, and looks
+anywhere. Three choices, none of them in the paper, make the words depend on their own looks:
+
+    look = "after"       z[t] is what h[t] sees, and the LSTM does not read it (looking_cell.py)
+    readout = "seen"     logits = L_o tanh(E y[t-1] + L_z z[t] + b): the state does not speak
+    state_dropout = p    in training h[t] speaks with m[t] h[t], m[t] ~ Bernoulli(1 - p), all of
+                         it or nothing of it; otherwise as it is
+
 Where the paper and its authors' code differ, the code is followed: the tanh before L_o is not in
 the paper, nor are the layers of the score and of f. Elsewhere this differs from both: the first
 word read is the begin token, with an embedding of its own, where they read a vector of zeros; and
@@ -17,7 +25,7 @@ Paper: Xu et al. 2015, sections 3.1.2 and 4.2.1, equations 1 to 7.
 Cost: time O(t · l · d_attention) for a caption, beside an LSTM's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, final
 
 import torch
@@ -28,7 +36,8 @@ from regard.attention import AttentionMap, attend
 from regard.attention.dropout import Dropout
 from regard.layers.recurrent import Cells
 from regard.models.captioner.focus import Chance, Focus, Watched
-from regard.models.captioner.looking_cell import LookingCell, Memory, Stepped
+from regard.models.captioner.looking_cell import Look, LookingCell, Memory, Stepped
+from regard.models.captioner.speaking import StateDropout
 from regard.models.learning import Lesson, LessonWithExtra, shifted
 from regard.models.stepping import PAD, rows_of
 
@@ -60,22 +69,28 @@ class LstmDecoder(nn.Module):
 
     Args:
         embedding: embeds the words.
+        look: whether it looks before it reads a word, or after.
         focus: how a look becomes weights, and how it learns where.
+        speaks: makes L_h, the state's part in what is said, of the widths of both.
         d_annotation: width of an annotation.
         d_hidden: width of the LSTM.
         d_attention: inner width of the score.
         dropout: see above.
+        state_dropout: how likely the state has no part in a word, in training.
     """
 
     def __init__(
         self,
         *,
         embedding: nn.Embedding,
+        look: Look,
         focus: Focus,
+        speaks: Callable[[int, int], nn.Module],
         d_annotation: int,
         d_hidden: int,
         d_attention: int,
         dropout: float,
+        state_dropout: float,
     ) -> None:
         super().__init__()
         m = embedding.embedding_dim
@@ -91,13 +106,14 @@ class LstmDecoder(nn.Module):
             for _ in range(2)
         )
         self.cell = LookingCell(
+            when=look,
             focus=focus,
             d_embedding=m,
             d_annotation=d_annotation,
             d_hidden=d_hidden,
             d_attention=d_attention,
         )
-        self.L_h = nn.Linear(d_hidden, m, bias=False)
+        self.state_dropout, self.L_h = StateDropout(state_dropout), speaks(d_hidden, m)
         self.L_z = nn.Linear(d_annotation, m)
 
     def hidden(
@@ -172,6 +188,7 @@ class LstmDecoder(nn.Module):
     def _said(self, word: Float[Tensor, "r t m"], steps: list[Stepped]) -> Float[Tensor, "r t m"]:
         """The deep output, of all steps at once."""
         state = self.dropout(torch.stack([step.state for step in steps], 1))
+        state = self.state_dropout(state)
         seen = torch.stack([step.seen for step in steps], 1)
         return self.dropout((word + self.L_h(state) + self.L_z(seen)).tanh())
 

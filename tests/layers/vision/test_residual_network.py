@@ -67,6 +67,42 @@ def test_a_mirrored_picture_has_mirrored_annotations_if_the_kernels_are_their_ow
     assert_close("mirrored", got, network(picture).detach().view(5, 9, -1).flip(1))
 
 
+@pytest.mark.parametrize(
+    ("settings", "sees"), [({}, 58), ({"last_kernel": 1}, 26), ({"n_stages": 1}, 22)]
+)
+def test_a_cell_sees_so_many_pixels(settings, sees):
+    network = _network(**settings)
+    # a norm's mean is of the whole picture: without norms a cell knows what convolutions show it
+    for part in list(network.modules()):
+        for name in [name for name, _ in part.named_children() if name.startswith("norm")]:
+            setattr(part, name, torch.nn.Identity())
+    side = 96 // network.pixels_per_cell
+    # one picture is grey, and of the others each has one column of white
+    pictures = torch.full((97, 3, 32, 96), 200, dtype=torch.uint8)
+    for x in range(96):
+        pictures[x, ..., x] = 255
+    with torch.no_grad():
+        for weight in network.parameters():
+            # nothing is rectified away
+            weight.abs_()
+        *lit, grey = network(pictures)[:, side // 2]
+    seen = [not torch.allclose(each, grey, rtol=1e-9) for each in lit]
+    assert sum(seen) == sees
+    assert all(seen[seen.index(True) : seen.index(True) + sees]), "without a gap"
+
+
+def test_an_annotation_ends_with_where_its_cell_is():
+    plain, placed = _network(), _network(has_places=True)
+    placed.load_state_dict(plain.state_dict())
+    picture = _pictures(2, 16, 32)
+    got = placed(picture).detach()
+    assert placed.d_annotation == plain.d_annotation + 2 == got.shape[-1]
+    assert_close("annotations", got[..., :-2], plain(picture).detach())
+    column, row = [-0.75, -0.25, 0.25, 0.75], [-0.5, 0.5]
+    want = torch.tensor([[x, y] for y in row for x in column], dtype=torch.float64)
+    assert_close("places", got[..., -2:], want.expand(2, -1, -1))
+
+
 def test_nothing_is_kept_beside_the_weights():
     network = ResidualNetwork()
     assert list(network.state_dict()) == [name for name, _ in network.named_parameters()]
@@ -82,6 +118,7 @@ def test_nothing_is_kept_beside_the_weights():
         ({"width": 0}, r"residual: width must lie between 1 and 1024, got 0\."),
         ({"n_stages": 9}, r"residual: n_stages must lie between 1 and 8, got 9\."),
         ({"n_blocks": 0}, r"residual: n_blocks must lie between 1 and 64, got 0\."),
+        ({"last_kernel": 2}, r"residual: last_kernel must be one of \(3, 1\): .* got 2\."),
     ],
 )
 def test_settings_that_make_no_network_are_refused(settings, said):

@@ -28,6 +28,8 @@ SPECS = {
     "soft": replace(SOFT, penalty=1.0),
     "hard": HARD,
     "hard, argmax": replace(HARD, at_test="argmax"),
+    "look after": replace(SOFT, look="after"),
+    "seen alone": replace(SOFT, readout="seen"),
     "transformer": TRANSFORMER,
 }
 

@@ -7,7 +7,8 @@ import pytest
 from regard.choices import Choice
 from regard.errors import SettingError, ShapeError, UnknownChoice
 from regard.models.captioner.building import FOCUSES, WRITERS, build_captioner
-from regard.models.captioner.spec import DECODERS, PAPERS, SELECTS, CaptionerSpec
+from regard.models.captioner.speaking import READOUTS
+from regard.models.captioner.spec import DECODERS, PAPERS, SELECTS, SPEAKERS, CaptionerSpec
 
 MISTAKES = {
     "model.kind must be 'captioner' here, got 'recurrent'": {"kind": "recurrent"},
@@ -28,6 +29,15 @@ MISTAKES = {
         "decoder": "transformer",
         "penalty": 1.0,
     },
+    "model.state_dropout must lie in [0, 1], got -0.1": {"state_dropout": -0.1},
+    "model.state_dropout = 0.5 would do nothing: readout = 'seen' has no use for it.": {
+        "readout": "seen",
+        "state_dropout": 0.5,
+    },
+    "model.look = 'after' would do nothing: decoder = 'transformer'": {
+        "decoder": "transformer",
+        "look": "after",
+    },
     "model.select = 'hard' would do nothing: decoder = 'transformer'": {
         "decoder": "transformer",
         "select": "hard",
@@ -39,6 +49,8 @@ UNKNOWN = {
     "model.encoder: There is no 'resnet' here": {"encoder": Choice("resnet")},
     "model.decoder: There is no 'lstn' here. Did you mean 'lstm'?": {"decoder": "lstn"},
     "model.select: There is no 'hart' here. Did you mean 'hard'?": {"select": "hart"},
+    "model.look: There is no 'afterwards' here": {"look": "afterwards"},
+    "model.readout: There is no 'sean' here. Did you mean 'seen'?": {"readout": "sean"},
     "model.tied: There is no 'all' here": {"tied": "all"},
     "model.credit: There is no 'letter' here": {"select": "hard", "credit": "letter"},
     "model.at_test: There is no 'max' here. Did you mean 'argmax'?": {"at_test": "max"},
@@ -67,6 +79,7 @@ def test_a_named_model_can_be_changed_and_is_what_it_is_called(name):
 def test_every_name_has_a_part_that_is_made_for_it():
     assert WRITERS.keys() == DECODERS.keys()
     assert FOCUSES.keys() == SELECTS.keys()
+    assert READOUTS.keys() == SPEAKERS.keys()
 
 
 def test_a_picture_smaller_than_one_cell_is_refused():
