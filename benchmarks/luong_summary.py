@@ -1,10 +1,14 @@
 """What docs/luong.md is made of: the results of benchmarks/luong.py without the translations.
 
-    python benchmarks/luong_summary.py RESULTS.jsonl --gold data/alignment --out docs/luong.json
+    python -m benchmarks.luong_summary RESULTS.jsonl --gold data/alignment --out docs/luong.json
+    python -m benchmarks.luong_summary COSTS.jsonl --into docs/luong.json --out docs/luong.json \
+        --german german.jsonl --gold data/alignment
 
 Of every system and seed it keeps scores, losses and alignment errors; of every system what it
 costs; of the systems of one data set which differ beyond chance, and BLEU by length of the source.
-The test texts are those of the recipes; --test STUDY SOURCE TARGET says where else they are.
+The test texts are those of the recipes; --test STUDY SOURCE TARGET says where else they are. With
+--into a summary stays as it is but for the costs, which are those of the lines given; with --german
+the results of benchmarks/luong_german.py stand in it.
 """
 
 import argparse
@@ -16,7 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from regard.data import Example
+from benchmarks.luong import SHORT, SHORT_GERMAN, german_gold
+from regard.data import Example, lines
 from regard.evaluating import AlignmentCounts, Gold, Resampling, compare_pair
 from regard.evaluating.bleu import measured_bleu, words
 from regard.evaluating.buckets import by_length
@@ -29,9 +34,7 @@ Row = Mapping[str, Any]
 RECIPES = Path(__file__).parent.parent / "recipes"
 SEED = 1
 """The seed of which every system has a run, by which systems are compared."""
-COSTS = ("parameters", "operations_per_word", "words_per_second")
-SHORT = 18
-"""The most English words of a short sentence."""
+COSTS = ("parameters", "operations_per_word", "words_per_second", "peak_bytes")
 QUESTIONS: Mapping[str, Sequence[tuple[str, str]]] = {
     "multi30k": (
         ("no attention", "general, soft"),
@@ -115,6 +118,65 @@ def system(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def with_costs(found: dict[str, Any], rows: Iterable[Row]) -> dict[str, Any]:
+    """A summary with what these lines say that its systems take."""
+    costs = {(row["study"], row["system"]): row for row in rows if "seed" not in row}
+    for study, kept in found["studies"].items():
+        for name, one in kept["systems"].items():
+            measured = {**one, **costs.get((study, name), {})}
+            kept["systems"][name] = {
+                **{key: measured[key] for key in COSTS if key in measured},
+                **{key: value for key, value in one.items() if key not in COSTS},
+            }
+    return found
+
+
+def german(rows: Sequence[Row], gold: Path) -> dict[str, Any]:
+    """The models that learned from Tatoeba: every run, the best of each row, and no model."""
+    sides = (lines(gold / "de-en" / f"test.{language}") for language in ("en", "de"))
+    pairs = list(zip(*sides, strict=True))
+    kinds = dict.fromkeys(row["system"] for row in rows)
+    return {
+        "sentences": {part: one_of(_counts(rows, part)) for part in ("all", "short")},
+        "systems": {
+            kind: {
+                "parameters": one_of(row["parameters"] for row in rows if row["system"] == kind),
+                "runs": {
+                    str(row["seed"]): {
+                        **row["scores"],
+                        "losses": [[step, round(loss, 5)] for step, loss in row["losses"]],
+                        "alignment": {
+                            part: {**errors(found), "best_of_row": rates_of_rows(found)}
+                            for part, found in row["alignment"].items()
+                        },
+                    }
+                    for row in sorted(rows, key=lambda row: row["seed"])
+                    if row["system"] == kind
+                },
+            }
+            for kind in kinds
+        },
+        "by_place": by_place(pairs, german_gold(gold / "de-en" / "de-en.wa"), SHORT_GERMAN),
+        "signatures": one_of(row["signatures"] for row in rows),
+    }
+
+
+def _counts(rows: Iterable[Row], part: str) -> Iterable[int]:
+    return (row["alignment"][part]["sentences"] for row in rows)
+
+
+def rates_of_rows(found: Row) -> dict[str, dict[str, Any]]:
+    """For each row the head that the odd lines choose, and its errors on both halves."""
+    return {
+        row: {
+            "layer": best["layer"], "head": best["head"],
+            "odd_lines": best["chosen_on"]["error_rate"],
+            "even_lines": best["reported_on"]["error_rate"],
+        }
+        for row, best in found["best_of_row"].items()
+    }  # fmt: skip
+
+
 def one_run(row: Row) -> dict[str, Any]:
     """Scores, losses by update, target tokens of an update, and alignment errors of one run."""
     return {
@@ -171,7 +233,9 @@ def lengths(bleus: Mapping[str, Measured], sources: Sequence[str]) -> dict[str, 
     }
 
 
-def by_place(pairs: Sequence[tuple[str, str]], golds: Sequence[Gold]) -> dict[str, float]:
+def by_place(
+    pairs: Sequence[tuple[str, str]], golds: Sequence[Gold], short: int = SHORT
+) -> dict[str, float]:
     """Alignment errors of links that no model drew: each word to the word at the same share."""
     counts = {"all": AlignmentCounts(), "short": AlignmentCounts()}
     for (source, target), gold in zip(pairs, golds, strict=True):
@@ -180,7 +244,7 @@ def by_place(pairs: Sequence[tuple[str, str]], golds: Sequence[Gold]) -> dict[st
             frozenset(((2 * j + 1) * n // (2 * m), j) for j in range(m)), gold
         )
         counts["all"] += straight
-        if n <= SHORT:
+        if n <= short:
             counts["short"] += straight
     return {part: count.error_rate for part, count in counts.items()}
 
@@ -212,11 +276,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, help="results.jsonl of benchmarks/luong.py.")
     parser.add_argument("--test", nargs=3, action="append", default=[], help="Study and files.")
+    parser.add_argument("--into", type=Path, help="A summary whose costs alone are to change.")
     parser.add_argument("--gold", type=Path, help="The folder of the gold alignments.")
+    parser.add_argument("--german", type=Path, help="german.jsonl; needs --gold and --into.")
     parser.add_argument("--tagging", type=Path, help="Accuracies by selection, as JSON.")
     parser.add_argument("--out", type=Path, required=True, help="Where the summary goes.")
     given = parser.parse_args()
     rows = [json.loads(line) for line in given.results.read_text().splitlines()]
+    if given.into is not None:
+        found = with_costs(json.loads(given.into.read_text()), rows)
+        if given.german is not None:
+            texts = given.german.read_text().splitlines()
+            found["german"] = german([json.loads(text) for text in texts], given.gold)
+        given.out.write_text(written(found))
+        return
     elsewhere = {study: places for study, *places in given.test}
     studies = dict.fromkeys(row["study"] for row in rows)
     found = summary(rows, {study: read_test(study, elsewhere.get(study, [])) for study in studies})

@@ -36,6 +36,8 @@ KINDS = {
     "Transformer": "transformer",
 }
 """Systems of about equal size, and what their lines are called."""
+GERMAN = {"luong": "recurrent", "transformer": "Transformer"}
+ROWS = ("predicting", "next")
 MEANS = {"best_layer_mean": "best layer's mean", "mean_of_all": "mean of all heads"}
 SEED = "1"
 SMALLEST = 0.001
@@ -61,6 +63,8 @@ def tables() -> dict[str, str]:
     }
     if "tagging" in found:
         made["tagging"] = tagging(found["tagging"])
+    if "german" in found:
+        made["german"] = german(found["german"])
     return made
 
 
@@ -103,6 +107,7 @@ def _two(printed: tuple[float | None, float] | None) -> str:
 
 def ranking(study: Mapping) -> str:
     after = {pair["first"]: pair for pair in study["neighbours"]}
+    is_measured = any("peak_bytes" in one for one in study["systems"].values())
     rows = [
         [
             name,
@@ -112,13 +117,21 @@ def ranking(study: Mapping) -> str:
             f"{one['parameters'] / 1e6:.1f}",
             f"{one['operations_per_word'] / 1e6:.0f}",
             f"{one['words_per_second'] / 1e6:.2f}",
+            *_memory(one, is_shown=is_measured),
             *_to_next(after.get(name)),
         ]
         for name, one in study["systems"].items()
     ]
     head = ["system", "BLEU", "chrF2", "perplexity", "parameters, million"]
-    head += ["MFLOP a token", "million tokens/s", "to the next", "p"]
-    return table(head, rows)
+    head += ["MFLOP a token", "million tokens/s", *(["memory, GB"] if is_measured else [])]
+    return table([*head, "to the next", "p"], rows)
+
+
+def _memory(one: Mapping, *, is_shown: bool) -> list[str]:
+    """The column of the most that was taken from the card, once there is one."""
+    if not is_shown:
+        return []
+    return [f"{one['peak_bytes'] / 1e9:.2f}" if "peak_bytes" in one else ""]
 
 
 def _to_next(pair: Mapping | None) -> list[str]:
@@ -234,6 +247,38 @@ def _rates(alignment: Mapping) -> list[str]:
 
 def _rate(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
+
+
+def german(study: Mapping) -> str:
+    rows = []
+    for kind, one in study["systems"].items():
+        for seed, run in one["runs"].items():
+            whole, short = (run["alignment"][part] for part in ("all", "short"))
+            rows.append(
+                [
+                    GERMAN[kind],
+                    _view(whole),
+                    seed,
+                    f"{run['BLEU']:.1f}",
+                    f"{run['losses'][-1][1]:.2f}",
+                    *(_rate(whole["best_of_row"][row]["even_lines"]) for row in ROWS),
+                    _rate(whole["all_lines"]),
+                    _rate(short["even_lines"]),
+                    _rate(short["all_lines"]),
+                ]
+            )
+    short, whole = (_rate(study["by_place"][part]) for part in ("short", "all"))
+    share = ["no model: the word at the same share", "", "", "", "", "", "", whole, "", short]
+    head = ["system", "looks best", "seed", "BLEU", "loss"]
+    head += [f"AER, even lines, {row} row" for row in ROWS]
+    head += ["AER, all", "AER, short, even lines", "AER, short"]
+    return table(head, [*rows, share], names=2)
+
+
+def _view(found: Mapping) -> str:
+    """The head that odd lines choose; the row alone where there is one head."""
+    row = f"{found['row']} row"
+    return row if found["heads"] == 1 else f"layer {found['layer']}, head {found['head']}, {row}"
 
 
 def tagging(accuracies: Mapping[str, float]) -> str:

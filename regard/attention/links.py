@@ -80,6 +80,29 @@ class Score(Protocol):
     def as_dot(self, query: Float[Tensor, "*b q dq"], key: Float[Tensor, "*b k dk"]) -> Dot | None:
         """The same score as one dot product, where it is one."""
 
+    def prepared(self, key: Float[Tensor, "*b k dk"]) -> Float[Tensor, "*b k p"]:
+        """What can be done to the keys once, for as many queries as will come.
+
+        Keys may come without their last number, if `compare` is told of it.
+        """
+
+    def compare(
+        self,
+        query: Float[Tensor, "*b q dq"],
+        prepared: Float[Tensor, "*b k p"],
+        places: Places | None = None,
+        late: Float[Tensor, "*b q k"] | None = None,
+    ) -> Float[Tensor, "*b q k"]:
+        """The scores, from prepared keys.
+
+        Args:
+            query: the queries.
+            prepared: what `prepared` made of the keys.
+            places: where both stand.
+            late: the last number of each key, where it is not the same for all queries, as what a
+                key has received before.
+        """
+
 
 @runtime_checkable
 class Relation(Protocol):

@@ -32,7 +32,7 @@ from regard.evaluating import (
     read_pharaoh,
     view_table,
 )
-from regard.evaluating.heads import LEFT_OUT, BestHead
+from regard.evaluating.heads import LEFT_OUT, BestHead, Row
 from regard.evaluating.links import NAACL
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import attention_of, weights_of
@@ -52,6 +52,8 @@ class Aligned:
     """Over all sentences."""
     best: BestHead | None
     """Chosen on the 1st, 3rd, 5th … line, reported on the others; None where one half is empty."""
+    best_of_row: Mapping[Row, BestHead]
+    """The same among the heads read at each row; empty where one half is."""
     sentences: int
     left_out: int
     """Sentences that are longer than the model can read."""
@@ -63,12 +65,9 @@ class Aligned:
             "sentences": self.sentences,
             "left_out": self.left_out,
             "views": [{**_named(view), **_rates(count)} for view, count in self.table.items()],
-            "best_head": None
-            if best is None
-            else {
-                **_named(best.view),
-                "chosen_on": _rates(best.chosen_on),
-                "reported_on": _rates(best.reported_on),
+            "best_head": None if best is None else _head_row(best),
+            "best_of_row": {
+                row.name.lower(): _head_row(head) for row, head in self.best_of_row.items()
             },
         }
 
@@ -158,7 +157,12 @@ def align(
         for view in halves[0] or halves[1]
     }
     best = best_head(*halves) if all(halves) else None
-    return Aligned(table, best, len(fitting), len(asked) - len(fitting))
+    of_row = {row: best_head(*(_at(row, half) for half in halves)) for row in Row if best}
+    return Aligned(table, best, of_row, len(fitting), len(asked) - len(fitting))
+
+
+def _at(row: Row, table: Mapping[View, AlignmentCounts]) -> dict[View, AlignmentCounts]:
+    return {view: counts for view, counts in table.items() if view.row is row}
 
 
 def _weighed(
@@ -207,6 +211,14 @@ def _named(view: View) -> dict[str, int | str | None]:
         "layer": None if view.layer is None else view.layer + 1,
         "head": None if view.head is None else view.head + 1,
         "row": view.row.name.lower(),
+    }
+
+
+def _head_row(best: BestHead) -> dict[str, Any]:
+    return {
+        **_named(best.view),
+        "chosen_on": _rates(best.chosen_on),
+        "reported_on": _rates(best.reported_on),
     }
 
 

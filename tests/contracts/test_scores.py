@@ -129,6 +129,30 @@ def test_a_dot_product_by_its_own_word_is_one(name):
 
 
 @every_score
+def test_prepared_keys_are_scored_as_the_keys_are(name):
+    score, query, key, _ = score_and_vectors(name)
+    assert_close("scores", score.compare(query, score.prepared(key)), score(query, key))
+
+
+@every_score
+def test_the_last_number_of_a_key_may_come_late(name):
+    score, query, key, _ = score_and_vectors(name)
+    prepared, places = score.prepared(key[..., :-1]), Places.between(Q, K)
+    late = key[..., -1][..., None, :].expand(-1, -1, Q, -1)
+    assert_close("scores", score.compare(query, prepared, places, late), score(query, key))
+
+
+@every_score
+def test_what_comes_late_is_each_query_s_own(name):
+    score, query, key, _ = score_and_vectors(name)
+    late = doubles(B, H, Q, K)
+    found = score.compare(query, score.prepared(key[..., :-1]), Places.between(Q, K), late)
+    for row in range(Q):
+        own = torch.cat([key[..., :-1], late[..., row, :, None]], dim=-1)
+        assert_close("row", found[..., row, :], score(query, own)[..., row, :])
+
+
+@every_score
 def test_gradcheck_in_double_precision(name):
     dims = small_dims(name, n_heads=2, width=2)
     score = build(name, dims)

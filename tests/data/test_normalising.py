@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import JsonLines, ParallelFiles, Shards, TabSeparated
-from regard.data.normalising import NORMALISERS, hansards
+from regard.data.normalising import NORMALISERS, europarl, hansards
 from regard.errors import RecipeError, UnknownChoice
 from regard.training.recipes import parse_recipe
 
@@ -25,8 +25,42 @@ RAW_AND_GOLD = {
 }
 """A text as the training files write it, and as the gold alignments do."""
 
-PARTS = ["a", "n", "t", "d", "s", "au", "du", "no", "qu", "hui", "aujourd", "mr", "é", "œ", "«"]
-SIGNS = ["'", "''", "`", "-", "--", ".", "..", "…", ",", "5", "½", " ", "  "]
+RAW_AND_EUROPARL = {
+    "Herr Präsident, ich weiß, daß der EU-Haushalt groß ist!":
+        "herr präsident , ich weiß , dass der eu-haushalt groß ist !",
+    "„Das ist’s“, sagte Mr. Ott.": '" das ist \'s " , sagte mr ott .',
+    "We don't, can't and won't; let's see.": "we do not , cannot and will not ; let us see .",
+    "I'm sure they're right: we've tried, we'll see.":
+        "i am sure they are right : we have tried , we will see .",
+    "Tom's friend said he'd come—perhaps.": "tom 's friend said he 'd come - perhaps .",
+    "It cost 1,250,000 euros in 2006.": "it cost 1 250 000 euros in 2006 .",
+    "Das waren 10.000 Euro um 2.30 Uhr...": "das waren 10 000 euro um 2.30 uhr ...",
+    "A six-year period, at 6:45 p.m. on the 25th.":
+        "a six-year period , at 6:45 p.m. on the 25th .",
+}  # fmt: skip
+"""A text as it is typed, and as the gold alignments of Europarl write it."""
+
+PARTS = [
+    "a",
+    "n",
+    "t",
+    "d",
+    "s",
+    "ca",
+    "let",
+    "ß",
+    "au",
+    "du",
+    "no",
+    "qu",
+    "hui",
+    "aujourd",
+    "mr",
+    "é",
+    "œ",
+    "«",
+]
+SIGNS = ["'", "''", "`", "-", "--", ".", "..", "…", ",", "5", "½", "—", "000", " ", "  "]
 TEXTS = st.lists(st.sampled_from([*PARTS, *SIGNS]), max_size=12).map("".join)
 
 
@@ -38,6 +72,14 @@ def test_what_two_people_wrote_in_two_ways_has_one_form(raw, gold):
 @pytest.mark.parametrize("gold", RAW_AND_GOLD.values(), ids=range(len(RAW_AND_GOLD)))
 def test_a_text_in_the_form_of_the_gold_keeps_its_words_one_by_one(gold):
     assert hansards(gold).origins == tuple(range(len(gold.split())))
+
+
+@pytest.mark.parametrize(
+    ("raw", "gold"), RAW_AND_EUROPARL.items(), ids=range(len(RAW_AND_EUROPARL))
+)
+def test_typed_english_and_german_take_the_form_of_europarl(raw, gold):
+    assert europarl(raw).text == gold
+    assert europarl(gold).origins == tuple(range(len(gold.split())))
 
 
 @pytest.mark.parametrize("name", NORMALISERS)
@@ -65,6 +107,21 @@ def test_every_word_names_the_word_it_came_from():
 
 def test_accents_case_and_quotes_of_every_make_are_alike():
     assert hansards("ÉLÈVE “Élève” ‘x’ Œuvre").text == "eleve \" eleve \" ' x ' oeuvre"
+
+
+def test_german_letters_and_compounds_stay_and_a_mark_at_the_start_of_a_file_does_not():
+    found = europarl("\ufeffMaßnahmen für Müller-Lüdenscheidts Größe")
+    assert found.words == ("maßnahmen", "für", "müller-lüdenscheidts", "größe")
+
+
+def test_a_dash_between_words_parts_them_and_a_hyphen_does_not():
+    assert europarl("so—so, so-so").text == "so - so , so-so"
+
+
+def test_what_english_contracts_names_the_word_it_came_from():
+    found = europarl("We shan't pay 10,000.")
+    assert found.words == ("we", "shall", "not", "pay", "10", "000", ".")
+    assert found.origins == (0, 1, 1, 2, 3, 3, 3)
 
 
 def test_a_no_ends_a_sentence_unless_a_figure_follows():

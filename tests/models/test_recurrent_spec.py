@@ -41,8 +41,15 @@ MISTAKES = {
     "model.n_layers must lie between 1 and 1,000, got 1001": {"n_layers": 1001},
     "model.dropout must lie in [0, 1), got 1.0": {"dropout": 1.0},
     "model.readout_dropout must lie in [0, 1), got -0.1": {"readout_dropout": -0.1},
-    "reads both ways already. Set reverses_source = false": {"is_bidirectional": True},
-    "Take bridge = 'projected' or 'backward'": {"is_bidirectional": True, "reverses_source": False},
+    "model.is_bidirectional = true needs reverses_source = false, since both ways are read "
+    "already, and bridge = 'projected' or 'backward', since a copy of two directions is no one "
+    "state; got reverses_source = true and bridge = 'copy'. Set all three": {
+        "is_bidirectional": True
+    },
+    "got reverses_source = false and bridge = 'copy'. Set all three": {
+        "is_bidirectional": True,
+        "reverses_source": False,
+    },
     "Set is_bidirectional or reverses_source": {"bridge": "backward", "reverses_source": False},
     "states are 2000 wide and the decoder's 1000. Take general, concat, additive": {
         "is_bidirectional": True,
@@ -60,7 +67,7 @@ MISTAKES = {
         "feeds_input": False,
         "has_coverage": True,
     },
-    "with attends = 'none' nobody looks. Leave both out": {
+    "with attends = 'none' nobody looks. Leave score and select out, or take attends = 'current'": {
         "attends": "none",
         "feeds_input": False,
         "select": Choice("local_predictive"),

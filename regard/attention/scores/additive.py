@@ -57,9 +57,25 @@ class AdditiveScore(nn.Module):
         places: Places | None = None,
     ) -> Float[Tensor, "b h q k"]:
         """Every query with every key, through the network."""
-        keys = key @ self.U if self.c is None else key @ self.U + self.c
-        pairs = (query @ self.W)[..., :, None, :] + keys[..., None, :, :]
-        return torch.einsum("bhqkf,hf->bhqk", self.activation(pairs), self.v)
+        return self.compare(query, self.prepared(key), places)
 
     def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
         """A non-linearity stands between query and key."""
+
+    def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k f"]:
+        """U k + c, one product for all sentences together."""
+        keys = torch.einsum("bhkd,hdf->bhkf", key, self.U[:, : key.shape[-1]])
+        return keys if self.c is None else keys + self.c
+
+    def compare(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k f"],
+        places: Places | None = None,
+        late: Float[Tensor, "b h q k"] | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query with every U k + c, and with U's last row for what is late."""
+        pairs = (query @ self.W)[..., :, None, :] + prepared[..., None, :, :]
+        if late is not None:
+            pairs = pairs + late[..., None] * self.U[:, -1:, None]
+        return torch.einsum("bhqkf,hf->bhqk", self.activation(pairs), self.v)

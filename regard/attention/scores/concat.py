@@ -27,7 +27,7 @@ class ConcatScore(nn.Module):
         if d_hidden < 1:
             raise SettingError(f"concat: d_hidden must be at least 1, got {d_hidden}.")
         self.held_per_pair = d_hidden
-        d_joined = dims.query + dims.key
+        self.d_query, d_joined = dims.query, dims.query + dims.key
         self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))
         nn.init.uniform_(self.W, -(d_joined**-0.5), d_joined**-0.5)
@@ -40,9 +40,25 @@ class ConcatScore(nn.Module):
         places: Places | None = None,
     ) -> Float[Tensor, "b h q k"]:
         """Every query beside every key; W is split so that no pair is ever joined in memory."""
-        W_query, W_key = self.W.split([query.shape[-1], key.shape[-1]], dim=-2)
-        pairs = (query @ W_query)[..., :, None, :] + (key @ W_key)[..., None, :, :]
-        return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.v)
+        return self.compare(query, self.prepared(key), places)
 
     def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
         """A tanh stands between query and key."""
+
+    def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k f"]:
+        """The keys through their rows of W, one product for all sentences together."""
+        rows = self.W[:, self.d_query : self.d_query + key.shape[-1]]
+        return torch.einsum("bhkd,hdf->bhkf", key, rows)
+
+    def compare(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k f"],
+        places: Places | None = None,
+        late: Float[Tensor, "b h q k"] | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query through its rows of W, and W's last row for what is late."""
+        pairs = (query @ self.W[:, : self.d_query])[..., :, None, :] + prepared[..., None, :, :]
+        if late is not None:
+            pairs = pairs + late[..., None] * self.W[:, -1:, None]
+        return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.v)

@@ -40,3 +40,18 @@ class GeneralScore(nn.Module):
     def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> Dot:
         """The dot product of W's side of the query with the key."""
         return Dot(query @ self.W, key, scale=1.0)
+
+    def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k dq"]:
+        """W k, one product for all sentences together."""
+        return torch.einsum("bhkd,hpd->bhkp", key, self.W[..., : key.shape[-1]])
+
+    def compare(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k dq"],
+        places: Places | None = None,
+        late: Float[Tensor, "b h q k"] | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Every query with every W k, and with W's last column for what is late."""
+        scores = query @ prepared.mT
+        return scores if late is None else scores + query @ self.W[..., -1:] * late

@@ -39,11 +39,26 @@ class LocationScore(nn.Module):
         places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
         if places.length > self.max_len:
             raise LengthError(
-                f"location: {places.length} keys, but max_len is {self.max_len}. Raise max_len in "
-                "the dims, or take a score that reads the keys (dot, general, additive)."
+                f"location: {places.length} keys, but max_len is {self.max_len}. Take a larger "
+                "max_len (model.max_len of a recipe), or a score that reads the keys (dot, "
+                "general, additive)."
             )
         at = places.key.expand(*query.shape[:-1], -1)
         return (query @ self.W).gather(-1, at)
 
     def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
         """There is no key in it."""
+
+    def prepared(self, key: Float[Tensor, "b h k dk"]) -> Float[Tensor, "b h k dk"]:
+        """The keys, which are counted and not read."""
+        return key
+
+    def compare(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k dk"],
+        places: Places | None = None,
+        late: Float[Tensor, "b h q k"] | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """The same: nothing of a key is read, late or not."""
+        return self(query, prepared, places)

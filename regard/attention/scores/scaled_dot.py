@@ -37,3 +37,20 @@ class ScaledDotScore(nn.Module):
     def as_dot(self, query: Float[Tensor, "*b q d"], key: Float[Tensor, "*b k d"]) -> Dot:
         """It is one."""
         return Dot(query, key, scale=query.shape[-1] ** -0.5)
+
+    def prepared(self, key: Float[Tensor, "*b k d"]) -> Float[Tensor, "*b k d"]:
+        """The keys: nothing is done to them."""
+        return key
+
+    def compare(
+        self,
+        query: Float[Tensor, "*b q d"],
+        prepared: Float[Tensor, "*b k p"],
+        places: Places | None = None,
+        late: Float[Tensor, "*b q k"] | None = None,
+    ) -> Float[Tensor, "*b q k"]:
+        """The same, the late number of a key with the last of the query."""
+        if late is None:
+            return self(query, prepared, places)
+        scores = query[..., :-1] @ prepared.mT + query[..., -1:] * late
+        return scores * query.shape[-1] ** -0.5

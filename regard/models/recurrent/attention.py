@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionMap, Chain, attend, padding
 from regard.attention.links import wide
-from regard.models.recurrent.comparisons import COMPARISONS, AsItIs, Covered
+from regard.models.recurrent.comparisons import Covered
 from regard.places import Places
 
 
@@ -39,22 +39,19 @@ class Look(nn.Module):
 
     Args:
         chain: score and selection; with coverage the score's keys are one wider.
-        d_query: width of the decoder's state.
         d_key: width of the source's states.
         has_coverage: whether a key knows what weight it has received.
     """
 
-    def __init__(self, chain: Chain, *, d_query: int, d_key: int, has_coverage: bool) -> None:
+    def __init__(self, chain: Chain, *, d_key: int, has_coverage: bool) -> None:
         super().__init__()
         self.chain, self.width, self.has_coverage = chain, d_key, has_coverage
-        kind = COMPARISONS.get(type(chain.score), AsItIs)
-        self.comparison = kind(chain.score, d_query, d_key)
 
     def remember(self, states: Float[Tensor, "b s m"], visible: Bool[Tensor, "b s"]) -> Memory:
         """Do what can be done once."""
         value = states[:, None]
         at = torch.arange(states.shape[1], device=states.device)[None]
-        return Memory(self.comparison.keys(value), value, visible[:, None, None], at)
+        return Memory(self.chain.score.prepared(value), value, visible[:, None, None], at)
 
     def nothing_covered(self, states: Float[Tensor, "b s m"]) -> Float[Tensor, "b c"]:
         """What has been covered before the first step; of no width without coverage."""
@@ -95,8 +92,8 @@ class Look(nn.Module):
         at = at.expand(each, -1, -1).reshape(-1, 1)
         places = Places(at, memory.at, memory.at.shape[-1])
         before = covered.view(len(queries), 1, each, -1) if self.has_coverage else None
-        scores = self.comparison(queries, memory.key, places, before)
-        select = self.chain.select
+        score, select = self.chain.score, self.chain.select
+        scores = score.compare(queries, memory.key, places, before)
         rows = select.summarise(scores, memory.visible, queries, places)
         weights = select.weigh(scores, memory.visible, rows, places)
         context = (weights @ memory.value).reshape(*query.shape[:2], -1)
@@ -113,11 +110,9 @@ class Look(nn.Module):
         queries, value, mask = query[:, None], states[:, None], padding(visible)
         if not self.has_coverage:
             return (self.chain(queries, value, value, mask).map,)
-        score, key = (
-            Covered(self.comparison, covered[:, None].detach()),
-            self.comparison.keys(value),
-        )
-        return (attend(queries, key, value, mask, score=score, select=self.chain.select).map,)
+        score, key = self.chain.score, self.chain.score.prepared(value)
+        known = Covered(score, covered[:, None].detach())
+        return (attend(queries, key, value, mask, score=known, select=self.chain.select).map,)
 
 
 @final

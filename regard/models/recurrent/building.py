@@ -82,4 +82,4 @@ def _look(spec: RecurrentSpec) -> Look:
     chain = Chain(
         spec.score.build(SCORES, spec.dims), select=spec.select.build(SELECTIONS, spec.dims)
     )
-    return Look(chain, d_query=spec.d_hidden, d_key=spec.d_states, has_coverage=spec.has_coverage)
+    return Look(chain, d_key=spec.d_states, has_coverage=spec.has_coverage)

@@ -154,14 +154,11 @@ class RecurrentSpec:
         is_default = (self.score.name, self.select.name) == ("general", "soft")
         return [
             (
-                both and self.reverses_source,
-                "model.reverses_source: a bidirectional encoder reads both ways already. Set "
-                "reverses_source = false.",
-            ),
-            (
-                both and self.bridge == "copy",
-                "model.bridge = 'copy' cannot put the two directions of a bidirectional encoder "
-                "into one state. Take bridge = 'projected' or 'backward'.",
+                both and (self.reverses_source or self.bridge == "copy"),
+                "model.is_bidirectional = true needs reverses_source = false, since both ways are "
+                "read already, and bridge = 'projected' or 'backward', since a copy of two "
+                "directions is no one state; got reverses_source = "
+                f"{str(self.reverses_source).lower()} and bridge = '{self.bridge}'. Set all three.",
             ),
             (
                 self.bridge == "backward" and "backwards" not in self.reads,
@@ -192,7 +189,8 @@ class RecurrentSpec:
             (
                 not looks and not is_default,
                 f"model.score = '{self.score.name}', model.select = '{self.select.name}': with "
-                "attends = 'none' nobody looks. Leave both out.",
+                "attends = 'none' nobody looks. Leave score and select out, or take attends = "
+                "'current'.",
             ),
             (
                 self.attends == "current" and self.readout == "state",

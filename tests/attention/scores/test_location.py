@@ -73,8 +73,8 @@ def test_a_source_longer_than_max_len_is_an_error():
     score, query = LocationScore(DIMS).double(), doubles(2, 3, 7, 5)
     assert score(query, doubles(2, 3, 17, 2)).isfinite().all()
     text = (
-        "location: 19 keys, but max_len is 17. Raise max_len in the dims, or take a score that "
-        "reads the keys (dot, general, additive)."
+        "location: 19 keys, but max_len is 17. Take a larger max_len (model.max_len of a recipe), "
+        "or a score that reads the keys (dot, general, additive)."
     )
     with pytest.raises(LengthError, match=re.escape(text)):
         score(query, doubles(2, 3, 19, 2))
