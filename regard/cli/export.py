@@ -1,0 +1,25 @@
+"""regard export: a finished run → a folder that another library reads."""
+
+from pathlib import Path
+
+import typer
+
+from regard.choices import find
+from regard.training.exporting import TARGETS
+
+
+def export(
+    run: Path = typer.Argument(help="A finished run."),
+    to: str = typer.Option(..., "--to", help=f"For whom: {', '.join(TARGETS)}."),
+    out: Path = typer.Option(..., "--out", help="A new folder."),
+) -> None:
+    """Write a translation run in another library's layout.
+
+    huggingface: a Marian folder, which transformers reads (MarianMTModel.from_pretrained). Runs of
+    kind marian, and of kind transformer where the layout can hold them: post-norm, sinusoidal
+    positions, scaled dot products, soft selection, tied = "all". The logits stay the same.
+
+    Example: regard export runs/multi30k --to huggingface --out exported
+    """
+    written = find(to, TARGETS, key="export: --to")(run, out)
+    print(f"{out}: {', '.join(written)}")

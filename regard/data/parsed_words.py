@@ -1,0 +1,86 @@
+"""Parsed words: each word of a text with the word that it hangs from, in one number.
+
+    From↑3 the↑3 AP↑4 comes↑0     the number of a word's head, counted from 1; 0 is a root
+    number = word + V · head      V: size of the vocabulary
+
+So a tree travels with its sentence through files, batches and searches as any text does, and a
+model that knows trees takes the two apart again. A word without an arrow is a root.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from regard.data.kinds import SPECIALS, UNK, Kind, most_frequent, with_specials
+from regard.errors import DataError
+
+ARROW = "↑"
+"""What stands between a word and the number of its head."""
+LONGEST = 4096
+"""The most words of a sentence."""
+_HEAD = re.compile(f"{ARROW}([0-9]+)$")
+
+
+def heads_of(text: str) -> list[int]:
+    """The head of each word, counted from 1; 0 for a root.
+
+    >>> heads_of("the↑2 cat↑0 sleeps↑2")
+    [2, 0, 2]
+    """
+    words = text.split()
+    heads = [int(found[1]) if (found := _HEAD.search(word)) else 0 for word in words]
+    if any(head > len(words) for head in heads) or len(words) > LONGEST:
+        raise DataError(
+            f"parsed_words: '{text[:40]}' has {len(words)} words; a head lies between 0 and that, "
+            f"got {max(heads)}."
+        )
+    for start in range(len(heads)):
+        at = start + 1
+        for _ in heads:
+            at = heads[at - 1] if at else 0
+        if at:
+            raise DataError(
+                f"parsed_words: the heads of '{text[:40]}' form a circle; every word must reach a "
+                "root (0)."
+            )
+    return heads
+
+
+def with_heads(words: Sequence[str], heads: Sequence[int]) -> str:
+    """A parsed sentence as text."""
+    return " ".join(f"{word}{ARROW}{head}" for word, head in zip(words, heads, strict=True))
+
+
+def without_heads(word: str) -> str:
+    """The word alone."""
+    return _HEAD.sub("", word)
+
+
+def _learn(texts: Iterator[str], size: int) -> Tokenizer:
+    counts = Counter(without_heads(word) for text in texts for word in text.split())
+    return _built(most_frequent("parsed_words", counts, size))
+
+
+def _rebuild(model: Mapping[str, Any]) -> Tokenizer:
+    return _built(models.WordLevel(model["vocab"], SPECIALS[UNK]))
+
+
+def _built(model: Any) -> Tokenizer:
+    # a sequence of one: by this a file is known
+    cut = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit()])
+    tokenizer = with_specials(model, cut, None)
+    tokenizer.normalizer = normalizers.Replace(Regex(rf"{ARROW}[0-9]+(?=\s|$)"), "")
+    return tokenizer
+
+
+def _as_it_is(piece: str) -> str:
+    return piece
+
+
+PARSED_WORDS = Kind(
+    "parsed_words", _learn, _rebuild, _as_it_is, " ".join,
+    model="WordLevel", cut="Sequence", heads=heads_of,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""sizes that somebody published → models: the families whose layouts differ from our own."""

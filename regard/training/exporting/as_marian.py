@@ -1,0 +1,96 @@
+"""Models that Marian's layout can hold, as Marian has them.
+
+A Transformer of ours differs from Marian's in three ways that change no number: its projections add
+nothing where Marian adds a bias, so the bias is 0; its logits have no bias, so that is 0 too; and
+its position channels are sine and cosine in turn, where Marian has all sines first, so that all
+channels of the model change places together.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import SettingError
+from regard.layers.feed_forward import ACTIVATIONS
+from regard.models import MarianSpec, Spec, TransformerSpec, shapes_of
+
+PROJECTIONS = ("W_Q", "W_K", "W_V")
+"""They read the model's channels, and give those of heads."""
+
+
+def _marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
+    """It is one; but one table for all is what is written."""
+    assert isinstance(spec, MarianSpec)
+    _check({"is_shared": (spec.is_shared, (True,))})
+    return spec, dict(tensors)
+
+
+def _transformer(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
+    """With biases of 0, and its channels in Marian's order."""
+    assert isinstance(spec, TransformerSpec)
+    _check(
+        {
+            "norm": (spec.norm, ("post_norm",)),
+            "layer": (spec.layer, ("plain",)),
+            "feed_forward": (spec.feed_forward, tuple(ACTIVATIONS)),
+            "tied": (spec.tied, ("all",)),
+            "positions": (spec.positions.name, ("sinusoidal",)),
+            "score": (spec.score.name, ("scaled_dot",)),
+            "select": (spec.select.name, ("soft",)),
+            "relation": (spec.relation, (None,)),
+        }
+    )
+    as_marian = MarianSpec(
+        d_model=spec.d_model,
+        n_heads=spec.n_heads,
+        d_hidden=spec.d_hidden,
+        n_encoder_layers=spec.n_encoder_layers,
+        n_decoder_layers=spec.n_decoder_layers,
+        dropout=spec.dropout,
+        attention_dropout=spec.attention_dropout,
+        feed_forward=spec.feed_forward,
+        max_len=spec.max_len,
+    )
+    size = len(tensors["source.E.weight"])
+    shapes = shapes_of(as_marian, n_source_tokens=size, n_target_tokens=size)
+    sines_first = [*range(0, spec.d_model, 2), *range(1, spec.d_model, 2)]
+    made = {
+        name: _moved(name, tensors[name], sines_first) if name in tensors else torch.zeros(shape)
+        for name, shape in shapes.items()
+    }
+    strange = sorted(tensors.keys() - made.keys())
+    if strange or any(made[name].shape != shape for name, shape in shapes.items()):
+        raise SettingError(
+            f"export: Marian's layout has no place for {strange[:3] or 'these shapes'}. Such "
+            "models cannot be exported."
+        )
+    return as_marian, made
+
+
+def _moved(name: str, tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """One tensor with the model's channels in another order."""
+    part = name.split(".")[-2]
+    if name.endswith("E.weight"):
+        return torch.cat([tensor[:, order], tensor.new_zeros(len(tensor), 1)], 1)
+    if part in PROJECTIONS or name.endswith("inner.weight"):
+        return tensor[:, order]
+    # norms, and what is added to the model's channels; the inner bias is not of them
+    return tensor if part == "inner" else tensor[order]
+
+
+def _check(settings: Mapping[str, tuple[Any, Sequence[Any]]]) -> None:
+    for name, (value, able) in settings.items():
+        if value not in able:
+            said = " or ".join(repr(one) for one in able)
+            raise SettingError(
+                f"export: Marian's layout needs model.{name} = {said}, got {value!r}. Such models "
+                "cannot be exported."
+            )
+
+
+AS_MARIAN: Mapping[
+    str, Callable[[Spec, Mapping[str, Tensor]], tuple[MarianSpec, dict[str, Tensor]]]
+] = {"marian": _marian, "transformer": _transformer}
+"""By the kind of a run's model."""

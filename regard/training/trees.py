@@ -1,0 +1,24 @@
+"""Trees: what a model knows of a sentence's tree, its text must bring along."""
+
+from regard.data.parsed_words import PARSED_WORDS
+from regard.errors import RecipeError
+from regard.models import EncoderSpec
+from regard.training.recipes import Recipe
+
+
+def check_trees(recipe: Recipe) -> None:
+    """Words with their heads for a model that knows trees, and for no other."""
+    spec, kind = recipe.model, recipe.tokens.kind
+    needs = isinstance(spec, EncoderSpec) and spec.needs_trees
+    has = kind == PARSED_WORDS.name
+    if needs and not has:
+        raise RecipeError(
+            f"tokens.kind must be '{PARSED_WORDS.name}', got '{kind}': this model's positions or "
+            "relation know the trees of sentences. Take a conllu reader with has_trees = true."
+        )
+    if has and not needs:
+        raise RecipeError(
+            f"tokens.kind = '{kind}' carries the trees of sentences, which this model does not "
+            "know. Take kind = 'words', or an encoder with positions = 'tree_depth' or relation = "
+            "'structural'."
+        )

@@ -1,0 +1,75 @@
+"""Sentence vectors: one vector of length 1 for each text, so that a dot product is a likeness."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.data.kinds import EOS
+from regard.decoding.sentences import padded
+from regard.errors import LengthError, SettingError
+from regard.models import EncoderSpec, Reader
+from regard.training.hardware import Hardware
+from regard.training.loading import Loaded
+from regard.training.recipes import Recipe
+from regard.training.text_form import as_read
+
+AT_ONCE = 32
+"""How many texts are read together."""
+
+
+def _nothing() -> None:
+    pass
+
+
+@torch.inference_mode()
+def sentence_vectors(
+    loaded: Loaded,
+    hardware: Hardware,
+    texts: Sequence[str],
+    *,
+    each: Callable[[], object] = _nothing,
+) -> Float[Tensor, "n m"]:
+    """The mean over the tokens of each text, begin and end too, made to length 1.
+
+    Args:
+        loaded: a run whose model is an encoder.
+        hardware: where it runs.
+        texts: an empty one has a vector too, that of begin and end.
+        each: called after each text, so that a bar can count them.
+    """
+    model, longest = loaded.model, loaded.recipe.model.max_len
+    if not isinstance(model, Reader):
+        raise SettingError(
+            f"vectors: a model of kind '{loaded.recipe.model.kind}' has none for whole texts; take "
+            "a run whose model.kind is 'encoder'."
+        )
+    rows = [[*loaded.source.encode(_read(loaded, text)), EOS] for text in texts]
+    for number, row in enumerate(rows, 1):
+        if len(row) > longest:
+            raise LengthError(
+                f"vectors: text {number} has {len(row):,} tokens, but the model reads at most "
+                f"{longest:,} (model.max_len, the end token counted). Shorten it."
+            )
+    # texts of like length together, and back in their order
+    order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
+    found = torch.zeros(len(rows), model.encoder.embedding.width)
+    for first in range(0, len(rows), AT_ONCE):
+        some = order[first : first + AT_ONCE]
+        with hardware.products():
+            vectors = model.vectors(padded([rows[place] for place in some], hardware.device))
+        found[some] = vectors.float().cpu()
+        for _ in some:
+            each()
+    return found
+
+
+def is_speechless(recipe: Recipe) -> bool:
+    """Whether the model of a recipe gives vectors and says nothing."""
+    return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "vectors"
+
+
+def _read(loaded: Loaded, text: str) -> str:
+    form = as_read(loaded.recipe, text)
+    return text if form is None else form.text

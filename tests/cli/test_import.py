@@ -1,0 +1,168 @@
+"""regard import, and what the other verbs do with an imported run."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import regard
+from regard.cli import main
+from tests.training.importing.published import bert, gpt2, marian
+
+TEXT = "Paris is the [MASK] of France."
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One run of each family."""
+    place = tmp_path_factory.mktemp("runs")
+    for name, make in {"bert": bert, "marian": marian, "gpt2": gpt2}.items():
+        folder, _ = make(place / f"{name}-published")
+        assert main(["import", str(folder), "--out", str(place / name)]) == 0
+    folder, _ = bert(place / "plain-published", has_head=False)
+    assert main(["import", str(folder), "--out", str(place / "plain")]) == 0
+    return place
+
+
+def said(capsys, *words):
+    code = main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_an_import_says_what_it_made(tmp_path, capsys):
+    folder, _ = bert(tmp_path / "bert")
+    code, out, _ = said(capsys, "import", folder, "--out", tmp_path / "run", "--json")
+    row = json.loads(out)
+    assert (code, row["kind"], row["source_pieces"]) == (0, "encoder", 30)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "recipe.toml", "model.safetensors", "tokenizer.json", "card.md",
+    }  # fmt: skip
+
+
+def test_a_mistake_is_two_lines_and_exit_code_2(tmp_path, capsys):
+    code, out, err = said(capsys, "import", tmp_path, "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert "has no config.json" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_hidden_words_are_filled_in_with_the_likeliest(runs, capsys):
+    code, out, _ = said(capsys, "predict", runs / "bert", "--text", TEXT, "--n-best", "4", "--json")
+    row = json.loads(out)
+    (candidates,) = row["candidates"]
+    assert code == 0
+    assert len(candidates) == len(row["n_best"]) == 4
+    chances = [one["probability"] for one in candidates]
+    assert chances == sorted(chances, reverse=True)
+    assert 0 < sum(chances) <= 1
+    assert row["text"] == TEXT.replace("[MASK]", candidates[0]["text"])
+    assert np.isclose(np.exp(row["n_best"][2]["score"]), chances[2])
+
+
+def test_probabilities_are_those_of_the_whole_vocabulary_without_special_pieces(runs, capsys):
+    _, out, _ = said(capsys, "predict", runs / "bert", "--text", TEXT, "--n-best", "25", "--json")
+    (candidates,) = json.loads(out)["candidates"]
+    assert np.isclose(sum(one["probability"] for one in candidates), 1.0, atol=1e-5)
+    assert not {"[MASK]", "<pad>", "<unk>", "<eos>"} & {one["text"] for one in candidates}
+
+
+def test_two_hidden_words_are_guessed_each_and_together(runs, capsys):
+    text = "the [MASK] sat on a [MASK]"
+    _, out, _ = said(capsys, "predict", runs / "bert", "--text", text, "--n-best", "3", "--json")
+    row = json.loads(out)
+    first, second = ([one["probability"] for one in words] for words in row["candidates"])
+    together = sorted((a * b for a in first for b in second), reverse=True)[:3]
+    assert np.allclose(np.exp([one["score"] for one in row["n_best"]]), together)
+
+
+def test_a_line_of_text_has_its_candidates_after_a_tab(runs, capsys):
+    _, out, _ = said(capsys, "predict", runs / "bert", "--text", TEXT, "--n-best", "2")
+    filled, candidates = out.rstrip("\n").split("\t")
+    word, chance = candidates.split(", ")[0].split(" ")
+    assert filled == TEXT.replace("[MASK]", word)
+    assert 0 < float(chance) < 1
+
+
+def test_a_text_without_a_hidden_word_is_given_back_with_a_note(runs, capsys):
+    code, out, err = said(capsys, "predict", runs / "bert", "--text", "the cat sat")
+    assert (code, out) == (0, "the cat sat\n")
+    assert "no word is hidden" in err
+
+
+def test_what_has_no_meaning_for_hidden_words_is_refused(runs, capsys):
+    code, _, err = said(capsys, "predict", runs / "bert", "--text", TEXT, "--prefix", "the")
+    assert code == 2
+    assert "a prefix has no meaning" in err
+
+
+@pytest.mark.parametrize("ending", ["npy", "safetensors"])
+def test_vectors_are_written_in_the_order_of_the_texts(runs, capsys, tmp_path, ending):
+    texts = ["the cat sat", "", "a dog run home and saw the cat", "the cat sat"]
+    (tmp_path / "texts").write_text("\n".join(texts) + "\n")
+    out = tmp_path / f"rows.{ending}"
+    code, *_ = said(capsys, "predict", runs / "plain", tmp_path / "texts", "--vectors", out)
+    rows = np.load(out) if ending == "npy" else load_file(out)["vectors"]
+    assert code == 0
+    assert rows.shape == (4, 24)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
+    assert np.array_equal(rows[0], rows[3])
+    alone = regard.load(runs / "plain").vectors(texts[2:3]).numpy()
+    assert np.allclose(alone, rows[2:3], atol=1e-5)
+
+
+def test_vectors_need_an_encoder_and_a_known_ending(runs, capsys, tmp_path):
+    code, _, err = said(capsys, "predict", runs / "plain", "--text", "a", "--vectors", "x.csv")
+    assert (code, "ends in .npy or .safetensors" in err) == (2, True)
+    out = tmp_path / "x.npy"
+    code, _, err = said(capsys, "predict", runs / "gpt2", "--text", "a", "--vectors", out)
+    assert (code, "has none for whole texts" in err) == (2, True)
+
+
+def test_a_run_without_a_head_says_what_to_ask_for(runs, capsys):
+    code, _, err = said(capsys, "predict", runs / "plain", "--text", "the cat")
+    assert code == 2
+    assert "--vectors" in err
+
+
+def test_a_translation_and_a_continuation_come_out(runs, capsys):
+    for name in ("marian", "gpt2"):
+        code, out, _ = said(
+            capsys, "predict", runs / name, "--text", "the cat sat", "--max-tokens", "5"
+        )
+        assert code == 0
+        assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("bert", "encoder"), ("plain", "encoder"), ("gpt2", "decoder")]
+)
+def test_a_look_shows_the_whole_row(runs, capsys, name, kind):
+    code, out, _ = said(capsys, "look", runs / name, "the cat sat on a mat", "--json", "--pieces")
+    shown = json.loads(out)["shown"]
+    weights = np.array(shown["weights"])
+    assert code == 0
+    assert list(json.loads(out)["attention"]) == [kind]
+    assert weights.shape == (len(shown["queries"]), len(shown["keys"]))
+    assert np.allclose(weights.sum(1), 1.0, atol=1e-4)
+    if kind == "encoder":
+        assert (shown["keys"][0], shown["keys"][-1]) == ("<bos>", "<eos>")
+
+
+def test_a_look_at_a_translation_shows_cross_attention(runs, capsys):
+    code, out, _ = said(capsys, "look", runs / "marian", "the cat sat", "--json")
+    assert code == 0
+    assert set(json.loads(out)["attention"]) == {"encoder", "decoder", "cross"}
+
+
+def test_a_translation_is_evaluated_and_a_missing_split_is_explained(runs, capsys, tmp_path):
+    (tmp_path / "source").write_text("the cat sat\na dog run home\n")
+    (tmp_path / "target").write_text("a cat saw\nthe dog\n")
+    files = ("--source", tmp_path / "source", "--reference", tmp_path / "target")
+    code, out, _ = said(capsys, "evaluate", runs / "marian", *files, "--metrics", "loss", "--json")
+    assert code == 0
+    assert "loss" in out
+    code, _, err = said(capsys, "evaluate", runs / "marian", "--split", "valid")
+    assert code == 2
+    assert "the data that it learned from are not here" in err

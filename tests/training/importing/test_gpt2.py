@@ -1,0 +1,77 @@
+"""GPT-2 as published equals GPT-2 here: logits after any prompt, all at once or step by step."""
+
+import torch
+
+from regard.data.kinds import BOS, EOS, PAD
+from regard.decoding import greedy
+from tests.training.importing.published import (
+    GPT2_PIECES,
+    gpt2,
+    imported_model,
+    ours,
+    their_columns,
+)
+
+END = len(GPT2_PIECES) - 1
+
+
+def pieces(*shape):
+    return torch.randint(0, END, shape).tolist()
+
+
+def prompts(imported, rows):
+    """Rows with an end token behind each and padding behind that, as a run reads them."""
+    longest = max(map(len, rows)) + 1
+    read = torch.full((len(rows), longest), PAD)
+    for i, ids in enumerate(rows):
+        read[i, : len(ids) + 1] = torch.tensor([*(ours(imported, [ids])[0] if ids else []), EOS])
+    return read
+
+
+def test_logits_are_those_of_the_published_model_after_prompts_of_any_length(tmp_path):
+    folder, theirs = gpt2(tmp_path / "gpt2")
+    imported, model = imported_model(folder, tmp_path)
+    begun, written = [pieces(7), pieces(2), []], pieces(3, 4)
+    source = prompts(imported, begun)
+    target = torch.cat([torch.full((3, 1), BOS), ours(imported, written)], 1)
+    here, there = their_columns(imported)
+    with torch.no_grad():
+        at_once = model(source, target).log_softmax(-1)
+        state, steps = model.start(source), []
+        for t in range(target.shape[1]):
+            logits, state = model.step(state, target[:, t : t + 1])
+            steps.append(logits.log_softmax(-1))
+    for i in range(3):
+        row = torch.tensor([[*(begun[i] or [END]), *written[i]]])
+        want = theirs(row, output_hidden_states=True)
+        said = want.logits[0, -5:].log_softmax(-1)
+        torch.testing.assert_close(at_once[i][:, here], said[:, there], atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            torch.cat(steps, 1)[i][:, here], said[:, there], atol=1e-4, rtol=0
+        )
+        states = model.hidden(source[i : i + 1], target[i : i + 1])[0, :, :-1]
+        torch.testing.assert_close(states, want.hidden_states[-1][0, -5:], atol=1e-4, rtol=0)
+
+
+def test_a_continuation_is_the_published_models_own(tmp_path):
+    folder, theirs = gpt2(tmp_path / "gpt2")
+    imported, model = imported_model(folder, tmp_path)
+    begun = pieces(2, 6)
+    want = theirs.generate(
+        torch.tensor(begun), do_sample=False, max_new_tokens=8, pad_token_id=END,
+        attention_mask=torch.ones(2, 6, dtype=torch.long),
+    )  # fmt: skip
+    got = greedy(model, prompts(imported, begun), max_tokens=8)
+    places = [row.number for row in imported.rows["target"]]
+    for mine, their in zip(got, want[:, 6:].tolist(), strict=True):
+        written = their[: their.index(END)] if END in their else their
+        assert [places[i] for i in mine] == written
+
+
+def test_the_vocabulary_is_ordinary_byte_pairs_of_ours(tmp_path):
+    folder, _ = gpt2(tmp_path / "gpt2")
+    imported, _ = imported_model(folder, tmp_path)
+    text = "the cat, the 猫"
+    assert imported.source.kind.name == "bpe"
+    assert imported.source.decode(imported.source.encode(text)) == text
+    assert imported.source.tokens("the the")[0:2] == ["the", " the"]
