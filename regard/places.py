@@ -28,7 +28,9 @@ class Tree:
     def from_heads(cls, heads: Int[Tensor, "b n"]) -> "Tree":
         """Read trees from the index of every word's head; -1 marks a root (and padding)."""
         n = heads.shape[-1]
-        if bool(((heads < ROOT) | (heads >= n)).any()):
+        # a recording cannot wait for a number; its shape has come before, and was looked at then
+        is_recording = heads.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not is_recording and bool(((heads < ROOT) | (heads >= n)).any()):
             raise ShapeError(
                 f"tree: heads must lie in -1..{n - 1}, got {heads.min()}..{heads.max()}."
             )
@@ -36,9 +38,13 @@ class Tree:
         for _ in range(n):
             depth = depth + (above != ROOT)
             above = torch.where(above == ROOT, ROOT, heads.gather(-1, above.clamp(min=0)))
-        if bool((above != ROOT).any()):
+        if not is_recording and bool((above != ROOT).any()):
             raise ShapeError("tree: the heads form a circle; every word must reach a root (-1).")
         return cls(depth, heads)
+
+    def part(self, rows: Int[Tensor, " r"], length: int) -> "Tree":
+        """The trees of some rows, whose words are the first `length`."""
+        return Tree(self.depth[rows, :length], self.parent[rows, :length])
 
 
 class Counted(NamedTuple):

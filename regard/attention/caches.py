@@ -1,5 +1,9 @@
 """Caches: projected keys and values, passed in and returned; a longer one shares a shorter's.
 
+    KeyValues        every position; it grows with the text
+    WindowedPast     the positions that a pattern may still show; bounded
+    CompressedPast   the slots of a memory, and the few positions that are not merged yet
+
 A cache is a value: nothing done to a longer cache changes a shorter one. Yet a step does not copy
 what is there, for both are views of one room that has space left, and only the cache at its end
 may write on in it. `reordered` alone uses caches up, so that a beam search asks for no new memory
@@ -7,7 +11,7 @@ at each of its steps; the rooms of all layers lie in one house, which is reorder
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +19,30 @@ from torch import Tensor
 
 SPARE = 16
 """Room is made for whole multiples of this many positions."""
+
+
+@runtime_checkable
+class Past(Protocol):
+    """What an attention remembers of the positions it has read."""
+
+    @property
+    def length(self) -> int:
+        """How many positions were read."""
+
+    @property
+    def n_kept(self) -> int:
+        """How many keys are held for them."""
+
+    def select(self, rows: Int[Tensor, " r"]) -> "Past":
+        """What is remembered of some rows of the batch."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """A pattern under which keys fall out of sight for good."""
+
+    def still_seen(self, length: int) -> tuple[range, ...] | None:
+        """The keys before `length` that a query from there on may see; None if it is all."""
 
 
 class House:
@@ -25,22 +53,24 @@ class House:
     ) -> None:
         _, groups, _, width = like.shape
         self.n_rows, self.capacity = n_rows, capacity
-        self._now = like.new_empty(n_rows, 2 * n_rooms, groups, capacity, width)
+        # by position, so that what is filled lies together and rows are copied in one piece each
+        self._now = like.new_empty(capacity, n_rows, 2 * n_rooms, groups, width)
         self._other: Tensor | None = None
         self.rooms = [Room(self, *pair) for pair in self._pairs()]
 
     def reorder(self, rows: Int[Tensor, " b"], length: int) -> None:
         """Put the rows in a new order, into space that the order before the last one had."""
         new = torch.empty_like(self._now) if self._other is None else self._other
-        filled, free = (whole.narrow(3, 0, length) for whole in (self._now, new))
-        torch.index_select(filled, 0, rows, out=free)
+        filled, free = (whole.flatten(0, 1)[: length * self.n_rows] for whole in (self._now, new))
+        first = torch.arange(length, device=rows.device)[:, None] * self.n_rows
+        torch.index_select(filled, 0, (first + rows).flatten(), out=free)
         self._now, self._other = new, self._now
         for room, (key, value) in zip(self.rooms, self._pairs(), strict=True):
             room.key, room.value = key, value
 
     def _pairs(self) -> list[tuple[Tensor, Tensor]]:
         """Where each room has its keys and values."""
-        parts = self._now.unbind(1)
+        parts = self._now.permute(2, 1, 3, 0, 4).unbind()
         return list(zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -86,6 +116,17 @@ class KeyValues(NamedTuple):
         """How many positions it holds."""
         return self.key.shape[-2]
 
+    @property
+    def n_kept(self) -> int:
+        """All of them."""
+        return self.length
+
+    def at(self, positions: Int[Tensor, " k"]) -> "KeyValues":
+        """Some of the positions it holds, by their places in it."""
+        return KeyValues(
+            self.key.index_select(-2, positions), self.value.index_select(-2, positions)
+        )
+
     def append(self, other: "KeyValues") -> "KeyValues":
         """These positions, then the other ones."""
         if _learns(self.key, self.value, other.key, other.value):
@@ -101,6 +142,60 @@ class KeyValues(NamedTuple):
     def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
         """The cache of some rows of the batch."""
         return KeyValues(self.key.index_select(0, rows), self.value.index_select(0, rows))
+
+
+class WindowedPast(NamedTuple):
+    """Keys and values that may still be seen, each with its position."""
+
+    kept: KeyValues
+    positions: Int[Tensor, " k"]
+    length: int
+
+    @property
+    def n_kept(self) -> int:
+        """How many may still be seen."""
+        return self.kept.length
+
+    def append(self, new: KeyValues) -> "WindowedPast":
+        """These, and the positions that come next."""
+        end = self.length + new.length
+        more = torch.arange(self.length, end, device=self.positions.device)
+        return WindowedPast(self.kept.append(new), torch.cat([self.positions, more]), end)
+
+    def trimmed(self, pattern: Forgets) -> "WindowedPast":
+        """Without what no later query can see."""
+        seen = pattern.still_seen(self.length)
+        if seen is None:
+            return self
+        is_seen = torch.zeros_like(self.positions, dtype=torch.bool)
+        for each in seen:
+            is_seen |= (self.positions >= each.start) & (self.positions < each.stop)
+        places = is_seen.nonzero().squeeze(1)
+        if len(places) == len(self.positions):
+            return self
+        return WindowedPast(self.kept.at(places), self.positions[places], self.length)
+
+    def select(self, rows: Int[Tensor, " r"]) -> "WindowedPast":
+        """What is kept of some rows of the batch."""
+        return self._replace(kept=self.kept.select(rows))
+
+
+class CompressedPast(NamedTuple):
+    """Merged slots, the first token's before them, and the positions that wait to be merged."""
+
+    slots: KeyValues
+    waiting: KeyValues
+    """Fewer than a slot takes."""
+    length: int
+
+    @property
+    def n_kept(self) -> int:
+        """Slots and waiting positions together."""
+        return self.slots.length + self.waiting.length
+
+    def select(self, rows: Int[Tensor, " r"]) -> "CompressedPast":
+        """What is kept of some rows of the batch."""
+        return self._replace(slots=self.slots.select(rows), waiting=self.waiting.select(rows))
 
 
 def reordered(caches: Sequence[KeyValues], rows: Int[Tensor, " r"]) -> list[KeyValues]:

@@ -1,6 +1,7 @@
 """words typed in a shell → verbs; one file per verb.
 
-Exit codes: 0 good, 1 failed, 2 the user's mistake, with a message and no traceback.
+Exit codes: 0 good, 1 failed, 2 the user's mistake, with a message and no traceback,
+130 a training that was asked to stop.
 """
 
 import sys
@@ -17,10 +18,13 @@ from regard.cli.demo import demo
 from regard.cli.doctor import ManyTests, doctor
 from regard.cli.evaluate import evaluate
 from regard.cli.explain import explain
+from regard.cli.export import export
+from regard.cli.import_ import import_model
 from regard.cli.list import list_mechanisms
 from regard.cli.look import look
 from regard.cli.plan import plan
 from regard.cli.predict import predict
+from regard.cli.serve import serve
 from regard.cli.streams import lasting_streams
 from regard.cli.train import train
 from regard.cli.verify import verify
@@ -45,6 +49,9 @@ app.command("compare")(compare)
 app.command("average")(average)
 app.command("verify")(verify)
 app.command("look")(look)
+app.command("import")(import_model)
+app.command("export")(export)
+app.command("serve")(serve)
 app.add_typer(bench, name="bench")
 app.command("doctor", cls=ManyTests)(doctor)
 

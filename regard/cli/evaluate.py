@@ -13,7 +13,7 @@ from regard.choices import find
 from regard.cli.counting import counting
 from regard.cli.options import OnLong
 from regard.errors import RunError, SettingError
-from regard.evaluating import Score
+from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
 from regard.training.aligning import FORMATS, Aligned, align, read_gold
@@ -36,7 +36,7 @@ from regard.training.trained import Trained, load
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""
 
-WITHOUT_ANSWERS = frozenset({"loss", "pointing"})
+WITHOUT_ANSWERS = frozenset({"loss", "words", "lengths", "pointing"})
 """Scores that ask how a run takes the references, and for which nothing is decoded."""
 
 
@@ -180,18 +180,33 @@ def evaluation_text(
 def alignment_text(aligned: Aligned) -> str:
     """Alignment errors for reading."""
     long = f" ({aligned.left_out} longer ones left out)" if aligned.left_out else ""
-    best = aligned.best
+    heads = [view for view in aligned.table if view.is_head]
+    is_one = len({(view.layer, view.head) for view in heads}) == 1
+    best, what = aligned.best, "row" if is_one else "head"
+    if best is None:
+        chosen = f"best {what}: with one sentence there is nothing to choose on"
+    else:
+        view = _row_named(best.view) if is_one else best.view
+        chosen = (
+            f"best {what}, chosen on every second sentence: {view}; on the other sentences "
+            f"{best.reported_on}"
+        )
+    one_by_one = (
+        f"the attention, {_row_named(view) + ':':<16} {100 * aligned.table[view].error_rate:.1f}"
+        for view in heads
+    )
     return "\n\n".join(
         [
             f"Alignment error rate in per cent, {aligned.sentences:,} sentences{long}, when made "
             "to write the reference",
-            head_grid(aligned.table),
-            "best head: with one sentence there is nothing to choose on"
-            if best is None
-            else f"best head, chosen on every second sentence: {best.view}; on the other sentences "
-            f"{best.reported_on}",
+            "\n".join(one_by_one) if is_one else head_grid(aligned.table),
+            chosen,
         ]
     )
+
+
+def _row_named(view: View) -> str:
+    return f"{view.row.name.lower()} row"
 
 
 def _score_line(one: Score) -> str:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from regard.cli.counting import counting
 from regard.cli.options import OnLong
 from regard.cli.streams import has_reader
+from regard.cli.vectors import check_file, write_vectors
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
@@ -31,6 +32,10 @@ PICTURES = frozenset(
 
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""
+
+
+SHOWN = 5
+"""How many lines with empty answers are named."""
 
 
 def predict(
@@ -57,6 +62,9 @@ def predict(
     replace_unknown: bool = typer.Option(
         False, "--replace-unknown", help="Translate unknown words by a dictionary, or copy them."
     ),
+    vectors: Path | None = typer.Option(
+        None, help="Write a vector for each text into x.npy or x.safetensors; of an encoder."
+    ),
     on_long: OnLong = "error",
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
@@ -69,11 +77,17 @@ def predict(
     word becomes the translation of the source word it was read off; the first time, that takes a
     pass over the training data.
 
+    A run that guesses hidden words fills in every [MASK] of a text; with --n-best, the likeliest
+    words follow after a tab with their probabilities. With --vectors, an encoder writes a vector
+    for each text instead, empty ones too.
+
     A run that captions takes pictures, or folders of them, as files; standard input has one
     address a line. A picture that cannot be read gives an empty line and exit code 1 at the end.
 
     Example: regard predict runs/dates --text "9. Mai 2029"
     """
+    if vectors is not None:
+        check_file(vectors)
     trained = load(run, *ensemble, device=device, precision=precision)
     limits = _limits(trained, max_tokens)
     if sample:
@@ -93,6 +107,9 @@ def predict(
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
     kind = ASKED[trained.loaded.recipe.source_kind]
     known = [] if is_stream else [line for name in files or [] for line in kind.lines(name)] + text
+    if vectors is not None:
+        write_vectors(trained, [*(_lines_of("-") if is_stream else known)], vectors)
+        return
     arriving = _Arriving(_lines_of("-") if is_stream else iter(known))
     bar = Progress(
         BarColumn(),
@@ -102,7 +119,7 @@ def predict(
         disable=is_stream or not console.is_terminal or len(known) < 2,
         transient=True,
     )
-    number, n_failed = 0, 0
+    number, n_failed, empty = 0, 0, list[int]()
     with bar:
         task = bar.add_task("", total=len(known))
         while some := arriving.some():
@@ -113,6 +130,8 @@ def predict(
             for said in _in_order(trained, requests, search, alignments, on_long, dictionary):
                 number += 1
                 n_failed += kind.has_failed(said)
+                if said.source.strip() and not (said.text.strip() or said.note):
+                    empty.append(number)
                 bar.advance(task)
                 if said.note:
                     console.print(f"line {number}: {said.note}", markup=False)
@@ -124,6 +143,13 @@ def predict(
             f"predict: '{constraints}' has {max(wishes) + 1} lines, but there were {number} texts. "
             "Give a line, empty if need be, for each text."
         )
+    if empty:
+        named = ", ".join(map(str, empty[:SHOWN])) + (" …" if len(empty) > SHOWN else "")
+        console.print(
+            f"{len(empty):,} of {number:,} answers are empty (line {named}): the model ended them "
+            "at once",
+            markup=False,
+        )
     if n_failed:
         console.print(f"{n_failed:,} of {number:,} pictures could not be read", markup=False)
         raise typer.Exit(1)
@@ -132,7 +158,9 @@ def predict(
 def _refuse(given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value:
-            raise SettingError(f"predict: {name} belongs to --sample. Add it, or leave both out.")
+            raise SettingError(
+                f"predict: {name} is for answers that are drawn. Add --sample, or leave {name} out."
+            )
 
 
 def _limits(trained: Trained, max_tokens: int | None) -> Limits:
@@ -290,10 +318,18 @@ def _in_order(
 
 def _as_text(said: Prediction) -> str:
     line = " ".join(said.text.splitlines())
-    return line if said.alignment is None else f"{line}\t{said.alignment}"
+    parts = [line] if said.alignment is None else [line, said.alignment]
+    if any(len(words) > 1 for words in said.candidates):
+        parts += [
+            ", ".join(f"{word.text} {word.probability:.4f}" for word in words)
+            for words in said.candidates
+        ]
+    return "\t".join(parts)
 
 
 def _as_json(said: Prediction) -> str:
     row = asdict(said)
     row["score"] = None if math.isnan(said.score) else said.score
+    if not said.candidates:
+        del row["candidates"]
     return json.dumps(row, ensure_ascii=False)

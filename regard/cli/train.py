@@ -32,6 +32,9 @@ GLANCE = 0.2
 CALM = 5.0
 """Over so many seconds of updates the speed on the bar is a mean."""
 
+STOPPED = 130
+"""The exit code of a training that was asked to stop: what shells say of Ctrl-C."""
+
 
 def train(
     recipe: Path = typer.Argument(help="A recipe file, for instance recipes/copy.toml."),
@@ -49,8 +52,8 @@ def train(
 ) -> None:
     """Train a model by a recipe.
 
-    Ctrl-C saves a checkpoint and stops; --resume goes on to the same weights, to the bit. On
-    several devices: torchrun --nproc-per-node 2 -m regard train RECIPE --out RUN
+    Ctrl-C saves a checkpoint and stops, with exit code 130; --resume goes on to the same weights,
+    to the bit. On several devices: torchrun --nproc-per-node 2 -m regard train RECIPE --out RUN
 
     Example: regard train recipes/copy.toml --out runs/copy
     """
@@ -58,12 +61,17 @@ def train(
     hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     teller: Teller = AsJson(console) if as_json else ForPeople(console, plan.training.steps)
+    is_stopped = False
     with joined(hardware.device) as workers:
         try:
             for event in run(plan, out, resume=resume, hardware=hardware, workers=workers):
                 teller.tell(event)
+                is_stopped = isinstance(event, Finished) and not event.is_complete
         finally:
             teller.close()
+    if is_stopped:
+        # a script that goes on after a training must not take half of one for all of it
+        raise typer.Exit(STOPPED)
 
 
 @runtime_checkable
@@ -178,7 +186,10 @@ def _ending(event: Finished) -> str:
             f"finished at step {event.progress.step}: {event.path} (curves in report.html, the "
             "rest in card.md)"
         )
-    return f"stopped at step {event.progress.step}; go on with --resume: {event.path}"
+    return (
+        f"stopped at step {event.progress.step}; go on with --resume: {event.path} (the same "
+        "command, with --resume behind it)"
+    )
 
 
 def _print(kind: str, row: dict[str, float | int | str | bool]) -> None:

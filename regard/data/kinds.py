@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from regard.errors import SettingError
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
+MASK_PIECE = "[MASK]"
+"""The piece that stands for a hidden word, in vocabularies that have one."""
+MASK_NUMBER = len(SPECIALS)
+"""Its number: the first after the special pieces."""
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """How a piece that stands for nothing known is read."""
 
@@ -43,6 +47,8 @@ class Kind:
     """What the tokenizer file calls this kind's first cut."""
     needs: frozenset[str] = frozenset()
     """Pieces that every vocabulary of this kind holds."""
+    heads: Callable[[str], list[int]] | None = None
+    """The head of each word of a text, where texts come with their trees (parsed_words.py)."""
 
 
 def _alphabet() -> dict[int, str]:
@@ -76,9 +82,10 @@ def _as_it_is(piece: str) -> str:
     return piece
 
 
-def _tokenizer(
+def with_specials(
     model: Any, cut: pre_tokenizers.PreTokenizer, decoder: decoders.Decoder | None
 ) -> Tokenizer:
+    """A vocabulary whose special pieces mean nothing in a text; a piece for hidden words does."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = cut
     if decoder is not None:
@@ -86,20 +93,23 @@ def _tokenizer(
     tokenizer.add_special_tokens(list(SPECIALS))
     # a text that holds the letters <pad> means those letters, not padding
     tokenizer.encode_special_tokens = True
+    if tokenizer.token_to_id(MASK_PIECE) is not None:
+        # the space before it belongs to the word that it stands for
+        tokenizer.add_tokens([AddedToken(MASK_PIECE, lstrip=True, normalized=False)])
     return tokenizer
 
 
 def _byte_level(model: Any) -> Tokenizer:
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    return _tokenizer(model, cut, decoders.ByteLevel())
+    return with_specials(model, cut, decoders.ByteLevel())
 
 
 def _one_a_character(model: Any) -> Tokenizer:
-    return _tokenizer(model, pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse())
+    return with_specials(model, pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse())
 
 
 def _one_a_word(model: Any) -> Tokenizer:
-    return _tokenizer(model, pre_tokenizers.WhitespaceSplit(), None)
+    return with_specials(model, pre_tokenizers.WhitespaceSplit(), None)
 
 
 def _learn_bpe(texts: Iterator[str], size: int) -> Tokenizer:
@@ -163,15 +173,16 @@ def _enough(name: str, size: int) -> int:
 
 def _learn_characters(texts: Iterator[str], size: int) -> Tokenizer:
     counts = Counter(character for text in texts for character in text)
-    return _one_a_character(_most_frequent("characters", counts, size))
+    return _one_a_character(most_frequent("characters", counts, size))
 
 
 def _learn_words(texts: Iterator[str], size: int) -> Tokenizer:
     counts = Counter(word for text in texts for word in text.split())
-    return _one_a_word(_most_frequent("words", counts, size))
+    return _one_a_word(most_frequent("words", counts, size))
 
 
-def _most_frequent(name: str, counts: Counter[str], size: int) -> models.WordLevel:
+def most_frequent(name: str, counts: Counter[str], size: int) -> models.WordLevel:
+    """The special pieces, and then the most frequent others."""
     if size <= len(SPECIALS):
         raise SettingError(
             f"{name}: size must be more than the {len(SPECIALS)} special pieces, got {size}."

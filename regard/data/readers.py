@@ -5,7 +5,10 @@
     jsonl         one object a line, with a key for the source and one for the target
     shards        a folder of such files, in the order of their names
     conllu        a treebank: the words of a sentence, and a tag for each (treebanks.py)
+    documents     JSON objects with title, abstract and sections (documents.py)
+    running_text  a text cut into rows, for language models (running_text.py)
     huggingface   a data set of the Hugging Face hub
+    elsewhere     what an imported model learned from; it is not here (elsewhere.py)
     caption_lines, karpathy, flickr8k
                   captioned pictures (captions.py)
 
@@ -22,10 +25,13 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from regard.data.captions import CaptionLines, Flickr8kTokens, KarpathyJson
+from regard.data.documents import Documents
+from regard.data.elsewhere import LearnedElsewhere
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
 from regard.data.normalising import check_is_normaliser, in_form
 from regard.data.rows import Row, strict
+from regard.data.running_text import RunningText
 from regard.data.treebanks import Treebank
 from regard.errors import DataError, MissingExtra
 
@@ -259,7 +265,10 @@ READERS: Mapping[str, type[Reader]] = {
     "jsonl": JsonLines,
     "shards": Shards,
     "conllu": Treebank,
+    "documents": Documents,
+    "running_text": RunningText,
     "huggingface": HuggingFace,
+    "elsewhere": LearnedElsewhere,
     **PICTURE_READERS,
 }
 

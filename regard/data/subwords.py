@@ -20,7 +20,18 @@ from unicodedata import east_asian_width
 
 from tokenizers import Encoding, Tokenizer
 
-from regard.data.kinds import BPE, BYTES, EOS, PAD, SPECIALS, UNK, UNKNOWN, Kind
+from regard.data.kinds import (
+    BPE,
+    BYTES,
+    EOS,
+    MASK_NUMBER,
+    MASK_PIECE,
+    PAD,
+    SPECIALS,
+    UNK,
+    UNKNOWN,
+    Kind,
+)
 from regard.data.merging import Merging
 from regard.data.vocabulary_files import read_vocabulary
 from regard.errors import DataError, SettingError
@@ -72,6 +83,10 @@ class Subwords:
         beside.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
         beside.replace(path)
 
+    def as_json(self) -> str:
+        """What `save` writes, in one line."""
+        return self._tokenizer.to_str()
+
     def __len__(self) -> int:
         return len(self._pieces)
 
@@ -89,7 +104,7 @@ class Subwords:
         that one text is cut in many ways.
         """
         if dropout == 0.0:
-            return self._ids(self._encoding(text))
+            return self._carried(text, self._ids(self._encoding(text)))
         if self.kind is not BPE:
             raise SettingError(
                 f"subwords: dropout is bpe's; {self.kind.name} has no merges to leave out."
@@ -114,7 +129,11 @@ class Subwords:
         if self._dropping is not None:
             return [self._dropped(text, self._dropping) for text in texts]
         try:
-            return [self._ids(encoding) for encoding in self._tokenizer.encode_batch_fast(texts)]
+            found = self._tokenizer.encode_batch_fast(texts)
+            return [
+                self._carried(text, self._ids(encoding))
+                for text, encoding in zip(texts, found, strict=True)
+            ]
         except TypeError:
             return [self.encode(text) for text in texts]
 
@@ -125,6 +144,25 @@ class Subwords:
         same = Subwords(self.kind, self._tokenizer, dropping=dropping)
         same._merging = self._merging
         return same
+
+    def with_mask(self) -> "Subwords":
+        """The same with a piece that stands for a hidden word: [MASK], with number 4.
+
+        >>> Subwords.train(["to be or not to be"], size=300).with_mask().encode("to [MASK]")[1]
+        4
+        """
+        content = json.loads(self._tokenizer.to_str())
+        first, rest = self._pieces[:MASK_NUMBER], self._pieces[MASK_NUMBER:]
+        pieces = [*first, MASK_PIECE, *rest]
+        vocabulary = content["model"]["vocab"]
+        if isinstance(vocabulary, dict):
+            known: object = {piece: number for number, piece in enumerate(pieces)}
+        else:
+            lowest = min(score for _, score in vocabulary)
+            scores = dict(vocabulary)
+            known = [[piece, scores.get(piece, lowest)] for piece in pieces]
+        parts = {**content["model"], "vocab": known, "normalizer": content.get("normalizer")}
+        return Subwords(self.kind, self.kind.rebuild(parts))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text; padding, begin and end say nothing, an unknown piece reads as U+FFFD."""
@@ -138,6 +176,8 @@ class Subwords:
 
     def readable(self, number: int) -> str:
         """One piece, to be read by people."""
+        if self.kind.heads is not None:
+            number %= len(self)
         piece = self._piece(number)
         if number < len(SPECIALS):
             return piece
@@ -199,6 +239,18 @@ class Subwords:
     def _ids(self, encoding: Encoding) -> list[int]:
         # a word that looks like a special piece is a word nobody knows
         return [max(number, UNK) for number in encoding.ids]
+
+    def _carried(self, text: str, ids: list[int]) -> list[int]:
+        """The numbers, each with its word's head in it where texts come with their trees."""
+        if self.kind.heads is None:
+            return ids
+        heads = self.kind.heads(text)
+        if len(heads) != len(ids):
+            raise DataError(
+                f"subwords: '{text[:40]}' has {len(heads)} words but {len(ids)} pieces; an arrow "
+                "stands behind a word."
+            )
+        return [number + len(self) * head for number, head in zip(ids, heads, strict=True)]
 
     def _encoding(self, text: str) -> Encoding:
         try:

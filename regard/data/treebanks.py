@@ -16,11 +16,12 @@ from pathlib import Path
 from regard.choices import find
 from regard.data.examples import Example
 from regard.data.files import Broken, tolerant_lines
+from regard.data.parsed_words import heads_of, with_heads
 from regard.data.rows import Row, strict
 from regard.errors import DataError
 
 N_COLUMNS = 10
-WORD = 1
+WORD, HEAD = 1, 6
 TAGS: Mapping[str, int] = {"upos": 3, "xpos": 4}
 """Which column holds a kind of tags: those of all languages, or the language's own."""
 NONE = "_"
@@ -34,6 +35,8 @@ class Treebank:
     path: Path
     tags: str = "upos"
     """"upos", the 17 that all languages share, or "xpos", the language's own."""
+    has_trees: bool = False
+    """Whether each word is written with its head (parsed_words.py): From↑3 the↑3 AP↑4."""
 
     def __post_init__(self) -> None:
         find(self.tags, TAGS)
@@ -74,9 +77,26 @@ class Treebank:
                     number, f"has no {self.tags} tag. Tag the file, or take other tags."
                 )
         return Example(
-            " ".join(cells[WORD] for _, cells in words),
-            (" ".join(cells[TAGS[self.tags]] for _, cells in words),),
+            self._source(words), (" ".join(cells[TAGS[self.tags]] for _, cells in words),)
         )
+
+    def _source(self, words: list[tuple[int, list[str]]]) -> str:
+        forms = [cells[WORD] for _, cells in words]
+        if not self.has_trees:
+            return " ".join(forms)
+        for number, cells in words:
+            if not cells[HEAD].isdigit():
+                raise self._refused(
+                    number, f"has the head {cells[HEAD]!r}; expected the number of a word, or 0."
+                )
+        text = with_heads(forms, [int(cells[HEAD]) for _, cells in words])
+        try:
+            heads_of(text)
+        except DataError as error:
+            raise self._refused(
+                words[0][0], f"begins a sentence that is no tree: {error}"
+            ) from error
+        return text
 
     def _refused(self, number: int, said: str) -> DataError:
         return DataError(f"conllu: '{self.path}', line {number} {said}")

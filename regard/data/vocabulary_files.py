@@ -14,10 +14,14 @@ from tokenizers import Tokenizer
 
 from regard.data.files import check_is_file
 from regard.data.kinds import KINDS, SPECIALS, Kind
+from regard.data.parsed_words import PARSED_WORDS
+from regard.data.published_kinds import PUBLISHED_KINDS
 from regard.errors import DataError
 
 MAX_PIECES = 1 << 20
 MAX_BYTES = 1 << 28
+ALL_KINDS: Mapping[str, Kind] = {**KINDS, **PUBLISHED_KINDS, PARSED_WORDS.name: PARSED_WORDS}
+"""Every kind that a file may be of."""
 
 
 def read_vocabulary(path: Path) -> tuple[Kind, Tokenizer]:
@@ -60,11 +64,13 @@ def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
     model, cut = parts.get("model"), parts.get("pre_tokenizer")
     if not isinstance(model, dict) or not isinstance(cut, dict):
         raise _Malformed("it has no 'model' and 'pre_tokenizer'")
-    for kind in KINDS.values():
+    for kind in ALL_KINDS.values():
         if (kind.model, kind.cut) == (model.get("type"), cut.get("type")):
-            return kind, model
+            # published kinds differ in how a text is made plain before it is cut
+            return kind, {**model, "normalizer": parts.get("normalizer")}
     raise _Malformed(
-        f"a model {model.get('type')!r} behind a {cut.get('type')!r} is none of {', '.join(KINDS)}"
+        f"a model {model.get('type')!r} behind a {cut.get('type')!r} is none of "
+        f"{', '.join(ALL_KINDS)}"
     )
 
 

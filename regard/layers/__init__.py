@@ -10,6 +10,7 @@ from regard.layers.decoder_layer import DecoderCache, DecoderLayer
 from regard.layers.encoder_layer import EncoderLayer
 from regard.layers.feed_forward import FeedForward, NoFeedForward, gelu_feed_forward
 from regard.layers.gated_feed_forward import GatedFeedForward
+from regard.layers.mixtures.experts import Experts
 from regard.layers.norm import Norm
 from regard.layers.residual import RESIDUALS, NoNorm, NoResidual, PostNorm, PreNorm, Residual
 from regard.layers.weighted_branches import (
@@ -47,6 +48,7 @@ __all__ = [
     "DecoderCache",
     "DecoderLayer",
     "EncoderLayer",
+    "Experts",
     "FeedForward",
     "GatedConvolution",
     "GatedFeedForward",

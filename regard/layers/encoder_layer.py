@@ -11,8 +11,9 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import FULL, GroupedQueryHeads, KeyValues
+from regard.attention import FULL, GroupedQueryHeads
 from regard.attention.links import Pattern
+from regard.attention.looking_back import Past, look_back
 from regard.layers.residual import Residual
 from regard.places import Places
 
@@ -46,16 +47,16 @@ class EncoderLayer(nn.Module):
     def step(
         self,
         x: Float[Tensor, "b n m"],
-        past: KeyValues | None = None,
+        past: Past | None = None,
         mask: Pattern | Tensor = FULL,
-    ) -> tuple[Float[Tensor, "b n m"], KeyValues]:
-        """The next positions behind a cache, under a causal mask; the longer cache comes back."""
-        kept: list[KeyValues] = []
+    ) -> tuple[Float[Tensor, "b n m"], Past]:
+        """The next positions behind a past, under a causal mask; what is remembered comes back."""
+        kept: list[Past] = []
 
         def own_past(z: Tensor) -> Tensor:
-            attended, longer = self.attention.step(z, past, mask)
+            heads, longer = look_back(self.attention, z, past, mask)
             kept.append(longer)
-            return attended.context
+            return self.attention.join(heads).context
 
         y = self.around_attention(x, own_past)
         return self.around_feed_forward(y, self.feed_forward), kept[0]

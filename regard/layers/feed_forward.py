@@ -7,18 +7,25 @@ Cost: time O(n · m · f), 2 m f + f + m parameters.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, silu
 
 from regard.attention.dropout import Dropout
 from regard.choices import find
 from regard.dims import Dims
 
-ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "gelu": gelu}
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": gelu,
+    "gelu_tanh": partial(gelu, approximate="tanh"),
+    "swish": silu,
+}
+"""gelu_tanh is GELU's approximation, which BERT's authors used; swish is Marian's."""
 
 
 @final
@@ -28,7 +35,7 @@ class FeedForward(nn.Module):
     Args:
         dims: the model width.
         d_hidden: the inner width; four times the model's unless given.
-        activation: "relu" or "gelu".
+        activation: "relu", "gelu", "gelu_tanh" or "swish".
         dropout: on the inner activations; 0 in the paper.
     """
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.dropout import Dropout
 from regard.attention.links import Pattern
+from regard.attention.looking_back import Past, look_back
 from regard.attention.selections.sparsemax import simplex_threshold
 from regard.choices import find
 from regard.dims import Dims
@@ -61,8 +62,7 @@ class WeightedBranches(nn.Module):
         self.attention, self.dropout = attention, Dropout(dropout)
         self.activation = find(activation, ACTIVATIONS)
         # random points of the simplex far from its edges, where a branch would be dead
-        draws = 1 + torch.rand(2, n_branches)
-        self.kappa, self.alpha = (nn.Parameter(draw / draw.sum()) for draw in draws)
+        self.kappa, self.alpha = (nn.Parameter(p / p.sum()) for p in 1 + torch.rand(2, n_branches))
         self.W1 = nn.Parameter(torch.empty(n_branches, dims.d_model, d_hidden // n_branches))
         self.b1 = nn.Parameter(torch.zeros(n_branches, 1, d_hidden // n_branches))
         self.W2 = nn.Parameter(torch.empty(n_branches, d_hidden // n_branches, dims.d_model))
@@ -115,14 +115,14 @@ class BranchedEncoderLayer(nn.Module):
     def step(
         self,
         x: Float[Tensor, "b n m"],
-        past: KeyValues | None = None,
+        past: Past | None = None,
         mask: Pattern | Tensor = FULL,
-    ) -> tuple[Float[Tensor, "b n m"], KeyValues]:
-        """The next positions behind a cache, under a causal mask; the longer cache comes back."""
-        kept: list[KeyValues] = []
+    ) -> tuple[Float[Tensor, "b n m"], Past]:
+        """The next positions behind a past, under a causal mask; what is remembered comes back."""
+        kept: list[Past] = []
 
         def own_past(z: Tensor) -> Tensor:
-            heads, longer = self.branches.attention.look_back(z, past, mask)
+            heads, longer = look_back(self.branches.attention, z, past, mask)
             kept.append(longer)
             return self.branches.join(heads.context)
 
@@ -189,9 +189,9 @@ class BranchedDecoderLayer(nn.Module):
 
 
 def project_all(model: nn.Module) -> None:
-    """Bring every branch's weights in a model back to the simplex, after an optimiser's step."""
+    """Bring branches' weights back to the simplex, after an optimiser's step; not frozen ones."""
     for part in model.modules():
-        if isinstance(part, WeightedBranches):
+        if isinstance(part, WeightedBranches) and part.kappa.requires_grad:
             part.project()
 
 

@@ -16,11 +16,17 @@ from regard.models.captioner.spec import CaptionerSpec
 from regard.models.convolutional.building import build_convolutional
 from regard.models.convolutional.network import Convolutional
 from regard.models.convolutional.spec import ConvolutionalSpec
+from regard.models.encoders.building import build_encoder
+from regard.models.encoders.reader import Reader
+from regard.models.encoders.spec import EncoderSpec
 from regard.models.kinds import KINDS, LOOKERS, NAMED, Spec, build_model, shapes_of
+from regard.models.language.spec import ExpertsSpec, LanguageSpec
 from regard.models.language_model import LanguageModel
 from regard.models.learning import Learner, Lesson
 from regard.models.masking import MASK, Masked, masked
 from regard.models.model import Model
+from regard.models.published.gpt2 import Continuer, Gpt2Spec, build_gpt2
+from regard.models.published.marian import MarianSpec, build_marian
 from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.network import Recurrent
 from regard.models.recurrent.spec import RecurrentSpec
@@ -38,15 +44,22 @@ __all__ = [
     "Captioner",
     "CaptionerSpec",
     "Classifier",
+    "Continuer",
     "Convolutional",
     "ConvolutionalSpec",
     "Encoder",
+    "EncoderSpec",
+    "ExpertsSpec",
+    "Gpt2Spec",
     "LanguageModel",
+    "LanguageSpec",
     "Learner",
     "Lesson",
+    "MarianSpec",
     "Masked",
     "MaskedLanguageModel",
     "Model",
+    "Reader",
     "Recurrent",
     "RecurrentSpec",
     "Spec",
@@ -57,7 +70,10 @@ __all__ = [
     "build_captioner",
     "build_classifier",
     "build_convolutional",
+    "build_encoder",
+    "build_gpt2",
     "build_language_model",
+    "build_marian",
     "build_masked_language_model",
     "build_model",
     "build_recurrent",

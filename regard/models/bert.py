@@ -17,16 +17,20 @@ from typing import final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import gelu, pad
+from torch.nn.functional import pad
 
-from regard.attention import padding
+from regard.attention import all_of, padding
+from regard.attention.links import Pattern
+from regard.choices import find
 from regard.dims import Dims
-from regard.errors import ShapeError
+from regard.errors import SettingError, ShapeError
 from regard.layers import Norm
+from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.embedding import Embedding
 from regard.models.learning import Lesson
-from regard.models.masking import masked
+from regard.models.masking import MASK, masked
 from regard.models.stepping import BOS, EOS, PAD
+from regard.places import ROOT, Places, Tree
 
 
 @final
@@ -37,16 +41,32 @@ class Encoder(nn.Module):
         embedding: tokens, positions and, if it has them, segments.
         layers: map `b n m` to `b n m`, given a mask.
         norm: the last norm; identity if the layers are post-norm.
+        pattern: which words each word sees; all unless given.
+        is_by_length: whether the pattern asks where a text ends; rows of one length are then read
+            together, so that no text depends on the others of its batch.
+        carries_heads: whether a token's number holds its word's head as well (parsed_words.py).
     """
 
     def __init__(
-        self, *, embedding: Embedding, layers: Sequence[nn.Module], norm: nn.Module
+        self,
+        *,
+        embedding: Embedding,
+        layers: Sequence[nn.Module],
+        norm: nn.Module,
+        pattern: Pattern | None = None,
+        is_by_length: bool = True,
+        carries_heads: bool = False,
     ) -> None:
         super().__init__()
         self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
+        self.pattern, self.is_by_length = pattern, is_by_length
+        self.carries_heads = carries_heads
 
     def forward(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
+        self,
+        tokens: Int[Tensor, "b n"],
+        segments: Int[Tensor, "b n"] | None = None,
+        heads: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b 1+n m"]:
         """What stands at the begin token, which is put first, and at each token.
 
@@ -54,38 +74,91 @@ class Encoder(nn.Module):
             tokens: the text.
             segments: which part of the row a token belongs to, for an embedding that knows
                 segments. Unless given, a new part begins after each end token.
+            heads: the index of the word that each word hangs from, -1 for a root (and for what is
+                no word), for positions and relations that know trees.
         """
+        if self.carries_heads:
+            n_words = self.embedding.E.num_embeddings
+            tokens, heads = tokens % n_words, tokens // n_words - 1
         read = pad(tokens, (1, 0), value=BOS)
         parts = None if segments is None else pad(segments, (1, 0))
         if parts is None and self.embedding.n_segments:
             ended = (read == EOS).cumsum(1) - (read == EOS).long()
             parts = ended.clamp(max=self.embedding.n_segments - 1)
-        x, mask = self.embedding(read, segments=parts), padding(read != PAD)
+        tree = None if heads is None else Tree.from_heads(_behind_begin(heads))
+        if self.pattern is None or not self.is_by_length:
+            mask = padding(read != PAD)
+            seen = mask if self.pattern is None else all_of(self.pattern, mask)
+            return self._read(read, parts, tree, seen)
+        return self._read_by_length(read, parts, tree, self.pattern)
+
+    def _read(
+        self, read: Tensor, parts: Tensor | None, tree: Tree | None, mask: Pattern | Tensor
+    ) -> Float[Tensor, "b n m"]:
+        x = self.embedding(read, segments=parts, tree=tree)
+        places = Places.between(*(2 * read.shape[1:]), tree=tree, device=read.device)
         for layer in self.layers:
-            x = layer(x, mask=mask)
+            x = layer(x, mask=mask, places=places)
         return self.norm(x)
+
+    def _read_by_length(
+        self, read: Tensor, parts: Tensor | None, tree: Tree | None, pattern: Pattern
+    ) -> Float[Tensor, "b n m"]:
+        """Rows of one length together: a pattern may ask where a text ends, and not its batch."""
+        if read.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise SettingError(
+                "encoder: this pattern asks where each text ends, which a recording of the work "
+                "cannot know. Train with --no-compile, or take pattern = 'sliding_window'."
+            )
+        lengths = (read != PAD).sum(1)
+        h = self.embedding.E.weight.new_zeros(*read.shape, self.embedding.width)
+        for length in lengths.unique().tolist():
+            rows = (lengths == length).nonzero().squeeze(1)
+            part = None if parts is None else parts[rows, :length]
+            branch = None if tree is None else tree.part(rows, length)
+            h[rows, :length] = self._read(read[rows, :length], part, branch, pattern).to(h.dtype)
+        return h
 
 
 @final
 class MaskedLanguageModel(nn.Module):
-    """Guesses hidden words from the words around them."""
+    """Guesses hidden words from the words around them.
 
-    def __init__(self, dims: Dims, *, encoder: Encoder, output: nn.Linear) -> None:
+    Args:
+        dims: the model width.
+        encoder: reads the text.
+        output: maps `b n m` to logits; its weight may be the embedding's.
+        activation: of the head.
+        norm: of the head; a plain one unless given.
+        mask: the token that stands for a hidden word.
+    """
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        encoder: Encoder,
+        output: nn.Linear,
+        activation: str = "gelu",
+        norm: nn.Module | None = None,
+        mask: int = MASK,
+    ) -> None:
         super().__init__()
         self.encoder, self.output = encoder, output
-        self.dense, self.norm = _dense(dims), Norm(dims)
+        self.dense, self.norm = _dense(dims), norm or Norm(dims)
+        self.activation, self.mask = find(activation, ACTIVATIONS), mask
 
     def forward(
         self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n v"]:
-        """Logits for the word at each token; `masking.MASK` stands for an unknown one."""
+        """Logits for the word at each token; the mask stands for an unknown one."""
         return self.output(self.hidden(tokens, segments))
 
     def hidden(
         self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n m"]:
         """What the output layer reads."""
-        return self.norm(gelu(self.dense(self.encoder(tokens, segments)[:, 1:])))
+        return self.norm(self.activation(self.dense(self.encoder(tokens, segments)[:, 1:])))
 
     def lesson(
         self,
@@ -100,7 +173,8 @@ class MaskedLanguageModel(nn.Module):
         """
         if generator is None and not self.training:
             generator = torch.Generator().manual_seed(0)
-        read, gold = masked(target, n_tokens=self.output.out_features, generator=generator)
+        n_tokens = self.output.out_features
+        read, gold = masked(target, n_tokens=n_tokens, mask=self.mask, generator=generator)
         return Lesson(self.hidden(read), gold)
 
 
@@ -177,6 +251,11 @@ class Tagger(nn.Module):
                 "and as many labels as words in each line."
             )
         return Lesson(self.hidden(source), target.masked_fill(target == EOS, PAD))
+
+
+def _behind_begin(heads: Int[Tensor, "b n"]) -> Int[Tensor, "b 1+n"]:
+    """The same heads where the begin token stands before all words, a root of its own."""
+    return pad(torch.where(heads == ROOT, ROOT, heads + 1), (1, 0), value=ROOT)
 
 
 def _dense(dims: Dims) -> nn.Linear:

@@ -6,11 +6,14 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from regard.choices import find
+from regard.choices import Choice, find
 from regard.errors import SettingError
 from regard.layers import Norm
+from regard.models.attending import COUNTS_FROM_THE_END, MOVABLE
 from regard.models.bert import POOLS, Classifier, Encoder, MaskedLanguageModel, Tagger
 from regard.models.checking import check_future, check_padding
+from regard.models.language.rows import ROWS
+from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel
 from regard.models.parts import LAYER_KINDS, Parts, speak_softly
 from regard.models.spec import TransformerSpec
@@ -36,6 +39,9 @@ def build_transformer(
         encoder_norm=parts.last_norm(),
         decoder_norm=parts.last_norm(),
         output=parts.output(target),
+        counts_from_the_end=not COUNTS_FROM_THE_END.isdisjoint(
+            choice.name for choice in spec.encoder_attends
+        ),
     )
     if LAYER_KINDS[spec.layer].is_faint:
         speak_softly(model, n_target_tokens)
@@ -44,21 +50,51 @@ def build_transformer(
     return model
 
 
-def build_language_model(spec: TransformerSpec, *, n_tokens: int) -> LanguageModel:
-    """Make the decoder-only model: the encoder's layers under a causal mask."""
-    parts = Parts(spec)
+def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int) -> LanguageModel:
+    """Make the decoder-only model: the encoder's layers under a causal mask.
+
+    Args:
+        spec: sizes and choices; of a Transformer's the number of decoder layers counts.
+        n_tokens: size of the vocabulary.
+    """
+    if isinstance(spec, TransformerSpec):
+        spec = LanguageSpec.like(spec)
+    parts = Parts(spec.stack, is_causal=True, experts=_experts(spec))
     embedding = parts.embedding(n_tokens)
     model = LanguageModel(
         embedding=embedding,
-        layers=parts.encoder_layers(spec.n_decoder_layers),
+        layers=parts.encoder_layers(spec.n_layers),
         norm=parts.last_norm(),
         output=parts.output(embedding),
+        rows=ROWS[spec.rows],
+        asks_all=spec.asks == "all",
+        is_movable={choice.name for choice in spec.attends} <= MOVABLE,
+        word_dropout=spec.word_dropout,
+        output_dropout=spec.output_dropout,
+        balance=spec.experts.balance if spec.experts else 0.0,
     )
     speak_softly(model, n_tokens)
     if not _is_meta(model):
-        check_future(model, model.hidden, n_tokens)
-        check_padding(model, model.hidden, n_tokens)
+        check_future(model, model.read, n_tokens)
+        check_padding(model, model.read, n_tokens)
     return model
+
+
+def _experts(spec: LanguageSpec) -> dict[int, Choice]:
+    """The mixtures of a language model, by the number of their layers."""
+    if spec.experts is None:
+        return {}
+    mixture = Choice(
+        "experts",
+        {
+            "count": spec.experts.count,
+            "used": spec.experts.used,
+            "d_hidden": spec.d_hidden,
+            "activation": spec.feed_forward,
+            "dropout": spec.feed_forward_dropout,
+        },
+    )
+    return dict.fromkeys(spec.experts.layers or range(1, spec.n_layers + 1), mixture)
 
 
 def build_masked_language_model(
@@ -123,9 +159,10 @@ class Builder(Protocol):
         """The model; what it reads and says are the vocabularies of the two sides."""
 
 
-def _language_model(
-    spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
+def build_writer(
+    spec: LanguageSpec | TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
 ) -> LanguageModel:
+    """Make the language model for a corpus whose two sides share one vocabulary."""
     if n_source_tokens != n_target_tokens:
         raise SettingError(
             "language_model: source and target stand in one row and need one vocabulary, got "
@@ -151,7 +188,7 @@ def _tagger(spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
 
 MODELS: Mapping[str, Builder] = {
     "transformer": build_transformer,
-    "language_model": _language_model,
+    "language_model": build_writer,
     "masked_language_model": _masked_language_model,
     "classifier": _classifier,
     "tagger": _tagger,

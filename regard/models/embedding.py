@@ -30,6 +30,9 @@ class Embedding(nn.Module):
         dropout: on the sum.
         n_segments: how many parts of a row have a vector of their own; 0 for none.
         norm: of the sum, before the dropout; None if there is none.
+        scale: what token vectors are multiplied by; the root of the width unless given.
+        has_output_bias: whether the table has one more column, which is not read here: a bias for
+            each token, for an output layer that shares the table.
     """
 
     def __init__(
@@ -41,16 +44,21 @@ class Embedding(nn.Module):
         dropout: float,
         n_segments: int = 0,
         norm: nn.Module | None = None,
+        scale: float | int | None = None,
+        has_output_bias: bool = False,
     ) -> None:
         super().__init__()
-        self.E = nn.Embedding(n_tokens, dims.d_model)
+        self.width, self.has_output_bias = dims.d_model, has_output_bias
+        self.E = nn.Embedding(n_tokens, dims.d_model + has_output_bias)
         nn.init.normal_(self.E.weight, std=dims.d_model**-0.5)
+        if has_output_bias:
+            nn.init.zeros_(self.E.weight[:, -1].detach())
         self.positions, self.dropout = positions, Dropout(dropout)
         self.S = nn.Embedding(n_segments, dims.d_model) if n_segments else None
         if self.S is not None:
             nn.init.normal_(self.S.weight, std=0.02)
         self.norm = norm or nn.Identity()
-        self.scale = dims.d_model**0.5
+        self.scale = dims.d_model**0.5 if scale is None else scale
 
     @property
     def n_segments(self) -> int:
@@ -67,7 +75,10 @@ class Embedding(nn.Module):
         segments: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n m"]:
         """Look the tokens up, scale, and add positions: those of `at`, or counted from `past`."""
-        x = self.E(tokens) * self.scale
+        x = self.E(tokens)
+        if self.has_output_bias:
+            x = x[..., : self.width]
+        x = x * self.scale
         if self.positions is not None:
             if at is None:
                 at = torch.arange(past, past + tokens.shape[1], device=tokens.device)[None]

@@ -6,18 +6,32 @@ from typing import Any
 import torch
 
 from regard.choices import find
-from regard.models.building import build_transformer
+from regard.models.building import build_transformer, build_writer
 from regard.models.captioner.building import build_captioner
 from regard.models.captioner.spec import PAPERS as CAPTIONERS
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.convolutional.building import build_convolutional
 from regard.models.convolutional.spec import ConvolutionalSpec
+from regard.models.encoders.building import build_encoder
+from regard.models.encoders.spec import ENCODER_SIZES, EncoderSpec
+from regard.models.language.spec import LanguageSpec
 from regard.models.model import Model
+from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
+from regard.models.published.marian import MarianSpec, build_marian
 from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.spec import SIZES, TransformerSpec
 
-Spec = TransformerSpec | RecurrentSpec | ConvolutionalSpec | CaptionerSpec
+Spec = (
+    TransformerSpec
+    | RecurrentSpec
+    | ConvolutionalSpec
+    | CaptionerSpec
+    | LanguageSpec
+    | EncoderSpec
+    | MarianSpec
+    | Gpt2Spec
+)
 """The [model] section of a recipe; `model.kind` says which."""
 
 KINDS: Mapping[str, Callable[..., Model]] = {
@@ -25,6 +39,10 @@ KINDS: Mapping[str, Callable[..., Model]] = {
     "recurrent": build_recurrent,
     "convolutional": build_convolutional,
     "captioner": build_captioner,
+    "language_model": build_writer,
+    "encoder": build_encoder,
+    "marian": build_marian,
+    "gpt2": build_gpt2,
 }
 """What makes the model that a spec describes."""
 
@@ -32,6 +50,7 @@ NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "transformer": SIZES,
     "recurrent": PAPERS,
     "captioner": CAPTIONERS,
+    "encoder": ENCODER_SIZES,
 }
 """What `model.size` may say, by kind."""
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.data.kinds import PAD, SPECIALS, UNK
 
 MASK = UNK
-"""What stands for a hidden word: the unknown token, as a word stands there that is not told."""
+"""What stands for a hidden word where there is no piece for it: the unknown token, as a word stands
+there that is not told."""
 SHARE = 0.15
 """How many of a row's words are chosen."""
 HIDDEN, ANOTHER = 0.8, 0.1
@@ -35,6 +36,7 @@ def masked(
     *,
     n_tokens: int,
     share: float = SHARE,
+    mask: int = MASK,
     generator: torch.Generator | None = None,
 ) -> Masked:
     """Choose words of every row and hide most of them.
@@ -43,17 +45,20 @@ def masked(
         tokens: the text. Special tokens (padding, begin, end, unknown) are never chosen.
         n_tokens: size of the vocabulary.
         share: how many words of a row are chosen, to the nearest whole number and at least one.
+        mask: what stands for a hidden word (`MASK_NUMBER` where the vocabulary has a piece for
+            it); it is never chosen, and never stands for another word.
         generator: where chance comes from; torch's own unless given.
     """
-    words = tokens >= len(SPECIALS)
+    least = max(len(SPECIALS), mask + 1)
+    words = tokens >= least
     # ranks instead of coins: every row with a word in it has something to ask for
     draws = _draws(tokens, generator).masked_fill(~words, 2.0)
     wanted = (words.sum(1, keepdim=True) * share).round().clamp(min=1)
     gold = tokens.masked_fill(~words | (draws.argsort(1).argsort(1) >= wanted), PAD)
     fate, other = _draws(tokens, generator), _draws(tokens, generator)
-    first = min(len(SPECIALS), n_tokens - 1)
+    first = min(least, n_tokens - 1)
     another = first + (other * (n_tokens - first)).long()
-    read = torch.where(fate < HIDDEN, MASK, tokens)
+    read = torch.where(fate < HIDDEN, mask, tokens)
     read = torch.where((fate >= HIDDEN) & (fate < HIDDEN + ANOTHER), another, read)
     return Masked(torch.where(gold == PAD, tokens, read), gold)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
@@ -19,10 +19,12 @@ from regard.layers import (
     BranchedEncoderLayer,
     DecoderLayer,
     EncoderLayer,
+    Experts,
     Norm,
     Residual,
     WeightedBranches,
 )
+from regard.models.attending import FULL_CHOICE, attending
 from regard.models.embedding import Embedding
 from regard.models.spec import TransformerSpec
 from regard.positions import POSITIONS, RotaryPositions
@@ -37,6 +39,14 @@ class Parts:
     """Makes each part afresh: no two layers share a parameter unless a tie says so."""
 
     spec: TransformerSpec
+    is_causal: bool = False
+    """Whether encoder layers write, and must not see the future."""
+    attends: Choice = FULL_CHOICE
+    """How the layer that is made now looks at its own sequence."""
+    experts: Mapping[int, Choice] = field(default_factory=dict)
+    """Mixtures in the place of a feed-forward, by the number of the layer, counted from 1."""
+    number: int = 0
+    """Of the layer that is made now, counted from 1."""
 
     @property
     def dims(self) -> Dims:
@@ -73,7 +83,11 @@ class Parts:
 
     def encoder_layers(self, count: int) -> list[nn.Module]:
         """Layers that attend to their own sequence."""
-        return [LAYER_KINDS[self.spec.layer].encoder(self) for _ in range(count)]
+        ways, kind = self.spec.encoder_attends, LAYER_KINDS[self.spec.layer]
+        return [
+            kind.encoder(replace(self, attends=ways[i % len(ways)], number=i + 1))
+            for i in range(count)
+        ]
 
     def decoder_layers(self, count: int) -> list[nn.Module]:
         """Layers that attend to their own past and to a source."""
@@ -82,10 +96,13 @@ class Parts:
     def attention(self, relation: Choice | None) -> GroupedQueryHeads:
         """Heads around the spec's chain."""
         head = self.dims.head()
+        pattern, memory = attending(self.attends, head, is_causal=self.is_causal)
         chain = Chain(
             self.spec.score.build(SCORES, head),
             relation=relation.build(RELATIONS, head) if relation else NO_RELATION,
+            pattern=pattern,
             select=self.spec.select.build(SELECTIONS, head),
+            memory=memory,
             dropout=self.spec.attention_dropout,
         )
         is_rotary = self.spec.positions.name == "rotary"
@@ -94,19 +111,25 @@ class Parts:
         )
 
     def feed_forward(self) -> nn.Module:
-        """The spec's feed-forward."""
+        """The spec's feed-forward, or a mixture of such."""
+        if self.number in self.experts:
+            return self.experts[self.number].build({"experts": Experts}, self.dims)
         settings = {"d_hidden": self.spec.d_hidden, "dropout": self.spec.feed_forward_dropout}
         return Choice(self.spec.feed_forward, settings).build(FEED_FORWARDS, self.dims)
 
     def branches(self, relation: Choice | None) -> WeightedBranches:
         """Heads, each with its share of the feed-forward."""
-        return WeightedBranches(
+        branches = WeightedBranches(
             self.dims,
             attention=self.attention(relation),
             d_hidden=self.spec.d_hidden,
             activation=self.spec.feed_forward,
             dropout=self.spec.feed_forward_dropout,
         )
+        if self.spec.has_frozen_branches:
+            for weights in (branches.kappa, branches.alpha):
+                weights.requires_grad = False
+        return branches
 
     def residual(self) -> Residual:
         """What goes around a sublayer."""

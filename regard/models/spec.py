@@ -15,6 +15,7 @@ from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers import FEED_FORWARDS, RESIDUALS
 from regard.layers.feed_forward import ACTIVATIONS
+from regard.models.attending import FULL_CHOICE, check_attending
 from regard.positions import POSITIONS
 
 LARGEST: Mapping[str, int] = {
@@ -73,6 +74,13 @@ class TransformerSpec:
     """The selection of every attention."""
     relation: Choice | None = None
     """What distance adds in self-attention."""
+    encoder_attends: tuple[Choice, ...] = (FULL_CHOICE,)
+    """How each encoder layer looks at the source: patterns ("full", "big_bird", "sliding_window",
+    …) and memories ("linformer", "memory_compressed"), for the first layer, the second, … and from
+    the start again. A decoder layer sees all of its past and all of the source."""
+    has_frozen_branches: bool = False
+    """Whether the branches' weights, kappa and alpha, learn no more: the second phase of the
+    Weighted Transformer's training."""
     max_len: int = 512
     """Longest sequence for parts that are tied to positions."""
 
@@ -94,6 +102,12 @@ class TransformerSpec:
             raise SettingError(
                 f"model.layer = '{self.layer}' cannot hold a feed-forward '{self.feed_forward}': "
                 f"take {' or '.join(able)}, or layer = 'plain'."
+            )
+        check_attending(self.encoder_attends, "model.encoder_attends")
+        if self.has_frozen_branches and self.layer != "weighted_branches":
+            raise SettingError(
+                f"model.has_frozen_branches: layers of kind '{self.layer}' have no branches. Leave "
+                "it out, or take layer = 'weighted_branches'."
             )
         find(self.tied, dict.fromkeys(TIES), key="model.tied")
         find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")

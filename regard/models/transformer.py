@@ -20,6 +20,7 @@ from regard.layers import DecoderCache
 from regard.layers.decoder_layer import reordered
 from regard.models.checking import check_hidden
 from regard.models.embedding import Embedding
+from regard.models.language.states import by_length
 from regard.models.model import Model
 from regard.models.stepping import PAD, rows_of
 from regard.places import Places, Tree
@@ -60,6 +61,9 @@ class Transformer(Model):
         encoder_norm: the last norm of the encoder; identity if its layers are post-norm.
         decoder_norm: the last norm of the decoder.
         output: maps `b t m` to logits; its weight may be an embedding's.
+        counts_from_the_end: whether what an encoder layer sees depends on the length of the source
+            (BigBird's last block is global, and random blocks are drawn among all). Such sources
+            are read apart from longer ones, but for training, where padding counts as text.
     """
 
     def __init__(
@@ -72,12 +76,13 @@ class Transformer(Model):
         encoder_norm: nn.Module,
         decoder_norm: nn.Module,
         output: nn.Linear,
+        counts_from_the_end: bool = False,
     ) -> None:
         super().__init__()
         self.source, self.target = source, target
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.encoder_norm, self.decoder_norm = encoder_norm, decoder_norm
-        self.output = output
+        self.output, self.counts_from_the_end = output, counts_from_the_end
 
     def forward(
         self,
@@ -105,6 +110,20 @@ class Transformer(Model):
         self, source: Int[Tensor, "b s"], tree: Tree | None = None
     ) -> Float[Tensor, "b s m"]:
         """Read the source."""
+        if not self.counts_from_the_end or self.training:
+            return self._encode(source, tree)
+        lengths = (source != PAD).sum(1).tolist()
+        states = [
+            (own, self._encode(source[own, :n], None if tree is None else _cut(tree, own, n)))
+            for own in by_length(lengths)
+            for n in [max(1, lengths[own[0]])]
+        ]
+        whole = states[0][1].new_zeros(*source.shape, states[0][1].shape[-1])
+        for own, part in states:
+            whole[own, : part.shape[1]] = part
+        return whole
+
+    def _encode(self, source: Int[Tensor, "b s"], tree: Tree | None) -> Float[Tensor, "b s m"]:
         x, mask = self.source(source, tree=tree), _mask(source != PAD)
         places = Places.between(*(2 * source.shape[1:]), tree=tree, device=source.device)
         for layer in self.encoder:
@@ -164,6 +183,11 @@ class Transformer(Model):
 
     def _decoder(self) -> list[WritingLayer]:
         return cast(list[WritingLayer], list(self.decoder))
+
+
+def _cut(tree: Tree, rows: list[int], length: int) -> Tree:
+    """The trees of some rows, without padding behind them."""
+    return Tree(tree.depth[rows, :length], tree.parent[rows, :length])
 
 
 def _mask(valid: Bool[Tensor, "b n"]) -> Padding:

@@ -21,14 +21,18 @@ from regard.data import Corpus, Example, reader_for, too_long
 from regard.decoding import Beam, Greedy, PaperPenalty, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
+from regard.evaluating.buckets import by_length
 from regard.evaluating.captions import score_captions
 from regard.evaluating.exact_match import measured_exact_match
+from regard.evaluating.rouge import rouge
+from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded
 from regard.training.loop import mean_loss
 from regard.training.pointing import pointing_scores
 from regard.training.recipes import Recipe, examples
+from regard.training.row_losses import RowLosses, row_losses
 from regard.training.source_kinds import Place, source_kind
 from regard.training.trained import Trained
 
@@ -218,13 +222,55 @@ def loss(judged: Judged) -> tuple[Score, ...]:
             rows=rows,
         )
         tokens = int(corpus.target_lengths[rows].sum())
-    note = (
-        f"{len(long):,} of {len(corpus):,} pairs have more tokens than the {limit:,} that the "
-        "model reads; they do not count"
-        if len(long)
-        else ""
-    )
+    note = _long_note(len(long), len(corpus), limit)
     return tuple(replace(score, note=note) for score in loss_and_perplexity(mean * tokens, tokens))
+
+
+def words(judged: Judged) -> tuple[Score, ...]:
+    """The same per word between spaces, which does not depend on the sub-words."""
+    targets = [text for example in judged.examples for text in example.targets]
+    found, note = _by_row(judged, targets)
+    if not found.nats:
+        return ()
+    return tuple(replace(one, note=note) for one in loss_per_word(sum(found.nats), targets))
+
+
+def lengths(judged: Judged) -> tuple[Score, ...]:
+    """Loss per sub-word of references whose sources are of like length."""
+    found, note = _by_row(judged, [])
+    if not found.nats:
+        return ()
+    classes = by_length([measured_loss(found.nats, found.tokens)], found.source_tokens)
+    return tuple(
+        Score("loss", one.values[0], f"nats|per:sub-word|rows:{one.count}|source:{one.label}", note)
+        for one in classes
+    )
+
+
+def _by_row(judged: Judged, texts: list[str]) -> tuple[RowLosses, str]:
+    """The losses of all rows that the model can read; texts of others are taken out."""
+    trained, limit = judged.trained, judged.trained.longest
+    with numbered(judged.examples, trained.loaded, trained.hardware) as corpus:
+        long = too_long(corpus, max_source=limit, max_target=limit)
+        found = row_losses(
+            trained.loaded.model,
+            corpus,
+            np.setdiff1d(np.arange(len(corpus)), long),
+            target_tokens=trained.loaded.recipe.training.target_tokens_per_batch,
+            hardware=trained.hardware,
+        )
+        for row in reversed(long.tolist() if texts else []):
+            del texts[row]
+        return found, _long_note(len(long), len(corpus), limit)
+
+
+def _long_note(n_long: int, n_all: int, limit: int) -> str:
+    if not n_long:
+        return ""
+    return (
+        f"{n_long:,} of {n_all:,} pairs have more tokens than the {limit:,} that the model reads; "
+        "they do not count"
+    )
 
 
 METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
@@ -234,6 +280,9 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
     "exact": lambda it: (measured_exact_match(it.texts, it.references).score,),
     "ratio": lambda it: (length_ratio(it.texts, it.references, tokenizer=it.tokenizer),),
     "loss": loss,
+    "words": words,
+    "lengths": lengths,
+    "rouge": lambda it: rouge(it.texts, it.references),
     "accuracy": lambda it: (measured_token_accuracy(it.texts, it.references).score,),
     "captions": lambda it: score_captions(it.texts, it.references, tokenizer=it.tokenizer),
     "pointing": lambda it: pointing_scores(it.trained, it.examples),

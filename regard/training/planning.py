@@ -19,7 +19,8 @@ import torch
 
 from regard.choices import Choice
 from regard.data.batches import padding_share
-from regard.models import shapes_of
+from regard.models import LanguageSpec, shapes_of
+from regard.models.language.remembering import remembered
 from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
@@ -308,6 +309,8 @@ def _notes(recipe: Recipe, count: int, read: int, tried: Tried) -> Iterator[str]
             "looked again in every update, so that the time is too long, and its annotations are "
             "not counted on disk"
         )
+    if isinstance(recipe.model, LanguageSpec):
+        yield remembered(recipe.model)
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
 

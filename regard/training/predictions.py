@@ -51,6 +51,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A word for a hidden one."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
 class Prediction:
     """The best answer to a text, and the others that were asked for."""
 
@@ -65,6 +73,8 @@ class Prediction:
     note: str | None = None
     """What a reader should know: that a text was left out, answered in pieces, or cut; that a
     picture could not be read."""
+    candidates: tuple[tuple[Candidate, ...], ...] = ()
+    """For each hidden word of the text, the likeliest words, where a run fills them in."""
 
 
 @dataclass(frozen=True)

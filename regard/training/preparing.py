@@ -15,15 +15,17 @@ import numpy as np
 
 from regard.data.batches import padding_share, too_long
 from regard.data.corpus import Corpus
-from regard.data.kinds import KINDS
 from regard.data.subwords import Dropping, Subwords
+from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import DataError, LengthError, RunError
 from regard.models import Model
+from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import finished_weights, load_subwords, subword_files
 from regard.training.loop import Material, epoch_updates
 from regard.training.recipes import Recipe, TokensRecipe, examples, read_recipe
 from regard.training.source_kinds import Place, source_kind
+from regard.training.trees import check_trees
 from regard.training.workers import Workers
 
 
@@ -133,6 +135,7 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
+    check_trees(recipe)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
@@ -153,8 +156,11 @@ def _learn_subwords(recipe: Recipe, folder: Path) -> None:
         "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
     }
     for name in subword_files(recipe):
-        learned = Subwords.train(texts[name](), kind=KINDS[tokens.kind], size=tokens.size)
-        learned.save(folder / name)
+        kind = ALL_KINDS[tokens.kind]
+        # a model that guesses hidden words needs a piece for them
+        hides = fills_words(recipe)
+        learned = Subwords.train(texts[name](), kind=kind, size=tokens.size - hides)
+        (learned.with_mask() if hides else learned).save(folder / name)
 
 
 def _copy_subwords(recipe: Recipe, folder: Path) -> None:

@@ -11,11 +11,13 @@ import torch
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
 from regard.data.framing import FRAMINGS
+from regard.data.vocabulary_files import ALL_KINDS
 from regard.dims import Dims
 from regard.errors import RecipeError, RegardError, SettingError
 from regard.layers.vision import ENCODERS
 from regard.models import LOOKERS, NAMED, CaptionerSpec, Spec, TransformerSpec
-from regard.training.lines import key_lines, line_of
+from regard.training.blaming import NO_CHANGES, of_other_kinds, told
+from regard.training.lines import key_lines
 from regard.training.schedules import SCHEDULES
 from regard.training.sections import Mistakes, read_section, read_settings
 
@@ -48,7 +50,8 @@ class TokensRecipe:
     """How text becomes tokens; learned from the training split alone."""
 
     kind: str = "bpe"
-    """"bpe", "unigram", "characters" or "words"."""
+    """"bpe", "unigram", "characters", "words", or "parsed_words", which carry their trees;
+    "wordpiece" and "sentencepiece" come with published models."""
     size: int = 8000
     """Size of the vocabulary, at most."""
     is_joint: bool = True
@@ -59,7 +62,7 @@ class TokensRecipe:
     def __post_init__(self) -> None:
         find(
             self.kind,
-            dict.fromkeys(("bpe", "unigram", "characters", "words")),
+            ALL_KINDS,
             key="tokens.kind",
         )
         _at_least(5, "tokens.size", self.size)
@@ -196,11 +199,24 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"{path}: this is not TOML: {error}.") from error
     for change in changes:
         _change(table, change)
-    return parse_recipe(table, str(path), key_lines(text))
+    typed = {change.partition("=")[0].strip(): change for change in changes}
+    return parse_recipe(table, str(path), key_lines(text), typed)
 
 
-def parse_recipe(table: Mapping[str, Any], where: str, lines: dict[str, int]) -> Recipe:
-    """Turn a table into a recipe, or raise one error that lists every mistake."""
+def parse_recipe(
+    table: Mapping[str, Any],
+    where: str,
+    lines: dict[str, int],
+    changes: Mapping[str, str] = NO_CHANGES,
+) -> Recipe:
+    """Turn a table into a recipe, or raise one error that lists every mistake.
+
+    Args:
+        table: sections and their keys.
+        where: what the table is called, for instance the name of its file.
+        lines: the line of each key, as far as it has one.
+        changes: what was typed behind --set, by the key that it changed.
+    """
     mistakes = Mistakes()
     recipe = read_section(Recipe, _with_size(table, mistakes), "", mistakes)
     if recipe is not None:
@@ -211,7 +227,13 @@ def parse_recipe(table: Mapping[str, Any], where: str, lines: dict[str, int]) ->
                 _source(choice, split, f"data.{split}", mistakes)
                 _same_form(recipe.data.train, choice, f"data.{split}", mistakes)
     if mistakes.found or recipe is None:
-        raise RecipeError("\n".join(_said(where, lines, *found) for found in mistakes.found))
+        model = table.get("model")
+        kind = model.get("kind", TransformerSpec.kind) if isinstance(model, dict) else None
+        said = (
+            told(path, text + of_other_kinds(path, kind), where, lines, changes)
+            for path, text in mistakes.found
+        )
+        raise RecipeError("\n".join(said))
     return recipe
 
 
@@ -348,15 +370,6 @@ def _change(table: dict[str, Any], change: str) -> None:
         if not isinstance(table, dict):
             raise RecipeError(f"--set {change}: '{section}' is no section.")
     table[key] = value
-
-
-def _said(where: str, lines: dict[str, int], path: str, text: str) -> str:
-    # a check of a whole section already names its key in full
-    first = text.split()[0].rstrip(":")
-    names_itself = path.split(".")[0] in first
-    line = line_of(first if names_itself else path, lines)
-    place = where if line is None else f"{where}:{line}"
-    return f"{place}: {text}" if names_itself else f"{place}: {path}: {text}"
 
 
 def _at_least(least: int, name: str, value: float | int) -> None:

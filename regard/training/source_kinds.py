@@ -8,7 +8,6 @@ frozen encoder made of it. A picture that cannot be read is left out, and named.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Protocol, cast, final, runtime_checkable
 
@@ -19,6 +18,7 @@ from torch import Tensor
 from regard.data import Corpus, Example, write_corpus
 from regard.data.annotation_store import AnnotationStore, write_annotations
 from regard.data.captioned import captions_in_form
+from regard.data.carrying import for_files
 from regard.data.corpus import Numbering
 from regard.data.normalising import in_form
 from regard.data.picture_store import PictureStore, write_pictures
@@ -33,7 +33,7 @@ from regard.training.recipes import Recipe
 MANY = 20_000
 """Beyond so many pictures other processes help to decode them."""
 NAMED = 3
-"""How many of the pictures that could not be read are named."""
+"""How many of the pictures that could not be read, or were with a remark, are named."""
 
 Read = Callable[[], Iterable[Example]]
 
@@ -100,7 +100,7 @@ class Texts:
         self, path: Path, place: Place, read: Read, source: Numbering, target: Numbering
     ) -> None:
         """Both sides as sub-words."""
-        write_corpus(path, read(), source, target)
+        write_corpus(path, read(), for_files(source), for_files(target))
 
     def open(self, path: Path, place: Place) -> Corpus:
         """As it is."""
@@ -166,13 +166,19 @@ class Pictures:
             yield "the frozen encoder looks at every picture once; it is kept in annotations/"
 
     def notes(self, place: Place) -> Iterator[str]:
-        """How many pictures could not be read, and the first of them with the reasons."""
-        refused = PictureStore.open(_pictures(place)).refused
-        if refused:
-            yield f"{place.split}: {len(refused):,} pictures cannot be read and are left out"
-            yield from (f"{place.split}: {one.text}" for one in islice(refused, NAMED))
-            if len(refused) > NAMED:
-                yield f"{place.split}: … all of them are in '{_pictures(place)}/pictures.json'"
+        """How many pictures could not be read, or were with a remark; the first with reasons."""
+        store, file = PictureStore.open(_pictures(place)), f"'{_pictures(place)}/pictures.json'"
+        refused = [one.text for one in store.refused]
+        remarked = [f"'{one.address}': {one.text}" for one in store.notes]
+        for said, what in (
+            (refused, "cannot be read and are left out"),
+            (remarked, "are taken with a remark"),
+        ):
+            if said:
+                yield f"{place.split}: {len(said):,} pictures {what}"
+                yield from (f"{place.split}: {one}" for one in said[:NAMED])
+            if len(said) > NAMED:
+                yield f"{place.split}: … all of them are in {file}"
 
     def first_weights(self, model: Model) -> None:
         """Those of the encoder."""

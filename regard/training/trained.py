@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
+from jaxtyping import Float
+from torch import Tensor
+
 from regard.choices import find
 from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
@@ -29,6 +32,7 @@ from regard.inspecting.reading import spans_of
 from regard.inspecting.record import Record
 from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
+from regard.training.filling import fill_each, fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
@@ -37,6 +41,7 @@ from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces
 from regard.training.text_form import as_read
 from regard.training.unknown_words import check_has_unknown_words, replaced
+from regard.training.vectors import is_speechless, sentence_vectors
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
@@ -115,7 +120,21 @@ class Trained:
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
         wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
-        yield from ANSWERING[self.loaded.recipe.source_kind](self, requests, wishes)
+        asked = (
+            "hidden_words" if fills_words(self.loaded.recipe) else self.loaded.recipe.source_kind
+        )
+        yield from ANSWERING[asked](self, requests, wishes)
+
+    def vectors(
+        self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None
+    ) -> Float[Tensor, "n m"]:
+        """A vector of length 1 for each text, of a run whose model is an encoder.
+
+        Args:
+            texts: what is read.
+            each: called after each text, so that a bar can count them.
+        """
+        return sentence_vectors(self.loaded, self.hardware, texts, each=each)
 
     def look(self, text: str, target: str | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
@@ -125,6 +144,8 @@ class Trained:
         read = self._read(text)
         if target is not None:
             answer = self._answer(target)
+        elif is_speechless(self.loaded.recipe):
+            answer = []
         else:
             sentence = self._sentence(Request(text))
             search = Exactly(self.default_search(), self.hardware)
@@ -180,6 +201,20 @@ class Trained:
             if len(parts_of) == counts[place]:
                 whole = [parts_of[key] for key in sorted(parts_of)]
                 yield place, _joined(requests[place], whole)
+
+    def _fill(
+        self, requests: Sequence[Request], wishes: Wishes
+    ) -> Iterator[tuple[int, Prediction]]:
+        short: list[tuple[int, Request]] = []
+        for place, request in enumerate(requests):
+            if not self._is_long(request):
+                short.append((place, replace(request, text=self._read(request.text))))
+            elif wishes.on_long == "skip":
+                yield place, _left_out(request, self.longest)
+            else:
+                # what is hidden is guessed from the whole text, so that none can be split
+                _refuse(self, request)
+        yield from fill_each(self.loaded, self.hardware, short, wishes)
 
     def _caption(
         self, requests: Sequence[Request], wishes: Wishes
@@ -249,6 +284,12 @@ class Trained:
         """Read off the mean of all cross-attention heads."""
         source, target = self.loaded.source, self.loaded.target
         maps = attention_of(self.loaded.model, [*source.encode(read), EOS], tokens)
+        if "cross" not in maps:
+            raise SettingError(
+                f"alignments: this model looks at {', '.join(maps)}, and at no source apart from its "
+                "own text, so that no word answers another. Ask without alignments; regard look "
+                "shows where it looks."
+            )
         written = target.decode(tokens)
         return word_links(
             weights_of(maps["cross"]).mean((0, 1)),
@@ -311,8 +352,12 @@ def _split(trained: Trained, request: Request) -> list[Request]:
 
 ANSWERING: Mapping[
     str, Callable[[Trained, Sequence[Request], Wishes], Iterator[tuple[int, Prediction]]]
-] = {"texts": Trained._answer_texts, "pictures": Trained._caption}
-"""How requests are answered, by what `Recipe.source_kind` says."""
+] = {
+    "texts": Trained._answer_texts,
+    "pictures": Trained._caption,
+    "hidden_words": Trained._fill,
+}
+"""How requests are answered, by what `Recipe.source_kind` says, or by what is asked."""
 
 ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
     "error": _refuse,

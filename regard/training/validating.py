@@ -127,7 +127,8 @@ def decoded(
     rows = iter(first.values())
     while some := list(islice(rows, AT_ONCE)):
         batch = collate(corpus, torch.tensor(some).numpy())
-        longest = int(batch.source_lengths.max()) * 2 + 50
+        sides = (batch.source_lengths, batch.target_lengths)
+        longest = min(int(side.max()) for side in sides) * 2 + 50
         stepper, source = source_kind(recipe).asked(model, hardware.put(batch.source))
         ids = greedy(stepper, source, max_tokens=min(longest, recipe.model.max_len))
         hypotheses += [target.decode(each) for each in ids]

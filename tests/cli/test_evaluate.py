@@ -7,9 +7,10 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.cli.evaluate import WITHOUT_ANSWERS
+from regard.cli.evaluate import WITHOUT_ANSWERS, alignment_text
 from regard.data import Example
-from regard.evaluating import score_all
+from regard.evaluating import AlignmentCounts, Gold, Row, View, best_head, score_all
+from regard.training.aligning import Aligned
 from regard.training.evaluation import METRICS, Judged, search_for
 from tests.making import make_run
 
@@ -115,6 +116,25 @@ def test_a_score_needs_answers_if_right_and_wrong_ones_score_otherwise(files, na
         for answers in (REFERENCES, ["e e e e e"] * 4)
     )
     assert (right == wrong) == (name in WITHOUT_ANSWERS)
+
+
+def test_one_attention_is_called_that_and_no_layer_or_head():
+    right, wrong = (
+        AlignmentCounts.of(frozenset({(0, place)}), Gold(frozenset({(0, 0)}))) for place in (0, 1)
+    )
+    table = {
+        View(*place, row): counts
+        for row, counts in ((Row.PREDICTING, right), (Row.NEXT, wrong))
+        for place in ((0, 0), (0, None), (None, None))
+    }
+    best = best_head(table, table)
+    said = alignment_text(Aligned(table, best, {Row.PREDICTING: best}, sentences=2, left_out=0))
+    assert "the attention, predicting row:  0.0\nthe attention, next row:        100.0\n" in said
+    assert "best row, chosen on every second sentence: predicting row; on the other" in said
+    assert "head" not in said
+    assert "layer" not in said
+    said = alignment_text(Aligned(table, None, {}, sentences=1, left_out=0))
+    assert "best row: with one sentence there is nothing to choose on" in said
 
 
 def test_every_head_is_held_against_gold_links(files, capsys):

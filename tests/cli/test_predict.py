@@ -8,6 +8,7 @@ import pytest
 
 import regard
 from regard.cli import main
+from regard.training.trained import Prediction, Trained
 from tests.making import make_run
 
 
@@ -88,8 +89,8 @@ def test_phrases_need_a_beam(run, tmp_path, capsys):
         (["--text", "a" * 10_000], "has 10,001 tokens, but the model reads at most 64"),
         (["nowhere.txt"], "there is no file 'nowhere.txt'. For a text itself, use --text."),
         (["--text", "a", "--beam", "0"], "--beam must be at least 1, got 0"),
-        (["--text", "a", "--top-k", "3"], "--top-k belongs to --sample"),
-        (["--text", "a", "--seed", "3"], "--seed belongs to --sample"),
+        (["--text", "a", "--top-k", "3"], "Add --sample, or leave --top-k out"),
+        (["--text", "a", "--seed", "3"], "--seed is for answers that are drawn"),
         (["-", "-"], "standard input (-) can be read once only"),
         (["--text", "a", "--max-tokens", "900"], "must lie between 1 and 63"),
         (["--text", "a", "--on-long", "spilt"], "split"),
@@ -100,6 +101,22 @@ def test_mistakes_are_told_in_a_line_or_two(run, capsys, words, message):
     err = _says(capsys, run, *words, code=2).err
     assert message in err
     assert "Traceback" not in err
+
+
+def test_empty_answers_are_counted_and_named_and_empty_lines_are_not(run, capsys, monkeypatch):
+    def says_nothing_to_b(trained, requests, **how):
+        for place, request in enumerate(requests):
+            yield place, Prediction(request.text, "" if "b" in request.text else "x", 0.0, ())
+
+    monkeypatch.setattr(Trained, "predict_each", says_nothing_to_b)
+    _given(monkeypatch, b"a\nb\n\na\nb b\n")
+    said = _says(capsys, run)
+    assert said.out.split("\n") == ["x", "", "", "x", "", ""]
+    assert "2 of 5 answers are empty (line 2, 5): the model ended them at once" in said.err
+    _given(monkeypatch, b"b\n" * 7)
+    assert "(line 1, 2, 3, 4, 5 …)" in _says(capsys, run).err
+    _given(monkeypatch, b"a\n\n")
+    assert _says(capsys, run).err == ""
 
 
 def test_a_line_that_is_not_utf_8_is_named(run, capsys, monkeypatch):

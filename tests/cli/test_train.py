@@ -1,14 +1,15 @@
 """regard train: JSON for programs, calm numbers for people."""
 
 import json
+import sys
 
 import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.train import ForPeople, Speed
+from regard.cli.train import STOPPED, ForPeople, Speed
 from regard.training.checkpoints import Progress
-from regard.training.events import Validated
+from regard.training.events import Finished, Validated
 from regard.training.loop import Step
 
 RECIPE = """\
@@ -53,6 +54,20 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, capsys):
     assert [{k: v for k, v in row.items() if k != "event"} for row in rows[:-1]] == kept
     assert "% padding" in said.err
     assert "parameters" in said.err
+
+
+@pytest.mark.parametrize(("is_complete", "code"), [(True, 0), (False, STOPPED)])
+def test_a_training_that_was_stopped_says_so_by_its_exit_code(
+    is_complete, code, tmp_path, capsys, monkeypatch
+):
+    def ends(plan, out, **how):
+        yield Finished(out, Progress(step=2), is_complete=is_complete)
+
+    monkeypatch.setattr(sys.modules["regard.cli.train"], "run", ends)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == code
+    assert ("go on with --resume" in capsys.readouterr().out) != is_complete
 
 
 def test_the_speed_is_a_mean_over_a_few_seconds():

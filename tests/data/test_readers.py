@@ -172,7 +172,8 @@ def test_paths_typed_find_their_reader(tmp_path):
 
 
 def test_the_table_names_every_reader():
-    texts = ["parallel", "tsv", "jsonl", "shards", "conllu", "huggingface"]
+    texts = ["parallel", "tsv", "jsonl", "shards", "conllu", "documents", "running_text"]
+    others = ["huggingface", "elsewhere"]
     pictures = ["caption_lines", "karpathy", "flickr8k"]
-    assert list(READERS) == [*texts, *pictures]
+    assert list(READERS) == [*texts, *others, *pictures]
     assert list(PICTURE_READERS) == pictures

@@ -56,6 +56,10 @@ def _speed(name):
     return CAPTIONS["systems"][name]["words_per_second"] / 1e6
 
 
+def _gb(name):
+    return CAPTIONS["systems"][name]["peak_bytes"] / 1e9
+
+
 def _falls(name):
     values = CAPTIONS["by_length"]["systems"][name]
     return 1 - values[-1] / values[1]
@@ -105,6 +109,10 @@ SAID = {
     "A BLEU of {:.1f}, and an AER of {}": [
         _run(PREDICTIVE, DEBATES)["BLEU"], _errors(PREDICTIVE),
     ],
+    "No attention takes {:.2f} GB and general, soft {:.2f}": [_gb("no attention"), _gb(SOFT)],
+    "through a layer, {:.2f} and {:.2f}; the most, {:.2f}": [
+        _gb("additive, soft"), _gb("concat, soft"), _gb(UNFED),
+    ],
     "words by their places alone ({:.2f})": [KEPT["alignment_by_place"]["short"]],
     "({} instead of {} on all 447)": [_errors(UNFED, "all"), _errors(SOFT, "all")],
     "({:.2f}, {:.2f}, {:.2f})": [_loss(PREDICTIVE, at, DEBATES) for at in (1000, 1200, 1400)],
@@ -152,6 +160,49 @@ def test_the_orders_that_the_page_tells_of_are_those_of_the_numbers():
             assert run["losses"][-1][1] - min(loss for _, loss in run["losses"]) < 0.0035
 
 
+GERMAN = KEPT["german"]["systems"]
+
+
+def _german(kind, get):
+    return [get(run) for run in GERMAN[kind]["runs"].values()]
+
+
+def _of_row(row):
+    return lambda run: run["alignment"]["all"]["best_of_row"][row]["even_lines"]
+
+
+def _short(rate):
+    return f"{rate:.2f}"[1:]
+
+
+def test_what_the_page_says_of_german_is_what_was_measured():
+    first, second = map(_short, _german("transformer", _of_row("next")))
+    assert f"aligns German too, to {first} and {second} on even lines" in PROSE
+    first, second = map(_short, _german("luong", _of_row("predicting")))
+    places = _short(KEPT["german"]["by_place"]["all"])
+    said = f"hardly does: {first} and {second}, where words linked by their places alone have"
+    assert f"{said} {places}" in PROSE
+    apart = _german("luong", _of_row("predicting"))
+    assert f"two seeds are {_short(max(apart) - min(apart))} apart" in PROSE
+    ends, others = (
+        [f"{loss:.2f}" for loss in _german(kind, lambda run: run["losses"][-1][1])]
+        for kind in ("luong", "transformer")
+    )
+    said = f"end at {ends[0]} and {ends[1]} where the Transformer's end at {others[0]}"
+    assert f"{said} and {others[1]}" in PROSE
+    early = [f"{loss:.2f}" for loss in _german("luong", lambda run: dict(run["losses"])[400])]
+    assert f"after 400 updates the loss is {early[0]} and {early[1]}" in PROSE
+    assert min(_german("transformer", _of_row("predicting"))) > 0.61
+    for kind in GERMAN:
+        for run in GERMAN[kind]["runs"].values():
+            assert run["alignment"]["short"]["all_lines"] < run["alignment"]["all"]["all_lines"]
+    for run in GERMAN["transformer"]["runs"].values():
+        assert (run["alignment"]["all"]["row"], run["alignment"]["all"]["layer"] <= 2) == (
+            "next", True,
+        )  # fmt: skip
+    assert KEPT["german"]["sentences"] == {"all": 100, "short": 49}
+
+
 def _aligned(name):
     run = _run(name, DEBATES)
     return run if run["alignment"] else None
@@ -171,6 +222,23 @@ def test_the_recipes_promise_what_was_measured():
     assert f"BLEU of {_run(FED)['BLEU']:.1f} on test_2016_flickr" in captions
     assert f"{_mean(FED):.1f} in the mean of three" in captions
     assert f"loss of {_loss(FED, 1400):.2f} nats" in captions
+    german = [
+        " ".join(
+            (ROOT / "recipes" / f"tatoeba-{kind}.toml")
+            .read_text()
+            .split("[data]")[0]
+            .replace("#", "")
+            .split()
+        )
+        for kind in ("luong", "transformer")
+    ]
+    for kind, text in zip(GERMAN, german, strict=True):
+        rates = [
+            _short(rate) for rate in _german(kind, lambda run: run["alignment"]["all"]["all_lines"])
+        ]
+        assert f"rates of {rates[0]} and {rates[1]} on the 100 sentences" in text
+        first, second = (f"{bleu:.1f}" for bleu in _german(kind, lambda run: run["BLEU"]))
+        assert f"BLEU of {first} and {second} on the test split" in text
     assert f"rate of {_errors(FED)} on its 283 sentences" in debates
     assert f"({_errors(FED, 'all')} on all" in debates
     assert f"BLEU of {_run(FED, DEBATES)['BLEU']:.1f} on the test split" in debates

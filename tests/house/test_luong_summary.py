@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.luong import SYSTEMS, pending, recipe_of
-from benchmarks.luong_summary import by_place, read_test, summary, written
+from benchmarks.luong import GERMAN, SLIP, SYSTEMS, german_gold, pending, recipe_of
+from benchmarks.luong_german import KINDS
+from benchmarks.luong_german import recipe_of as recipe_of_german
+from benchmarks.luong_summary import by_place, german, read_test, summary, with_costs, written
 from regard.data import Example
 from regard.evaluating import AlignmentCounts, Gold, Resampling, bleu
 from regard.models import build_model
@@ -91,7 +93,7 @@ def test_a_summary_keeps_numbers_and_no_translation():
     assert list(study["systems"]) == ["general, soft", "no attention"]
     good = study["systems"]["general, soft"]
     assert (good["parameters"], good["words_per_second"]) == (7, 80.0)
-    assert "peak_bytes" not in good
+    assert good["peak_bytes"] == 9
     assert list(good["runs"]) == ["1", "2"]
     assert good["runs"]["1"]["BLEU"] == pytest.approx(100)
     assert good["runs"]["1"]["tokens_per_update"] == 10
@@ -106,6 +108,18 @@ def test_a_summary_keeps_numbers_and_no_translation():
     assert down == pytest.approx(MADE[0]["scores"]["BLEU"] - 100)
     assert sum(study["by_length"]["sentences"]) == len(TEST)
     assert study["by_length"]["systems"]["general, soft"] == pytest.approx([100] * 5)
+
+
+def test_costs_measured_again_replace_those_of_a_summary_and_nothing_else():
+    found = summary(MADE, {"multi30k": TEST}, QUICK)
+    before = json.loads(json.dumps(found))
+    again = {"study": "multi30k", "system": "general, soft", "peak_bytes": 11}
+    elsewhere = {"study": "hansards", "system": "general, soft", "peak_bytes": 13}
+    after = with_costs(found, [again, elsewhere])
+    changed = after["studies"]["multi30k"]["systems"]["general, soft"]
+    assert (changed["peak_bytes"], changed["words_per_second"]) == (11, 80.0)
+    before["studies"]["multi30k"]["systems"]["general, soft"]["peak_bytes"] = 11
+    assert after == before
 
 
 def test_a_summary_refuses_scores_of_two_makes():
@@ -124,6 +138,70 @@ def test_links_by_place_are_the_diagonal_of_equal_lengths():
     assert both["short"] == 0
     wrong = AlignmentCounts.of(frozenset({(9, 0)}), Gold(frozenset({(0, 0)})))
     assert both["all"] == (AlignmentCounts.of(gold.sure, gold) + wrong).error_rate
+
+
+def test_the_german_links_are_english_first_with_the_slip_put_right(tmp_path):
+    lines = ["0-1 1-0"] * GERMAN
+    place, wrong, right = SLIP
+    lines[place] = f"0-0 {wrong[1]}-{wrong[0]}"
+    (tmp_path / "links").write_text("\n".join(lines) + "\n")
+    golds = german_gold(tmp_path / "links")
+    assert golds[0].sure == {(1, 0), (0, 1)}
+    assert golds[place].sure == {(0, 0), right}
+    lines[1] = "0-1"
+    (tmp_path / "links").write_text("\n".join(lines) + "\n")
+    assert german_gold(tmp_path / "links")[1].sure == {(1, 0)}
+
+
+def _halves(layer, head, row, odd, even):
+    return {
+        "layer": layer, "head": head, "row": row,
+        "chosen_on": {"error_rate": odd}, "reported_on": {"error_rate": even},
+    }  # fmt: skip
+
+
+def test_german_runs_are_summed_up_with_the_best_head_of_each_row(tmp_path):
+    (tmp_path / "de-en").mkdir()
+    for language in ("en", "de"):
+        (tmp_path / "de-en" / f"test.{language}").write_text("a b\n" * GERMAN)
+    place, wrong, _ = SLIP
+    links = ["0-0 1-1"] * GERMAN
+    links[place] += f" {wrong[1]}-{wrong[0]}"
+    (tmp_path / "de-en" / "de-en.wa").write_text("\n".join(links) + "\n")
+    best = {
+        "predicting": _halves(1, 2, "predicting", 0.28, 0.32),
+        "next": _halves(1, 1, "next", 0.9, 0.8),
+    }
+    aligned = {**ALIGNED, "best_of_row": best}
+    rows = [
+        {
+            **_made("luong", seed, 1),
+            "parameters": 5,
+            "alignment": {"all": aligned, "short": aligned},
+        }
+        for seed in (2, 1)
+    ]
+    found = german(rows, tmp_path)
+    assert found["sentences"] == {"all": 6, "short": 6}
+    assert list(found["systems"]["luong"]["runs"]) == ["1", "2"]
+    run = found["systems"]["luong"]["runs"]["1"]
+    assert run["losses"] == [[2, 1.5], [4, 1.25]]
+    assert run["alignment"]["all"]["all_lines"] == 0.3
+    assert run["alignment"]["all"]["best_of_row"] == {
+        "predicting": {"layer": 1, "head": 2, "odd_lines": 0.28, "even_lines": 0.32},
+        "next": {"layer": 1, "head": 1, "odd_lines": 0.9, "even_lines": 0.8},
+    }
+    # the diagonal, but for the link of the slip, which nobody draws
+    assert found["by_place"]["all"] == pytest.approx(1 - 4 * GERMAN / (4 * GERMAN + 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_german_models_learn_by_their_recipes_from_the_form_of_the_gold(kind, tmp_path):
+    recipe = recipe_of_german(kind, 4, argparse.Namespace(data=tmp_path, set=["tokens.size=77"]))
+    assert (recipe.training.seed, recipe.tokens.size) == (4, 77)
+    assert recipe.data.valid.settings == {
+        "path": f"{tmp_path}/en-de.dev.tsv.xz", "normalise": "europarl",
+    }  # fmt: skip
 
 
 def test_a_summary_is_written_with_a_list_of_numbers_in_one_line():

@@ -83,7 +83,7 @@ def test_nothing_is_dropped_unless_asked_nor_at_evaluation():
 
 
 def test_an_unknown_activation_is_refused():
-    said = r"There is no 'rellu' here\. Did you mean 'relu'\? Known: relu, gelu\."
+    said = r"There is no 'rellu' here\. Did you mean 'relu'\? Known: relu, gelu, gelu_tanh, swish\."
     with pytest.raises(UnknownChoice, match=said):
         FeedForward(DIMS, activation="rellu")
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, pad
 
+from regard.attention import FULL
 from regard.choices import Choice
 from regard.errors import SettingError, UnknownChoice
 from regard.layers.weighted_branches import project_all
@@ -61,9 +62,15 @@ def loss(model, source, target):
     return cross_entropy(model.output(hidden).flatten(0, 1), gold.flatten(), ignore_index=PAD)
 
 
+READING = {
+    "transformer": lambda model: lambda tokens: model.hidden(tokens, tokens),
+    "language_model": lambda model: model.read,
+}
+
+
 def states(kind, model, tokens):
     """What a model makes of one text, whatever else it reads."""
-    return model.hidden(tokens, tokens) if kind == "transformer" else model.hidden(tokens)
+    return READING.get(kind, lambda model: model.hidden)(model)(tokens)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -155,9 +162,9 @@ def test_building_a_model_leaves_it_in_training(kind):
 
 def test_the_self_check_of_a_language_model_notices_a_future_that_is_seen(monkeypatch):
     model = build("language_model")
-    check_future(model, model.hidden, V)
-    check_padding(model, model.hidden, V)
-    monkeypatch.setattr("regard.models.language_model.all_of", lambda causal, padding: padding)
+    check_future(model, model.read, V)
+    check_padding(model, model.read, V)
+    monkeypatch.setattr("regard.models.language_model.CAUSAL", FULL)
     with pytest.raises(AssertionError, match="a later token changes earlier states by"):
         build("language_model")
 
@@ -165,7 +172,7 @@ def test_the_self_check_of_a_language_model_notices_a_future_that_is_seen(monkey
 def test_the_self_check_of_a_language_model_notices_padding_that_is_read():
     model = build("language_model")
     with pytest.raises(AssertionError, match="padding changes states by"):
-        check_padding(model, lambda tokens: model.hidden(tokens.flip(1)).flip(1), V)
+        check_padding(model, lambda tokens: model.read(tokens.flip(1)).flip(1), V)
 
 
 def test_the_self_check_tells_rounding_from_a_leak():
@@ -191,12 +198,12 @@ def test_the_self_check_counts_the_numbers_that_are_lost():
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_the_self_check_of_states_knows_no_size(size):
     model = build("language_model")
-    check_future(model, lambda tokens: size * model.hidden(tokens), V)
-    check_padding(model, lambda tokens: size * model.hidden(tokens), V)
+    check_future(model, lambda tokens: size * model.read(tokens), V)
+    check_padding(model, lambda tokens: size * model.read(tokens), V)
     with pytest.raises(AssertionError, match="padding changes states by"):
-        check_padding(model, lambda tokens: size * model.hidden(tokens.flip(1)).flip(1), V)
+        check_padding(model, lambda tokens: size * model.read(tokens.flip(1)).flip(1), V)
     with pytest.raises(AssertionError, match="a later token changes earlier states by"):
-        check_future(model, lambda tokens: size * model.hidden(tokens.flip(1)).flip(1), V)
+        check_future(model, lambda tokens: size * model.read(tokens.flip(1)).flip(1), V)
 
 
 def test_both_tables_of_layers_name_the_same_kinds():

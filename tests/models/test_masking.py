@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard.data.kinds import MASK_NUMBER
 from regard.models import MASK, masked
 from regard.models.stepping import BOS, EOS, PAD, UNK
 
@@ -94,3 +95,16 @@ def test_chance_comes_from_the_generator_or_from_torch():
 def test_the_share_can_be_chosen(share):
     gold = masked(text(9, 100), n_tokens=V, share=share).gold
     assert (gold != PAD).sum().item() == 9 * 100 * share
+
+
+def test_a_piece_for_hidden_words_is_never_asked_for_and_never_stands_for_another_word():
+    tokens = torch.randint(4, 40, (50, 60))
+    read, gold = masked(tokens, n_tokens=40, mask=MASK_NUMBER)
+    assert not (gold == MASK_NUMBER).any()
+    is_chosen = gold != PAD
+    assert not ((read == UNK) & is_chosen).any()
+    hidden = (read == MASK_NUMBER) & is_chosen
+    share = float(hidden.sum() / is_chosen.sum())
+    assert abs(share - 0.8) < 0.05
+    kept = is_chosen & (read == tokens)
+    assert abs(float(kept.sum() / is_chosen.sum()) - 0.1) < 0.04

@@ -141,6 +141,17 @@ def test_a_head_whose_links_are_the_gold_ones_makes_no_error_and_is_the_best(tra
     assert found.best.reported_on.error_rate == 0
     assert found.table[found.best.view].error_rate == 0
     assert found.best.reported_on.links < found.table[view].links
+    assert found.best_of_row[Row.NEXT].reported_on.error_rate == 0
+    before = found.best_of_row[Row.PREDICTING]
+    assert before.view.row is Row.PREDICTING
+    chosen = [found.table[one] for one in found.table if one.is_head and one.row is before.view.row]
+    assert before.chosen_on.error_rate > 0
+    assert min(counts.error_rate for counts in chosen) <= found.table[before.view].error_rate
+    said = found.as_json()["best_of_row"]
+    assert said["next"]["reported_on"]["error_rate"] == 0
+    assert (said["predicting"]["row"], said["predicting"]["head"]) == (
+        "predicting", before.view.head + 1,
+    )  # fmt: skip
     # two layers of two heads, a mean each and one of all, by two rows
     assert len(found.table) == 2 * (2 * 2 + 2 + 1)
     assert len(counted) == len(pairs) == found.sentences
@@ -151,6 +162,7 @@ def test_sentences_too_long_to_align_are_counted_and_one_has_no_best_head(traine
     found = align(trained, pairs, [Gold(frozenset({(0, 0)}))] * 2)
     assert (found.sentences, found.left_out, found.best) == (1, 1, None)
     assert found.as_json()["best_head"] is None
+    assert found.as_json()["best_of_row"] == {}
     with pytest.raises(DataError, match="all 1 sentences have more tokens than the 64"):
         align(trained, pairs[1:], [Gold(frozenset())])
 

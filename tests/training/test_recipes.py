@@ -175,6 +175,56 @@ def test_every_recipe_of_ours_is_complete_and_annotated(path):
     assert recipe.training.steps > 0
 
 
+CHANGES = {
+    (
+        "training.warmup_steps=many",
+    ): "--set training.warmup_steps=many: training.warmup_steps: must",
+    ("training.steps=0",): "--set training.steps=0: training.steps must be at least 1, got 0",
+    ("training.stepps=3",): "--set training.stepps=3: training.stepps: There is no 'stepps'",
+    ("data.train.counts=5",): "--set data.train.counts=5: data.train.counts: There is no 'counts'",
+    (
+        'model={kind="recurrent", cell="rnn"}',
+    ): '--set model={kind="recurrent", cell="rnn"}: model.c',
+    ("training.seed=2", "tokens.size=2"): "--set tokens.size=2: tokens.size must be at least 5",
+}
+"""What is typed, and how a mistake in it begins."""
+
+
+@pytest.mark.parametrize(("changes", "begins"), CHANGES.items(), ids=map(str, CHANGES))
+def test_a_mistake_behind_set_is_no_line_of_the_file(changes, begins, tmp_path):
+    path = _write(tmp_path, GOOD)
+    with pytest.raises(RecipeError) as said:
+        read_recipe(path, changes)
+    assert any(line.startswith(begins) for line in str(said.value).splitlines()), str(said.value)
+    assert str(path) not in str(said.value)
+
+
+def test_a_key_that_is_wrong_with_what_was_typed_is_told_with_both(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "recurrent"\nscore = "dot"')
+    line = text.splitlines().index('score = "dot"') + 1
+    changes = ["is_bidirectional=true", "reverses_source=false", 'bridge="projected"']
+    with pytest.raises(RecipeError) as said:
+        read_recipe(_write(tmp_path, text), [f"model.{each}" for each in changes])
+    together = " ".join(f"--set model.{each}" for each in changes)
+    assert f".toml:{line}, with {together}: model.score = 'dot' needs" in str(said.value)
+    with pytest.raises(RecipeError) as said:
+        read_recipe(_write(tmp_path, GOOD), ["training.seed=2", "model.n_heads=5"])
+    line = GOOD.splitlines().index("[model]") + 1
+    assert f".toml:{line}, with --set model.n_heads=5: model: dims: n_heads (5)" in str(said.value)
+
+
+def test_a_key_of_another_kind_of_model_names_that_kind(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "recurrent"\nn_encoder_layers = 2')
+    with pytest.raises(RecipeError) as said:
+        read_recipe(_write(tmp_path, text))
+    assert "model.n_encoder_layers: There is no 'n_encoder_layers' here" in str(said.value)
+    assert "'transformer'" in str(said.value)
+    assert str(said.value).endswith("have it; this one is 'recurrent'.")
+    with pytest.raises(RecipeError) as said:
+        read_recipe(_write(tmp_path, text.replace("n_encoder_layers", "n_nothings")))
+    assert "have it" not in str(said.value)
+
+
 def test_keys_are_found_on_their_lines():
     text = "# a\n[model]\nd_model = 3\n\n[data.train]\nname = 'x'\n"
     assert key_lines(text) == {"model": 2, "model.d_model": 3, "data.train": 5,

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from regard.cli import main
+from regard.cli.train import STOPPED
 from regard.data.kinds import UNKNOWN
 from regard.errors import CheckpointError, DataError, LengthError, RunError
 from regard.models import build_transformer
@@ -168,7 +169,7 @@ def test_a_terminated_run_saves_stops_and_can_go_on(recipe, tmp_path):
         time.sleep(0.01)
     child.send_signal(signal.SIGTERM)
     said, _ = child.communicate(timeout=60)
-    assert child.returncode == 0
+    assert child.returncode == STOPPED == 130
     assert "go on with --resume" in said
     newest = checkpoints(out / "checkpoints")[-1]
     assert f"stopped at step {int(newest.name.removeprefix('step-'))};" in said

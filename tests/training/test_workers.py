@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard.cli.train import STOPPED
 from regard.errors import RunError
 from regard.training import read_recipe, run
 from regard.training.checkpoints import checkpoints, read_progress
@@ -73,9 +74,9 @@ def _start(recipe, out, *words, count=2):
     ]  # fmt: skip
 
 
-def _said(processes):
+def _said(processes, codes=(0, 0)):
     said = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
+    assert [process.returncode for process in processes] == list(codes), said
     return said
 
 
@@ -106,7 +107,7 @@ def test_asking_one_process_to_stop_stops_all(recipe, tmp_path):
         assert all(each.poll() is None for each in processes)
         time.sleep(0.01)
     processes[1].send_signal(signal.SIGTERM)
-    (said, _), _ = _said(processes)
+    (said, _), _ = _said(processes, codes=(STOPPED, 0))
     step = read_progress(checkpoints(out / "checkpoints")[-1]).step
     assert f"stopped at step {step}; go on with --resume" in said
 

@@ -20,7 +20,8 @@ def _tile(pointer, b, h, n, stride_b, stride_h, stride_n, at, D: tl.constexpr):
     """One head's rows; zero past the last."""
     wide = tl.arange(0, D)[None, :]
     first = pointer + b.to(tl.int64) * stride_b + h * stride_h
-    return tl.load(first + at[:, None] * stride_n + wide, mask=(at < n)[:, None], other=0.0)
+    places = at[:, None].to(tl.int64) * stride_n
+    return tl.load(first + places + wide, mask=(at < n)[:, None], other=0.0)
 
 
 @triton.jit

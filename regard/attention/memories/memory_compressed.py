@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from regard.attention.caches import CompressedPast, KeyValues
 from regard.attention.links import Grid, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding
 from regard.dims import Dims
@@ -70,7 +71,12 @@ class MemoryCompressedMemory(nn.Module):
         mask: Pattern,
         places: Places,
     ) -> Short:
-        """Merge; an incomplete last slot is filled up with zeros, and hidden from causal rows."""
+        """Merge; an incomplete last slot is filled up with zeros, and hidden from causal rows.
+
+        Under a mask that speaks of complete slots, keys and values are slots already.
+        """
+        if isinstance(mask, CompleteSlots):
+            return Short(key, value, mask, places)
         lowered = mask.as_kernel()
         if lowered is None:
             raise MeetingError(
@@ -93,6 +99,37 @@ class MemoryCompressedMemory(nn.Module):
             CompleteSlots(self.stride, torch.cat([exists[:, :1], holds], -1)),
             Places(places.query, ends[None], len(ends), places.past),
         )
+
+    def start(self, new: KeyValues) -> CompressedPast:
+        """Nothing is merged yet; the first token has a slot of its own."""
+        first, none = new.key.new_tensor([0]).long(), new.key.new_tensor([]).long()
+        return CompressedPast(new.at(first), new.at(none), 0)
+
+    def merged(self, past: CompressedPast, new: KeyValues) -> CompressedPast:
+        """What is remembered after more positions: every complete slot, and what waits."""
+        waiting = past.waiting.append(new)
+        n_whole = waiting.length // self.stride * self.stride
+        slots = past.slots
+        if n_whole:
+            slots = slots.append(
+                KeyValues(
+                    self._merge(waiting.key[..., :n_whole, :], self.C_K),
+                    self._merge(waiting.value[..., :n_whole, :], self.C_V),
+                )
+            )
+        rest = KeyValues(
+            waiting.key[..., n_whole:, :].contiguous(), waiting.value[..., n_whole:, :].contiguous()
+        )
+        return CompressedPast(slots, rest, past.length + new.length)
+
+    def seen(self, past: CompressedPast, n_queries: int) -> tuple[Pattern, Places]:
+        """Who of the last queries sees which slot, and where queries and slots stand."""
+        key = past.slots.key
+        ends = torch.arange(past.slots.length, device=key.device) * self.stride - 1
+        holds = torch.ones(len(key), len(ends), dtype=torch.bool, device=key.device)
+        before = past.length - n_queries
+        query = torch.arange(before, past.length, device=key.device)[:, None]
+        return CompleteSlots(self.stride, holds), Places(query, ends[None], len(ends), before)
 
     def n_slots(self, n_keys: int) -> int:
         """One slot for each stride, and the first token's."""

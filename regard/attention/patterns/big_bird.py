@@ -67,7 +67,7 @@ class BigBirdPattern:
     ) -> None:
         if block < 1:
             raise SettingError(f"big_bird: block must be at least 1, got {block}.")
-        self.block, self.is_causal = block, is_causal
+        self.block, self.n_random, self.is_causal = block, n_random, is_causal
         near = NeighbourBlocks(block)
         ends = GlobalTokensPattern(first=block, last=0 if is_causal else block)
         seen = AnyOf(near, ends)
@@ -86,6 +86,13 @@ class BigBirdPattern:
         """Blocks that one of the three patterns touches."""
         touched = self.union.touches(grid)
         return touched & self.causal.touches(grid) if self.is_causal else touched
+
+    def still_seen(self, length: int) -> tuple[range, ...] | None:
+        """The first block and the last two; all, if a later row may draw any block at random."""
+        if self.n_random or not self.is_causal:
+            return None
+        near = max(0, length // self.block - 1) * self.block
+        return range(min(self.block, length)), range(near, length)
 
     def as_kernel(self) -> None:
         """No stock kernel has it; the sparse path does."""

@@ -36,5 +36,9 @@ class BlocksPattern:
         ends_after = grid.k_last // self.size >= grid.q_first // self.size
         return starts_before & ends_after
 
+    def still_seen(self, length: int) -> tuple[range, ...]:
+        """The keys of the block that is not full yet."""
+        return (range(length // self.size * self.size, length),)
+
     def as_kernel(self) -> None:
         """No stock kernel has blocks; the sparse path does."""

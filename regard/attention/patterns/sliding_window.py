@@ -35,5 +35,9 @@ class SlidingWindowPattern:
         apart = (grid.k_first - grid.q_last).maximum(grid.q_first - grid.k_last)
         return apart <= self.size
 
+    def still_seen(self, length: int) -> tuple[range, ...]:
+        """The last `size` keys."""
+        return (range(max(0, length - self.size), length),)
+
     def as_kernel(self) -> None:
         """No stock kernel has a window; the sparse path does."""

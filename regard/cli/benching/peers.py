@@ -27,7 +27,7 @@ def as_marian(model: Transformer) -> Any:
 
     layer, d_model = _first_layer(model), model.output.in_features
     n_tokens, d_hidden = model.output.out_features, _forward(layer).inner.out_features
-    theirs = MarianMTModel(
+    theirs: Any = MarianMTModel(
         MarianConfig(
             vocab_size=n_tokens,
             decoder_vocab_size=n_tokens,
@@ -47,7 +47,8 @@ def as_marian(model: Transformer) -> Any:
             forced_eos_token_id=None,
             decoder_start_token_id=BOS,
         )
-    ).eval()
+    )
+    theirs.eval()
     with torch.no_grad():
         theirs.model.shared.weight.copy_(model.target.E.weight)
         for stack in (theirs.model.encoder, theirs.model.decoder):

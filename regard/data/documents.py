@@ -1,0 +1,101 @@
+"""Documents: one JSON object a line, of whose parts some are read and one is to be written.
+
+    {"title": …, "abstract": …, "sections": [[heading, text], …]}     papers and their abstracts
+    {"title": …, "source": [sentence, …], "target": [summary, …]}     SciTLDR
+
+A part may be a text, a list of texts, or a list of headings with texts; all spaces become one. A
+document is cut at `max_words` if that is asked for, as Liu et al. 2018 cut theirs, and never else.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.data.examples import Example
+from regard.data.files import Broken, tolerant_lines
+from regard.data.rows import Row, strict
+from regard.errors import DataError, SettingError
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents and what was written about them; a list of answers is a list of references."""
+
+    path: Path
+    source: tuple[str, ...] = ("title", "sections")
+    """The keys of what is read, in this order."""
+    target: str = "abstract"
+    """The key of what is to be written."""
+    max_words: int | None = None
+    """How many words are read of each document; all unless given."""
+    normalise: str | None = None
+    """Nothing; documents are read as they are."""
+
+    def __post_init__(self) -> None:
+        if not self.source:
+            raise SettingError("documents: source names no key. Give at least one.")
+        if self.max_words is not None and self.max_words < 1:
+            raise SettingError(f"documents: max_words must be at least 1, got {self.max_words}.")
+        if self.normalise is not None:
+            raise SettingError("documents: normalise is for pairs of sentences. Leave it out.")
+
+    def examples(self) -> Iterator[Example]:
+        """Every document."""
+        return strict(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """Every line, the broken ones too."""
+        for number, line in enumerate(tolerant_lines(self.path), 1):
+            if isinstance(line, Broken):
+                yield Row(self.path, number, (line,))
+                continue
+            try:
+                yield Row(self.path, number, self._parse(line, number))
+            except DataError as error:
+                yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
+
+    def _parse(self, line: str, number: int) -> Example:
+        where = f"documents: '{self.path}', line {number}"
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{where} must be one object, got {type(row).__name__}.")
+        words = " ".join(_text(where, row, key) for key in self.source).split()
+        answer = row.get(self.target)
+        several = answer if isinstance(answer, list) and answer else [answer]
+        targets = [" ".join(one.split()) for one in several if isinstance(one, str)]
+        if len(targets) < len(several) or not all(targets):
+            raise DataError(
+                f"{where}: '{self.target}' must be a text or a list of texts that are not empty, "
+                f"got {json.dumps(answer)[:60]}."
+            )
+        return Example(" ".join(words[: self.max_words]), tuple(targets))
+
+
+def _text(where: str, row: dict[str, Any], key: str) -> str:
+    """A part of a document as one text."""
+    if key not in row:
+        raise DataError(f"{where} has no '{key}'; it has {', '.join(row) or 'no keys'}.")
+    parts = _parts(row[key])
+    if parts is None:
+        raise DataError(
+            f"{where}: '{key}' must be a text, a list of texts or a list of [heading, text], got "
+            f"{json.dumps(row[key])[:60]}."
+        )
+    return " ".join(parts)
+
+
+def _parts(value: Any) -> list[str] | None:
+    """The texts in a value, however deep they lie; None if something else lies there."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        return None
+    found = [_parts(each) for each in value]
+    if any(one is None for one in found):
+        return None
+    return [text for one in found if one is not None for text in one]

@@ -1,0 +1,77 @@
+"""Running text: a file cut into rows of so many words, for language models.
+
+    row i     source = the `context` words before it,   target = words[i · every : i · every + n]
+
+Each end of a line is a word of its own, as the WikiText benchmarks count it. A perplexity per word
+counts every word once if `every` is the length of a row, whatever the sub-words are; rows that
+overlap give training the same text cut at other places.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.examples import Example
+from regard.data.files import lines
+from regard.errors import SettingError
+
+SPARE = 1 << 16
+"""Words behind the last row that are kept before they are forgotten together."""
+
+
+@dataclass(frozen=True)
+class RunningText:
+    """A text that goes on from row to row."""
+
+    path: Path
+    words: int = 256
+    """Words in a row."""
+    every: int | None = None
+    """How many words later the next row begins, at most `words`; behind the row unless given."""
+    context: int = 0
+    """How many words before a row are its source: they are read, and nothing is asked of them."""
+    line_end: str = "¶"
+    """The word that stands for the end of a line."""
+    normalise: str | None = None
+    """Nothing; a text has one side only."""
+
+    def __post_init__(self) -> None:
+        if self.words < 1 or (self.every is not None and self.every < 1) or self.context < 0:
+            raise SettingError(
+                "running_text: words and every must be at least 1 and context at least 0, got "
+                f"{self.words}, {self.every} and {self.context}."
+            )
+        if self.every is not None and self.every > self.words:
+            raise SettingError(
+                f"running_text: a row of {self.words} words every {self.every} would leave words "
+                f"out. Take every = {self.words} or less."
+            )
+        if self.normalise is not None:
+            raise SettingError("running_text: normalise is for two sides. Leave it out.")
+        if len(self.line_end.split()) != 1:
+            raise SettingError(f"running_text: line_end must be one word, got '{self.line_end}'.")
+
+    def examples(self) -> Iterator[Example]:
+        """Every row; the last one may be short."""
+        held: list[str] = []
+        start, step = 0, self.every or self.words
+        for word in self._each():
+            held.append(word)
+            if len(held) - start == self.words:
+                yield self._row(held, start)
+                start += step
+                if start - self.context > SPARE:
+                    del held[: start - self.context]
+                    start = self.context
+        while start < len(held):
+            yield self._row(held, start)
+            start += step
+
+    def _row(self, held: list[str], start: int) -> Example:
+        before = held[max(0, start - self.context) : start]
+        return Example(" ".join(before), (" ".join(held[start : start + self.words]),))
+
+    def _each(self) -> Iterator[str]:
+        for line in lines(self.path):
+            yield from line.split()
+            yield self.line_end

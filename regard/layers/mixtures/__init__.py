@@ -1,0 +1,1 @@
+"""vectors → vectors, by some of many: mixtures of feed-forwards."""

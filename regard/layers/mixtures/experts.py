@@ -1,0 +1,100 @@
+"""Experts: several feed-forwards, of which a gate chooses a few for each token.
+
+    g = softmax(W x),   out = sum over the k largest g[e] of g[e] / (their sum) · FFN[e](x)
+    imbalance = E · sum_e f[e] p[e]     f: share of choices, p: mean of g; 1 where all are alike
+
+Paper: Shazeer et al. 2017 (mixtures of experts); Fedus, Zoph & Shazeer 2022, equations 4 to 6 (the
+imbalance; here for k choices). Liu et al. 2018 put one such layer into T-DMCA.
+Cost: time O(n · k · m · f), E times the parameters of one; no token is ever dropped.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.dropout import Dropout
+from regard.choices import find
+from regard.dims import Dims
+from regard.errors import SettingError
+from regard.layers.feed_forward import ACTIVATIONS
+
+
+@final
+class Experts(nn.Module):
+    """A mixture in the place of one feed-forward; each token is worked on by `used` of them.
+
+    Args:
+        dims: the model width.
+        d_hidden: the inner width of each; four times the model's unless given.
+        count: how many there are.
+        used: how many work on a token.
+        activation: "relu" or "gelu".
+        dropout: on the inner activations.
+    """
+
+    def __init__(
+        self,
+        dims: Dims,
+        *,
+        d_hidden: int | None = None,
+        count: int = 16,
+        used: int = 2,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not 1 <= used <= count:
+            raise SettingError(f"experts: used must lie between 1 and count ({count}), got {used}.")
+        width = d_hidden or 4 * dims.d_model
+        self.used = used
+        self.gate = nn.Linear(dims.d_model, count, bias=False)
+        self.W1 = nn.Parameter(torch.empty(count, dims.d_model, width))
+        self.b1 = nn.Parameter(torch.zeros(count, width))
+        self.W2 = nn.Parameter(torch.empty(count, width, dims.d_model))
+        self.b2 = nn.Parameter(torch.zeros(count, dims.d_model))
+        self.activation, self.dropout = find(activation, ACTIVATIONS), Dropout(dropout)
+        bound = (6 / (dims.d_model + width)) ** 0.5
+        nn.init.uniform_(self.W1, -bound, bound)
+        nn.init.uniform_(self.W2, -bound, bound)
+        # every expert is about as likely as any other before anything is learned
+        nn.init.normal_(self.gate.weight, std=0.1 * dims.d_model**-0.5)
+        self.imbalance: Tensor | None = None
+        """Of the last pass; it has a gradient, which only the gate feels."""
+
+    def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
+        """Send each token to its experts and weigh what they say."""
+        tokens = x.reshape(-1, x.shape[-1])
+        shares = self.gate(tokens).float().softmax(-1)
+        best = shares.topk(self.used, -1)
+        weights = best.values / best.values.sum(-1, keepdim=True)
+        self.imbalance = imbalance(shares, best.indices)
+        out = torch.zeros_like(tokens)
+        for number in range(len(self.W1)):
+            row, place = (best.indices == number).nonzero(as_tuple=True)
+            said = self._say(number, tokens[row]) * weights[row, place, None]
+            out = out.index_add(0, row, said.to(out.dtype))
+        return out.view_as(x)
+
+    def _say(self, number: int, tokens: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        inner = self.activation(tokens @ self.W1[number] + self.b1[number])
+        return self.dropout(inner) @ self.W2[number] + self.b2[number]
+
+
+def imbalance(shares: Float[Tensor, "n e"], chosen: Tensor) -> Float[Tensor, ""]:
+    """How unequally experts are asked: 1 if all are asked alike, up to their number if one is.
+
+    >>> even = torch.full((4, 2), 0.5)
+    >>> float(imbalance(even, torch.tensor([[0], [1], [0], [1]])))
+    1.0
+
+    Args:
+        shares: what the gate gives each expert, for each token.
+        chosen: the experts that each token was sent to.
+    """
+    count = shares.shape[-1]
+    asked = torch.zeros(count, device=shares.device).index_add(
+        0, chosen.flatten(), torch.ones(chosen.numel(), device=shares.device)
+    )
+    return count * (asked / chosen.numel() * shares.mean(0)).sum()

@@ -1,0 +1,154 @@
+"""Rows of source and target: what is read, what is asked, and how a search begins."""
+
+import pytest
+import torch
+
+from regard.attention.capture import captured
+from regard.choices import Choice
+from regard.decoding import greedy
+from regard.errors import SettingError
+from regard.models import LanguageSpec, build_language_model
+from regard.models.language.rows import ROWS
+from regard.models.language.spec import ExpertsSpec
+from regard.models.language.token_maps import by_token
+from regard.models.learning import LessonWithExtra
+from regard.models.stepping import BOS, EOS, PAD, UNK
+from tests.asserting import assert_close
+
+SMALL = {"d_model": 16, "n_heads": 2, "d_hidden": 24, "n_layers": 2, "max_len": 64}
+SOURCE = torch.tensor([[7, 8, EOS], [9, EOS, PAD]])
+TARGET = torch.tensor([[5, EOS, PAD], [6, 4, EOS]])
+
+
+def model(**changes):
+    built = build_language_model(LanguageSpec(**{**SMALL, **changes}), n_tokens=29)
+    return built.double().eval()
+
+
+def test_of_all_tokens_every_one_but_the_first_is_asked_for():
+    read, gold = ROWS["separated"].joined(SOURCE, TARGET, asks_all=True)
+    assert read.tolist() == [[7, 8, EOS, BOS, 5, PAD], [9, EOS, BOS, 6, 4, PAD]]
+    assert gold.tolist() == [[8, EOS, BOS, 5, EOS, PAD], [EOS, BOS, 6, 4, EOS, PAD]]
+
+
+def test_a_running_text_has_no_end_and_begins_once():
+    read, gold = ROWS["running"].joined(SOURCE, TARGET, asks_all=False)
+    assert read.tolist() == [[BOS, 7, 8, PAD, PAD, PAD], [BOS, 9, 6, PAD, PAD, PAD]]
+    assert gold.tolist() == [[PAD, PAD, 5, PAD, PAD, PAD], [PAD, 6, 4, PAD, PAD, PAD]]
+    _, everything = ROWS["running"].joined(SOURCE, TARGET, asks_all=True)
+    assert everything.tolist() == [[7, 8, 5, PAD, PAD, PAD], [9, 6, 4, PAD, PAD, PAD]]
+
+
+def test_a_running_text_without_a_source_is_asked_for_from_its_first_word():
+    nothing = torch.tensor([[EOS]])
+    read, gold = ROWS["running"].joined(nothing, torch.tensor([[5, 6, EOS]]), asks_all=False)
+    assert read.tolist() == [[BOS, 5, PAD, PAD]]
+    assert gold.tolist() == [[5, 6, PAD, PAD]]
+    prefix, first = ROWS["running"].opened(nothing)
+    assert prefix.tolist() == [[PAD]]
+    assert first.tolist() == [BOS]
+
+
+def test_the_loss_over_all_tokens_is_another_one_and_only_in_training():
+    every, some = model(asks="all", dropout=0.0), model(asks="target", dropout=0.0)
+    n_asked = [int((one.train().lesson(SOURCE, TARGET).gold != PAD).sum()) for one in (every, some)]
+    assert n_asked == [10, 5]
+    assert torch.equal(every.eval().lesson(SOURCE, TARGET).gold, some.lesson(SOURCE, TARGET).gold)
+
+
+@pytest.mark.parametrize("attends", [("full",), ("blocks", "memory_compressed")])
+def test_a_running_text_goes_on_in_a_search_as_it_does_in_a_lesson(attends):
+    writer = model(rows="running", attends=tuple(map(Choice, attends)))
+    source, target = SOURCE, torch.tensor([[5, 11, 12, EOS], [6, 4, 13, EOS]])
+    hidden, gold = writer.lesson(source, target)
+    given = torch.cat([torch.full((2, 1), BOS), target[:, :2]], 1)
+    logits, _ = writer.step(writer.start(source), given)
+    for row, first in enumerate((2, 1)):
+        assert gold[row, first : first + 3].tolist() == target[row, :3].tolist()
+        assert_close("logits", logits[row], writer.output(hidden)[row, first : first + 3])
+    alone = [greedy(writer, s[None, s != PAD], max_tokens=6)[0] for s in source]
+    assert greedy(writer, source, max_tokens=6) == alone
+
+
+def test_dropped_words_are_read_as_unknown_and_only_in_training(monkeypatch):
+    writer, seen = model(word_dropout=0.5, dropout=0.0), []
+    embed = writer.embedding.forward
+    monkeypatch.setattr(
+        writer.embedding, "forward", lambda tokens: seen.append(tokens) or embed(tokens)
+    )
+    row = torch.randint(4, 29, (4, 50))
+    row[:, 40:] = PAD
+    writer.eval().read(row)
+    writer.train().read(row)
+    assert torch.equal(seen[0], row)
+    changed = seen[1] != row
+    assert (seen[1][changed] == UNK).all()
+    assert not changed[:, 40:].any()
+    assert 50 < int(changed.sum()) < 110
+
+
+def test_experts_that_are_asked_unequally_cost_something_in_training():
+    writer = model(experts=ExpertsSpec(count=4, used=1, balance=0.5), dropout=0.0)
+    assert not isinstance(writer.lesson(SOURCE, TARGET), LessonWithExtra)
+    lesson = writer.train().lesson(SOURCE, TARGET)
+    assert isinstance(lesson, LessonWithExtra)
+    cost = lesson.extra(torch.zeros(2, 6))
+    layers = [layer.feed_forward.imbalance for layer in writer.layers]
+    assert_close("cost", cost, 0.5 * 5 * sum(layers))
+    cost.backward()
+    assert all(layer.feed_forward.gate.weight.grad.any() for layer in writer.layers)
+
+
+def test_experts_stand_in_the_layers_that_were_named():
+    writer = model(experts=ExpertsSpec(count=3, layers=(2,)))
+    assert [hasattr(layer.feed_forward, "gate") for layer in writer.layers] == [False, True]
+    with pytest.raises(SettingError, match="there are 2 layers, but layers names number 3"):
+        LanguageSpec(**SMALL, experts=ExpertsSpec(layers=(3,)))
+    with pytest.raises(SettingError, match=r"used must lie between 1 and count \(2\), got 3"):
+        ExpertsSpec(count=2, used=3)
+
+
+def test_the_maps_of_a_running_text_give_the_end_of_the_source_nothing():
+    writer = model(rows="running")
+    source, target = torch.tensor([[7, 8, EOS]]), torch.tensor([[BOS, 5, 6]])
+    maps = writer.maps(source, target)
+    cross, own = maps["cross"][0].dense(), maps["decoder"][0].dense()
+    assert cross.shape == own.shape == (1, 2, 3, 3)
+    assert not cross[..., 2].any()
+    assert_close("rows", cross.sum(-1) + own.sum(-1), torch.ones(1, 2, 3))
+    assert not maps["encoder"][0].dense()[..., 2, :].any()
+    # the row that says the first token is that of the source's last one
+    assert_close("row", cross[..., 0, :2], maps["encoder"][0].dense()[..., 1, :2])
+    state, given = writer.start(source), target
+    assert_close("logits", writer.step(state, given)[0], writer(source, target))
+
+
+def test_the_maps_of_a_row_are_source_target_and_what_lies_between():
+    writer = model(attends=(Choice("full"), Choice("memory_compressed")))
+    maps = writer.maps(torch.tensor([[7, 8, 9, EOS]]), torch.tensor([[BOS, 5, 6]]))
+    shapes = {kind: [one.shape for one in layers] for kind, layers in maps.items()}
+    assert shapes == {
+        "encoder": [(1, 2, 4, 4)] * 2,
+        "decoder": [(1, 2, 3, 3)] * 2,
+        "cross": [(1, 2, 3, 4)] * 2,
+    }
+    for cross, own in zip(maps["cross"], maps["decoder"], strict=True):
+        assert_close("rows", cross.dense().sum(-1) + own.dense().sum(-1), torch.ones(1, 2, 3))
+    longer = writer.maps(torch.tensor([[7]]), torch.tensor([[8, 9, EOS, BOS, 5, 6]]))
+    assert_close("cut", maps["cross"][0].dense()[..., :1], longer["cross"][0].dense()[..., 3:, :])
+
+
+def test_the_tokens_of_a_slot_share_its_weight():
+    writer, row = model(attends=(Choice("memory_compressed"),)), torch.randint(4, 29, (1, 8))
+    with captured(writer) as found:
+        writer.read(row)
+    for slots in found.values():
+        tokens, weights = by_token(slots).dense(), slots.dense()
+        assert tokens.shape == (1, 2, 8, 8)
+        for j in range(6):
+            want = weights[..., 1 + j // 3] / 3
+            want[..., :2] = 1.0 if j == 0 else 0.0
+            assert_close("weights", tokens[..., j], want)
+        assert not tokens[..., 6:].any(), "their slot is not complete"
+        assert_close("rows", tokens.sum(-1), torch.ones(1, 2, 8))
+    assert by_token(writer.maps(row, row)["cross"][0]).columns == "keys"

@@ -1,0 +1,184 @@
+"""Encoders from scratch: trained on hidden words or on tags, and asked afterwards."""
+
+import math
+
+import pytest
+import torch
+
+import regard
+from regard.cli import main
+from regard.data.kinds import MASK_NUMBER
+from regard.data.subwords import Subwords
+from regard.training import read_recipe
+from regard.training.run import Finished, run
+
+WORDS = """\
+[data]
+train = {{ name = "running_text", path = "{text}", words = 12 }}
+valid = {{ name = "running_text", path = "{text}", words = 12 }}
+
+[tokens]
+kind = "{kind}"
+size = 300
+
+[model]
+kind = "encoder"
+size = "tiny"
+max_len = 63
+
+[training]
+steps = 3
+target_tokens_per_update = 64
+warmup_steps = 2
+validate_every = 3
+label_smoothing = 0.0
+"""
+
+TAGS = """\
+[data]
+train = {{ name = "tsv", path = "{pairs}" }}
+valid = {{ name = "tsv", path = "{pairs}" }}
+
+[tokens]
+kind = "words"
+size = 60
+is_joint = false
+
+[model]
+kind = "encoder"
+task = "{task}"
+d_model = 32
+n_heads = 2
+d_hidden = 32
+n_layers = 1
+max_len = 31
+dropout = 0.0
+
+[training]
+steps = {steps}
+learning_rate = 5e-3
+target_tokens_per_update = 128
+warmup_steps = 5
+validate_every = {steps}
+label_smoothing = 0.0
+"""
+
+
+def trained(tmp_path, text):
+    (tmp_path / "recipe.toml").write_text(text)
+    events = list(run(read_recipe(tmp_path / "recipe.toml"), tmp_path / "run"))
+    assert isinstance(events[-1], Finished)
+    return regard.load(tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "words", "unigram"])
+def test_a_model_of_hidden_words_is_trained_and_fills_them_in(tmp_path, kind):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    one = trained(tmp_path, WORDS.format(text=tmp_path / "text", kind=kind))
+    subwords = Subwords.load(tmp_path / "run" / "tokenizer.json")
+    assert subwords.encode("the [MASK]")[-1] == MASK_NUMBER
+    assert len(subwords) <= 300
+    (said,) = one.predict(["the cat [MASK] on the mat"])
+    assert said.text.startswith("the cat ")
+    assert "[MASK]" not in said.text
+    assert len(said.candidates) == 1
+
+
+def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    one = trained(tmp_path, WORDS.format(text=tmp_path / "text", kind="bpe"))
+    torch.manual_seed(0)
+    tokens = torch.randint(5, len(one.loaded.source), (4, 50))
+    fresh = regard.models.build_model(
+        one.loaded.recipe.model, n_source_tokens=300, n_target_tokens=300
+    )
+    with torch.no_grad():
+        lesson = fresh.eval().lesson(tokens[:, :1], tokens)
+        logits = fresh.output(lesson.hidden)[lesson.gold != 0]
+    loss = torch.nn.functional.cross_entropy(logits, lesson.gold[lesson.gold != 0])
+    assert abs(loss.item() - math.log(300)) < 0.5
+
+
+def test_a_tagger_learns_and_its_answers_have_a_tag_for_each_word(tmp_path):
+    pairs = ["a b c\tX Y Z", "b a\tY X", "c c a b\tZ Z X Y", "a\tX"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 8) + "\n")
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="tags", steps=60))
+    said = one.predict(["c b a", "a a a a a", "b"])
+    assert [each.text for each in said] == ["Z Y X", "X X X X X", "Y"]
+
+
+def test_a_label_is_one_word(tmp_path):
+    pairs = ["a a b\tfirst", "b b a\tsecond"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 8) + "\n")
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3))
+    assert {each.text for each in one.predict(["a a b", "b b a"])} <= {"first", "second"}
+
+
+def test_a_plan_knows_encoders(tmp_path, capsys):
+    (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
+    (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "text", kind="bpe"))
+    assert main(["plan", str(tmp_path / "recipe.toml")]) == 0
+    assert "parameters" in capsys.readouterr().out
+
+
+def test_a_kind_that_comes_with_published_models_is_not_learned(tmp_path, capsys):
+    (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
+    (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "text", kind="wordpiece"))
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
+    assert "is not learned here" in capsys.readouterr().err
+
+
+TREES = """\
+[data]
+train = {{ name = "conllu", path = "{path}", has_trees = true }}
+valid = {{ name = "conllu", path = "{path}", has_trees = true }}
+
+[tokens]
+kind = "{kind}"
+size = 60
+is_joint = false
+
+[model]
+kind = "encoder"
+task = "tags"
+positions = "{positions}"
+relation = {{ name = "structural", clip = 4 }}
+d_model = 32
+n_heads = 2
+d_hidden = 32
+n_layers = 1
+max_len = 31
+dropout = 0.0
+
+[training]
+steps = 80
+learning_rate = 5e-3
+target_tokens_per_update = 128
+warmup_steps = 5
+validate_every = 80
+label_smoothing = 0.0
+"""
+
+
+def chain(length):
+    """A made-up sentence of one word again and again, each word tagged by how deep it hangs."""
+    heads = [0, *range(1, length)] if length % 2 else [*range(2, length + 1), 0]
+    depths = list(range(length)) if length % 2 else list(range(length - 1, -1, -1))
+    rows = [f"{i + 1}\tx\tx\tD{depths[i]}\t_\t_\t{heads[i]}\tdep\t_\t_" for i in range(length)]
+    return "\n".join(rows) + "\n\n"
+
+
+def test_a_tagger_that_knows_trees_learns_what_words_alone_do_not_tell(tmp_path):
+    (tmp_path / "trees.conllu").write_text("".join(chain(2 + i % 4) for i in range(40)))
+    text = TREES.format(path=tmp_path / "trees.conllu", kind="parsed_words", positions="tree_depth")
+    one = trained(tmp_path, text)
+    said = one.predict(["x↑0 x↑1 x↑2", "x↑2 x↑3 x↑4 x↑0", "x↑2 x↑0"])
+    assert [each.text for each in said] == ["D0 D1 D2", "D3 D2 D1 D0", "D1 D0"]
+
+
+def test_words_without_trees_are_refused_by_a_model_that_knows_them(tmp_path, capsys):
+    (tmp_path / "trees.conllu").write_text(chain(3))
+    text = TREES.format(path=tmp_path / "trees.conllu", kind="words", positions="sinusoidal")
+    (tmp_path / "recipe.toml").write_text(text)
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
+    assert "tokens.kind must be 'parsed_words', got 'words'" in capsys.readouterr().err
