@@ -30,7 +30,7 @@ slow: env
 
 browser: env
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
-	$(BIN)/python -m pytest -m browser -q
+	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q
 
 bench: env
 	$(BIN)/regard bench attention

@@ -73,6 +73,9 @@ class Trellis:
 
     def _table(self) -> dict[str, np.ndarray]:
         """All steps as arrays of shape steps × sentences × width, moved from the device at once."""
+        if self._is_whole():
+            # the usual case: nobody left the batch, and all columns are moved as they are
+            return {name: torch.stack(self._column(name)).cpu().numpy() for name in _KINDS}
         width = max(step.ends.shape[1] for step in self._steps)
         shape = (len(self._steps), self._n_sentences, width)
         whole = {name: np.zeros(shape, kind) for name, kind in _KINDS.items()}
@@ -85,10 +88,20 @@ class Trellis:
 
     def _moved(self, name: str) -> list[np.ndarray]:
         """One column of every step."""
-        columns = [{**step.chosen._asdict(), "ends": step.ends} for step in self._steps]
-        tensors = [column[name] for column in columns]
+        tensors = self._column(name)
         flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu().numpy()
         return np.split(flat, np.cumsum([tensor.numel() for tensor in tensors])[:-1])
+
+    def _column(self, name: str) -> list[Tensor]:
+        if name == "ends":
+            return [step.ends for step in self._steps]
+        return [getattr(step.chosen, name) for step in self._steps]
+
+    def _is_whole(self) -> bool:
+        shape = self._steps[0].ends.shape
+        return all(
+            isinstance(step.lines, slice) and step.ends.shape == shape for step in self._steps
+        )
 
     def _read(
         self, table: dict[str, np.ndarray], ends: _Ends, count: int
