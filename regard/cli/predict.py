@@ -23,6 +23,7 @@ from regard.cli.vectors import check_file, write_vectors
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
+from regard.training.filling import check_alone
 from regard.training.trained import Prediction, Request, Trained, load
 
 PICTURES = frozenset(
@@ -88,7 +89,24 @@ def predict(
     """
     if vectors is not None:
         check_file(vectors)
+        _refuse_beside_vectors(
+            {
+                "--beam": beam != 5,
+                "--n-best": n_best != 1,
+                "--length-penalty": length_penalty != 0.6,
+                "--max-tokens": max_tokens,
+                "--prefix": prefix,
+                "--constraints": constraints,
+                "--sample": sample,
+                "--ensemble": ensemble,
+                "--alignments": alignments,
+                "--replace-unknown": replace_unknown,
+                "--on-long": on_long != "error",
+                "--json": as_json,
+            }
+        )
     trained = load(run, *ensemble, device=device, precision=precision)
+    check_alone(trained.loaded.recipe, ensemble)
     limits = _limits(trained, max_tokens)
     if sample:
         search: Search = Sampling(
@@ -160,6 +178,15 @@ def _refuse(given: Mapping[str, object]) -> None:
         if value:
             raise SettingError(
                 f"predict: {name} is for answers that are drawn. Add --sample, or leave {name} out."
+            )
+
+
+def _refuse_beside_vectors(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value:
+            raise SettingError(
+                f"predict: --vectors writes a vector for each text and no answers: {name} has no "
+                f"meaning for it. Leave {name} out."
             )
 
 

@@ -64,6 +64,14 @@ class Documents:
             raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
         if not isinstance(row, dict):
             raise DataError(f"{where} must be one object, got {type(row).__name__}.")
+        try:
+            return self._example(where, row)
+        except RecursionError as error:
+            raise DataError(
+                f"{where} is nested too deeply; expected texts and short lists of them."
+            ) from error
+
+    def _example(self, where: str, row: dict[str, Any]) -> Example:
         words = " ".join(_text(where, row, key) for key in self.source).split()
         answer = row.get(self.target)
         several = answer if isinstance(answer, list) and answer else [answer]

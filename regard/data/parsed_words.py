@@ -21,6 +21,8 @@ ARROW = "↑"
 """What stands between a word and the number of its head."""
 LONGEST = 4096
 """The most words of a sentence."""
+MOST_DIGITS = 9
+"""A longer number is no word's."""
 _HEAD = re.compile(f"{ARROW}([0-9]+)$")
 
 
@@ -31,7 +33,7 @@ def heads_of(text: str) -> list[int]:
     [2, 0, 2]
     """
     words = text.split()
-    heads = [int(found[1]) if (found := _HEAD.search(word)) else 0 for word in words]
+    heads = [_number(found[1]) if (found := _HEAD.search(word)) else 0 for word in words]
     if any(head > len(words) for head in heads) or len(words) > LONGEST:
         raise DataError(
             f"parsed_words: '{text[:40]}' has {len(words)} words; a head lies between 0 and that, "
@@ -57,6 +59,11 @@ def with_heads(words: Sequence[str], heads: Sequence[int]) -> str:
 def without_heads(word: str) -> str:
     """The word alone."""
     return _HEAD.sub("", word)
+
+
+def _number(digits: str) -> int:
+    """A head; one that no sentence can have is cut, since it is refused anyway."""
+    return int(digits if len(digits) <= MOST_DIGITS else "9" * MOST_DIGITS)
 
 
 def _learn(texts: Iterator[str], size: int) -> Tokenizer:

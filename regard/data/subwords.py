@@ -145,6 +145,11 @@ class Subwords:
         same._merging = self._merging
         return same
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether there is a piece that stands for a hidden word."""
+        return self._pieces[MASK_NUMBER : MASK_NUMBER + 1] == [MASK_PIECE]
+
     def with_mask(self) -> "Subwords":
         """The same with a piece that stands for a hidden word: [MASK], with number 4.
 
@@ -152,7 +157,9 @@ class Subwords:
         4
         """
         content = json.loads(self._tokenizer.to_str())
-        first, rest = self._pieces[:MASK_NUMBER], self._pieces[MASK_NUMBER:]
+        first = self._pieces[:MASK_NUMBER]
+        # a text may hold these letters, which then are no word of their own any more
+        rest = [piece for piece in self._pieces[MASK_NUMBER:] if piece != MASK_PIECE]
         pieces = [*first, MASK_PIECE, *rest]
         vocabulary = content["model"]["vocab"]
         if isinstance(vocabulary, dict):

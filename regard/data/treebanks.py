@@ -16,7 +16,7 @@ from pathlib import Path
 from regard.choices import find
 from regard.data.examples import Example
 from regard.data.files import Broken, tolerant_lines
-from regard.data.parsed_words import heads_of, with_heads
+from regard.data.parsed_words import MOST_DIGITS, heads_of, with_heads
 from regard.data.rows import Row, strict
 from regard.errors import DataError
 
@@ -85,7 +85,8 @@ class Treebank:
         if not self.has_trees:
             return " ".join(forms)
         for number, cells in words:
-            if not cells[HEAD].isdigit():
+            # ² is a digit, and no number
+            if not cells[HEAD].isdecimal() or len(cells[HEAD]) > MOST_DIGITS:
                 raise self._refused(
                     number, f"has the head {cells[HEAD]!r}; expected the number of a word, or 0."
                 )

@@ -21,7 +21,7 @@ from regard.attention.capture import captured
 from regard.attention.dropout import Dropout
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
-from regard.layers.mixtures.experts import Experts
+from regard.layers.mixtures.experts import imbalance, listening
 from regard.models.embedding import Embedding
 from regard.models.language.rows import ROWS, Rows, joined
 from regard.models.language.states import Apart, LanguageState, by_length
@@ -113,10 +113,14 @@ class LanguageModel(Model):
     def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
         """Every target token is asked for after those before it; in training perhaps all tokens."""
         read, gold = self.rows.joined(source, target, asks_all=self.asks_all and self.training)
-        states = self.read(read)
         if not (self.balance and self.training):
-            return Lesson(states, gold)
-        n_asked, uneven = (gold != PAD).sum(), self._imbalance()
+            return Lesson(self.read(read), gold)
+        with listening(self) as heard:
+            states = self.read(read)
+        # padding is sent somewhere too, but whom it asks costs nothing
+        is_real, n_asked = (read != PAD).flatten(), (gold != PAD).sum()
+        asked = [imbalance(one.shares[is_real], one.chosen[is_real]) for one in heard]
+        uneven = torch.stack(asked).sum()
         return LessonWithExtra(states, gold, lambda _: self.balance * n_asked * uneven)
 
     def maps(
@@ -203,8 +207,3 @@ class LanguageModel(Model):
             x, longer = layer.step(x, past, mask)
             caches.append(longer)
         return x, LanguageState(tuple(caches), length, valid, state.skipped)
-
-    def _imbalance(self) -> Tensor:
-        """How unequally the experts of the last pass were asked, over all layers that have any."""
-        parts = [part for part in self.modules() if isinstance(part, Experts)]
-        return torch.stack([part.imbalance for part in parts if part.imbalance is not None]).sum()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.data.kinds import EOS, MASK_NUMBER, MASK_PIECE, SPECIALS
 from regard.data.subwords import Subwords
-from regard.decoding import Beam
+from regard.decoding import Beam, Sampling
 from regard.decoding.sentences import padded
 from regard.errors import SettingError
 from regard.models import EncoderSpec, Reader
@@ -39,6 +39,15 @@ class _Text(NamedTuple):
 def fills_words(recipe: Recipe) -> bool:
     """Whether the model of a recipe guesses hidden words."""
     return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "words"
+
+
+def check_alone(recipe: Recipe, others: Sequence[object]) -> None:
+    """Hidden words are guessed by one run: others that should write along would do nothing."""
+    if others and fills_words(recipe):
+        raise SettingError(
+            "predict: this run fills in hidden words, and an ensemble has no meaning for it. Leave "
+            "the other runs out."
+        )
 
 
 def fill_each(
@@ -132,7 +141,7 @@ def _check(requests: Sequence[tuple[int, Request]], wishes: Wishes) -> None:
         "phrases to hold": any(one.must_contain for _, one in requests),
         "alignments": wishes.has_alignments,
         "replaced unknown words": wishes.dictionary is not None,
-        "sampling": type(wishes.search).__name__ == "Sampling",
+        "sampling": isinstance(wishes.search, Sampling),
     }
     for what, is_asked in asked.items():
         if is_asked:

@@ -60,11 +60,7 @@ class TokensRecipe:
     """The share of merges that is left out of training texts, anew in every epoch; bpe's only."""
 
     def __post_init__(self) -> None:
-        find(
-            self.kind,
-            ALL_KINDS,
-            key="tokens.kind",
-        )
+        find(self.kind, ALL_KINDS, key="tokens.kind")
         _at_least(5, "tokens.size", self.size)
         _within_unit("tokens.dropout", self.dropout)
         if self.dropout and self.kind != "bpe":
@@ -256,6 +252,13 @@ def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
     if reads == "pictures" and not recipe.tokens.is_joint:
         mistakes.add(
             "tokens.is_joint", "means nothing for pictures, which have no tokens. Leave it."
+        )
+    # most specs do not say; those that read what they write do
+    if getattr(recipe.model, "has_one_vocabulary", False) and not recipe.tokens.is_joint:
+        mistakes.add(
+            "tokens.is_joint",
+            f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
+            "Leave it out.",
         )
     if isinstance(recipe.model, CaptionerSpec):
         _check_frozen(recipe.model, recipe.shown, mistakes)

@@ -8,6 +8,7 @@ from safetensors.numpy import load_file
 
 import regard
 from regard.cli import main
+from regard.decoding import Beam, Limits, PaperPenalty
 from tests.training.importing.published import bert, gpt2, marian
 
 TEXT = "Paris is the [MASK] of France."
@@ -97,6 +98,12 @@ def test_what_has_no_meaning_for_hidden_words_is_refused(runs, capsys):
     assert "a prefix has no meaning" in err
 
 
+def test_hidden_words_are_guessed_by_one_run(runs, capsys):
+    words = ("--text", TEXT, "--ensemble", runs / "bert")
+    code, _, err = said(capsys, "predict", runs / "bert", *words)
+    assert (code, "an ensemble has no meaning" in err) == (2, True)
+
+
 @pytest.mark.parametrize("ending", ["npy", "safetensors"])
 def test_vectors_are_written_in_the_order_of_the_texts(runs, capsys, tmp_path, ending):
     texts = ["the cat sat", "", "a dog run home and saw the cat", "the cat sat"]
@@ -110,6 +117,32 @@ def test_vectors_are_written_in_the_order_of_the_texts(runs, capsys, tmp_path, e
     assert np.array_equal(rows[0], rows[3])
     alone = regard.load(runs / "plain").vectors(texts[2:3]).numpy()
     assert np.allclose(alone, rows[2:3], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--ensemble", "other"),
+        ("--prefix", "a"),
+        ("--constraints", "some"),
+        ("--sample",),
+        ("--alignments",),
+        ("--json",),
+        ("--replace-unknown",),
+        ("--n-best", "2"),
+        ("--on-long", "skip"),
+        ("--beam", "1"),
+        ("--length-penalty", "0"),
+        ("--max-tokens", "3"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_has_no_meaning_beside_vectors_is_refused_by_name(runs, capsys, tmp_path, words):
+    out = tmp_path / "x.npy"
+    code, _, err = said(capsys, "predict", runs / "plain", "--text", "a", "--vectors", out, *words)
+    assert code == 2
+    assert f"Leave {words[0]} out" in " ".join(err.split())
+    assert not out.exists()
 
 
 def test_vectors_need_an_encoder_and_a_known_ending(runs, capsys, tmp_path):
@@ -126,13 +159,23 @@ def test_a_run_without_a_head_says_what_to_ask_for(runs, capsys):
     assert "--vectors" in err
 
 
-def test_a_translation_and_a_continuation_come_out(runs, capsys):
-    for name in ("marian", "gpt2"):
-        code, out, _ = said(
-            capsys, "predict", runs / name, "--text", "the cat sat", "--max-tokens", "5"
-        )
-        assert code == 0
-        assert out.count("\n") == 1
+@pytest.mark.parametrize("name", ["marian", "gpt2"])
+def test_a_translation_and_a_continuation_are_those_of_the_run(runs, capsys, name):
+    text = "the cat sat"
+    code, out, _ = said(
+        capsys, "predict", runs / name, "--text", text, "--max-tokens", "5", "--n-best", "3",
+        "--json",
+    )  # fmt: skip
+    search = Beam(width=5, n_best=3, penalty=PaperPenalty(0.6), limits=Limits(max_tokens=5))
+    (want,) = regard.load(runs / name).predict([text], search=search)
+    answers = json.loads(out)["n_best"]
+    assert (code, len(answers)) == (0, 3)
+    assert [(one["text"], tuple(one["tokens"])) for one in answers] == [
+        (one.text, tuple(one.tokens)) for one in want.n_best
+    ]
+    assert [one["score"] for one in answers] == pytest.approx([one.score for one in want.n_best])
+    # random weights may end one answer at once, but not all of them
+    assert any(one["tokens"] for one in answers)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,18 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path, row, said):
     assert [broken.number for broken in rows[1].found] == [2]
 
 
+@pytest.mark.parametrize(
+    ("depth", "said"), [(600, "line 2 is nested too deeply"), (9000, "line 2 is not JSON")]
+)
+@pytest.mark.parametrize("key", ["sections", "abstract"])
+def test_a_part_that_lies_too_deep_is_named(tmp_path, depth, said, key):
+    deep = "[" * depth + '"b"' + "]" * depth
+    line = json.dumps({**PAPER, key: "HERE"}).replace('"HERE"', deep)
+    (_, row) = reader(tmp_path, PAPER, line).rows()
+    (broken,) = row.found
+    assert (said if key == "sections" else "line 2") in broken.message
+
+
 def test_no_key_to_read_is_refused(tmp_path):
     with pytest.raises(SettingError, match="source names no key"):
         reader(tmp_path, PAPER, source=())

@@ -55,7 +55,12 @@ def test_files_are_told_how_large_numbers_become(subwords):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a↑3 b↑0", "between 0 and that"), ("a↑2 b↑1", "form a circle")]
+    ("text", "said"),
+    [
+        ("a↑3 b↑0", "between 0 and that"),
+        pytest.param(f"a↑{'1' * 5000} b↑0", "between 0 and that", id="a number too long to read"),
+        ("a↑2 b↑1", "form a circle"),
+    ],
 )
 def test_heads_that_are_no_tree_are_refused(text, said):
     with pytest.raises(DataError, match=said):
@@ -71,7 +76,15 @@ def test_a_treebank_gives_words_with_their_heads(tmp_path):
     assert plain.source == "the cat does n't sleep"
 
 
-@pytest.mark.parametrize(("head", "said"), [("_", "has the head '_'"), (2, "is no tree")])
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("_", "has the head '_'"),
+        ("²", "has the head '²'"),
+        pytest.param("1" * 5000, "has the head '111", id="a number too long to read"),
+        (2, "is no tree"),
+    ],
+)
 def test_a_sentence_that_is_no_tree_is_refused_with_its_line(tmp_path, head, said):
     (tmp_path / "a.conllu").write_text(SENTENCE.format(head=head))
     with pytest.raises(DataError, match=said):

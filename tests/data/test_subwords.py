@@ -252,3 +252,15 @@ def test_a_missing_file_is_named(tmp_path):
 def test_the_table_names_every_kind():
     assert list(KINDS) == ["bpe", "unigram", "characters", "words"]
     assert all(KINDS[name].name == name for name in KINDS)
+
+
+@EVERY
+def test_a_text_that_holds_the_mask_leaves_one_piece_for_it(kind, tmp_path):
+    texts = ["the [MASK] cat", "[MASK] [MASK]", "[MASK]"] * 20
+    made = Subwords.train(texts, kind=kind, size=320).with_mask()
+    made.save(tmp_path / "tokenizer.json")
+    again = Subwords.load(tmp_path / "tokenizer.json")
+    pieces = [again.readable(number) for number in range(len(again))]
+    assert pieces.count("[MASK]") == 1
+    assert again.has_mask
+    assert again.encode("the [MASK]")[-1] == 4

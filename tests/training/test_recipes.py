@@ -242,3 +242,21 @@ def test_splits_of_a_generator_are_read_by_their_own_names(tmp_path):
 def test_a_table_from_elsewhere_needs_no_lines():
     with pytest.raises(RecipeError, match="run: data: is missing; it has no default"):
         parse_recipe({"training": {"steps": 3}}, "run", {})
+
+
+@pytest.mark.parametrize(
+    "model", ['kind = "language_model"', 'kind = "gpt2"', 'kind = "encoder"\ntask = "words"']
+)
+def test_a_model_that_reads_what_it_writes_has_one_vocabulary(tmp_path, model):
+    text = GOOD.replace('size = "tiny"', model)
+    assert read_recipe(_write(tmp_path, text)).tokens.is_joint
+    path = _write(tmp_path, text + "\n[tokens]\nis_joint = false\n")
+    line = path.read_text().splitlines().index("is_joint = false") + 1
+    with pytest.raises(RecipeError, match=rf":{line}: tokens.is_joint: must be true"):
+        read_recipe(path)
+
+
+def test_a_tagger_may_have_two_vocabularies(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "encoder"\ntask = "tags"')
+    recipe = read_recipe(_write(tmp_path, text + "\n[tokens]\nis_joint = false\n"))
+    assert not recipe.tokens.is_joint

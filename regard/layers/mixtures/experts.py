@@ -8,7 +8,9 @@ imbalance; here for k choices). Liu et al. 2018 put one such layer into T-DMCA.
 Cost: time O(n · k · m · f), E times the parameters of one; no token is ever dropped.
 """
 
-from typing import final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Float
@@ -19,6 +21,15 @@ from regard.choices import find
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
+
+
+class Asked(NamedTuple):
+    """What the gate of one mixture said, token by token."""
+
+    shares: Float[Tensor, "n e"]
+    """What each expert is given; it has a gradient, which only the gate feels."""
+    chosen: Tensor
+    """The experts that each token was sent to."""
 
 
 @final
@@ -60,16 +71,22 @@ class Experts(nn.Module):
         nn.init.uniform_(self.W2, -bound, bound)
         # every expert is about as likely as any other before anything is learned
         nn.init.normal_(self.gate.weight, std=0.1 * dims.d_model**-0.5)
-        self.imbalance: Tensor | None = None
-        """Of the last pass; it has a gradient, which only the gate feels."""
+        self.heard: list[Asked] | None = None
+        """Where each pass is written down while somebody listens (`listening`)."""
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
         """Send each token to its experts and weigh what they say."""
+        if _is_recorded(x):
+            raise SettingError(
+                "experts: how many tokens each of them gets is another number in every batch, "
+                "which a recording of the work cannot know. Train with --no-compile."
+            )
         tokens = x.reshape(-1, x.shape[-1])
         shares = self.gate(tokens).float().softmax(-1)
         best = shares.topk(self.used, -1)
         weights = best.values / best.values.sum(-1, keepdim=True)
-        self.imbalance = imbalance(shares, best.indices)
+        if self.heard is not None:
+            self.heard.append(Asked(shares, best.indices))
         out = torch.zeros_like(tokens)
         for number in range(len(self.W1)):
             row, place = (best.indices == number).nonzero(as_tuple=True)
@@ -80,6 +97,20 @@ class Experts(nn.Module):
     def _say(self, number: int, tokens: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         inner = self.activation(tokens @ self.W1[number] + self.b1[number])
         return self.dropout(inner) @ self.W2[number] + self.b2[number]
+
+
+@contextmanager
+def listening(model: nn.Module) -> Iterator[list[Asked]]:
+    """Collect what every mixture of a model is asked inside the block; nothing is kept after it."""
+    heard: list[Asked] = []
+    mixtures = [part for part in model.modules() if isinstance(part, Experts)]
+    for mixture in mixtures:
+        mixture.heard = heard
+    try:
+        yield heard
+    finally:
+        for mixture in mixtures:
+            mixture.heard = None
 
 
 def imbalance(shares: Float[Tensor, "n e"], chosen: Tensor) -> Float[Tensor, ""]:
@@ -98,3 +129,7 @@ def imbalance(shares: Float[Tensor, "n e"], chosen: Tensor) -> Float[Tensor, ""]
         0, chosen.flatten(), torch.ones(chosen.numel(), device=shares.device)
     )
     return count * (asked / chosen.numel() * shares.mean(0)).sum()
+
+
+def _is_recorded(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()

@@ -17,6 +17,7 @@ from regard.models.encoders.big_bird import FirstBlockAgain, PublishedBigBirdPat
 from regard.models.encoders.reader import Network, Reader, Vectors
 from regard.models.encoders.spec import READING_PATTERNS, EncoderSpec
 from regard.models.published.layering import AppendOne, Layering, tied_output
+from regard.models.published.sizes import check_one_vocabulary
 from regard.positions import POSITIONS
 
 LENGTH_FREE = frozenset({"full", "sliding_window", "blocks"})
@@ -33,6 +34,8 @@ def build_encoder(spec: EncoderSpec, *, n_source_tokens: int, n_target_tokens: i
         n_source_tokens: size of the vocabulary that is read.
         n_target_tokens: of what is said; words that are guessed are of the vocabulary read.
     """
+    if spec.has_one_vocabulary:
+        check_one_vocabulary(spec.kind, n_source_tokens, n_target_tokens)
     network = NETWORKS[spec.task](_Making(spec, n_source_tokens), n_target_tokens)
     is_meta = network.output.weight.device.type == "meta"
     if not is_meta:

@@ -25,7 +25,7 @@ from regard.errors import SettingError
 from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger, mean
 from regard.models.learning import Lesson
 from regard.models.model import Model
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepping import BOS, EOS, PAD, UNK
 
 NEVER = -1e9
 """The logit of what cannot be said."""
@@ -172,7 +172,7 @@ KNOWN: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 UNSAID: Mapping[str, tuple[int, ...]] = {
-    "words": (PAD, BOS, EOS, MASK_NUMBER),
+    "words": (PAD, BOS, EOS, UNK, MASK_NUMBER),
     "tags": (PAD, BOS, EOS),
     "label": (PAD, BOS, EOS),
     "vectors": (),

@@ -82,6 +82,8 @@ class EncoderSpec:
         find(self.norm, dict.fromkeys(NORMS), key="model.norm")
         find(self.feed_forward, ACTIVATIONS, key="model.feed_forward")
         find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
+        if self.n_segments < 0:
+            raise SettingError(f"model.n_segments must be at least 0, got {self.n_segments}.")
         if self.relation is not None:
             find(self.relation.name, RELATIONS, key="model.relation")
         if self.pattern is not None:
@@ -97,6 +99,11 @@ class EncoderSpec:
     def dims(self) -> Dims:
         """The sizes every attention of the model shares; the begin token has a position too."""
         return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=self.max_len + 1)
+
+    @property
+    def has_one_vocabulary(self) -> bool:
+        """Whether source and target must be of one: words that are guessed are words read."""
+        return self.task == "words"
 
     @property
     def needs_trees(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
+from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.attending import FULL_CHOICE, check_attending, check_causal
 from regard.models.language.rows import ROWS
 from regard.models.spec import LARGEST, TransformerSpec
@@ -112,12 +113,13 @@ class LanguageSpec:
         for name in ("word_dropout", "output_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
-        if self.experts is not None and max(self.experts.layers, default=1) > self.n_layers:
-            raise SettingError(
-                f"model.experts: there are {self.n_layers} layers, but layers names number "
-                f"{max(self.experts.layers)}."
-            )
         _ = self.stack
+        self._check_experts()
+
+    @property
+    def has_one_vocabulary(self) -> bool:
+        """Whether source and target must be of one; here they stand in one row."""
+        return True
 
     @property
     def stack(self) -> TransformerSpec:
@@ -146,6 +148,25 @@ class LanguageSpec:
             attends=spec.encoder_attends,
             max_len=spec.max_len,
         )
+
+    def _check_experts(self) -> None:
+        if self.experts is None:
+            return
+        if max(self.experts.layers, default=1) > self.n_layers:
+            raise SettingError(
+                f"model.experts: there are {self.n_layers} layers, but layers names number "
+                f"{max(self.experts.layers)}."
+            )
+        if self.layer != "plain":
+            raise SettingError(
+                f"model.experts: layers of kind '{self.layer}' have no feed-forward that experts "
+                "could stand for. Take layer = 'plain', or leave the experts out."
+            )
+        if self.feed_forward not in ACTIVATIONS:
+            raise SettingError(
+                f"model.experts: an expert is no feed-forward '{self.feed_forward}'. Take "
+                f"feed_forward = {' or '.join(repr(name) for name in ACTIVATIONS)}."
+            )
 
 
 SHARED = (

@@ -30,7 +30,7 @@ from regard.models.checking import check_future
 from regard.models.embedding import Embedding
 from regard.models.model import Model
 from regard.models.published.layering import AppendOne, Layering, tied_output
-from regard.models.published.sizes import check_shares, check_sizes
+from regard.models.published.sizes import check_one_vocabulary, check_shares, check_sizes
 from regard.models.stepping import BOS, EOS, PAD, rows_of
 from regard.positions import LearnedPositions
 
@@ -73,6 +73,11 @@ class Gpt2Spec:
     def dims(self) -> Dims:
         """The sizes every attention of the model shares."""
         return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=2 * self.max_len)
+
+    @property
+    def has_one_vocabulary(self) -> bool:
+        """Whether source and target must be of one; here they are one text."""
+        return True
 
 
 class _Begun(NamedTuple):
@@ -202,6 +207,7 @@ class Continuer(Model):
 
 def build_gpt2(spec: Gpt2Spec, *, n_source_tokens: int, n_target_tokens: int) -> Continuer:
     """Make the model; prompt and continuation have one vocabulary."""
+    check_one_vocabulary(spec.kind, n_source_tokens, n_target_tokens)
     layering = Layering(
         dims=spec.dims,
         d_hidden=spec.d_hidden,

@@ -32,3 +32,12 @@ def check_shares(spec: object, names: Sequence[str]) -> None:
         value = getattr(spec, name)
         if not 0.0 <= value < 1.0:
             raise SettingError(f"model.{name} must lie in [0, 1), got {value}.")
+
+
+def check_one_vocabulary(kind: str, n_source_tokens: int, n_target_tokens: int) -> None:
+    """What is read and what is said have one vocabulary."""
+    if n_source_tokens != n_target_tokens:
+        raise SettingError(
+            f"{kind}: what is read and what is said need one vocabulary, got {n_source_tokens} "
+            f"source and {n_target_tokens} target tokens. Take tokens.is_joint = true."
+        )

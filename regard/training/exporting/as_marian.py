@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.choices import Choice
 from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models import MarianSpec, Spec, TransformerSpec, shapes_of
+from regard.models.attending import FULL_CHOICE
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")
 """They read the model's channels, and give those of heads."""
@@ -30,16 +32,18 @@ def _marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict
 def _transformer(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
     """With biases of 0, and its channels in Marian's order."""
     assert isinstance(spec, TransformerSpec)
+    other_ways = [_spelt(way) for way in spec.encoder_attends if way != FULL_CHOICE]
     _check(
         {
             "norm": (spec.norm, ("post_norm",)),
             "layer": (spec.layer, ("plain",)),
             "feed_forward": (spec.feed_forward, tuple(ACTIVATIONS)),
             "tied": (spec.tied, ("all",)),
-            "positions": (spec.positions.name, ("sinusoidal",)),
-            "score": (spec.score.name, ("scaled_dot",)),
-            "select": (spec.select.name, ("soft",)),
+            "positions": (_spelt(spec.positions), ("sinusoidal",)),
+            "score": (_spelt(spec.score), ("scaled_dot",)),
+            "select": (_spelt(spec.select), ("soft",)),
             "relation": (spec.relation, (None,)),
+            "encoder_attends": (other_ways or [FULL_CHOICE.name], ([FULL_CHOICE.name],)),
         }
     )
     as_marian = MarianSpec(
@@ -78,6 +82,12 @@ def _moved(name: str, tensor: Tensor, order: Sequence[int]) -> Tensor:
         return tensor[:, order]
     # norms, and what is added to the model's channels; the inner bias is not of them
     return tensor if part == "inner" else tensor[order]
+
+
+def _spelt(choice: Choice) -> str:
+    """A choice with all its settings, so that one that changes numbers is no plain name."""
+    settings = ",".join(f"{key}={value}" for key, value in choice.settings.items())
+    return f"{choice.name}:{settings}" if settings else choice.name
 
 
 def _check(settings: Mapping[str, tuple[Any, Sequence[Any]]]) -> None:

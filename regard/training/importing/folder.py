@@ -58,11 +58,20 @@ class Folder:
             raise CheckpointError(f"import: '{path}' is larger than {MAX_BYTES >> 20} MiB.")
         try:
             held = json.loads(path.read_bytes().decode("utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(f"import: '{path}' is not JSON: {error}.") from error
         if not isinstance(held, dict):
             raise CheckpointError(f"import: '{path}' must hold an object, got a {type(held)}.")
         return held
+
+    def text(self, name: str) -> str:
+        """A file of lines."""
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise CheckpointError(
+                f"import: '{self.path / name}' is not UTF-8 (byte {error.start + 1})."
+            ) from error
 
     def setting(self, kind: type[T], *names: str) -> T:
         """A setting of the configuration, under the first of these names that it has."""

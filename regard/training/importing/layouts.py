@@ -94,7 +94,7 @@ def turned(name: str) -> Theirs:
 
 def third(number: int, name: str) -> Theirs:
     """One of three tensors that lie side by side, and rows and columns exchanged."""
-    return Theirs((name,), lambda found, rows: found[0].chunk(3, -1)[number].t())
+    return Theirs((name,), lambda found, rows: found[0].tensor_split(3, -1)[number].t())
 
 
 def by_piece(name: str, side: str = "target") -> Theirs:
@@ -169,8 +169,9 @@ def converted(
     out = {}
     for name, theirs in layout.ours.items():
         held = [tensors[each].float() for each in theirs.names]
+        _check_dimensions(theirs.names[0], held[0], len(shapes[name]))
         if theirs.has_rows:
-            _check_rows(theirs.names[0], len(held[0]), rows[theirs.side])
+            _check_rows(theirs.names, held, rows[theirs.side])
         made = theirs.form(held, rows[theirs.side]).contiguous()
         if tuple(made.shape) != shapes[name]:
             said = ", ".join(f"'{each}' {tuple(tensors[each].shape)}" for each in theirs.names)
@@ -182,13 +183,29 @@ def converted(
     return out
 
 
-def _check_rows(name: str, count: int, rows: Rows) -> None:
+def _check_dimensions(name: str, tensor: Tensor, expected: int) -> None:
+    if tensor.dim() != expected:
+        raise CheckpointError(
+            f"import: '{name}' must have {expected} dimensions, got {tensor.dim()}: "
+            f"{tuple(tensor.shape)}."
+        )
+
+
+def _check_rows(names: Sequence[str], held: Sequence[Tensor], rows: Rows) -> None:
+    """Every piece has a row, and every row a bias if there are such."""
+    count = len(held[0])
     last = max(row.number for row in rows if row.number is not None)
     if last >= count:
         raise CheckpointError(
-            f"import: the vocabulary has a piece with number {last}, but '{name}' has {count} "
+            f"import: the vocabulary has a piece with number {last}, but '{names[0]}' has {count} "
             "rows. The two are not of one model."
         )
+    for name, bias in zip(names[1:], held[1:], strict=True):
+        if bias.numel() != count:
+            raise CheckpointError(
+                f"import: '{name}' must have a number for each of the {count} rows of "
+                f"'{names[0]}', got {bias.numel()}."
+            )
 
 
 def _check_names(layout: Layout, used: set[str], held: set[str]) -> None:

@@ -13,10 +13,12 @@ import tomli_w
 from torch import Tensor
 
 from regard.choices import Choice, unknown
+from regard.data.kinds import MASK_PIECE
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, RunError
 from regard.models import Spec, build_model, shapes_of
 from regard.training.checkpoints import load_weights, write_tensors, write_text
+from regard.training.filling import fills_words
 from regard.training.importing.card import write_imported_card
 from regard.training.importing.families import FAMILIES, Family
 from regard.training.importing.folder import Folder
@@ -51,6 +53,12 @@ def read_published(path: Path) -> Imported:
     spec = family.spec(folder)
     found = vocabularies(folder, family.roles)
     source, target = found[0], found[-1]
+    recipe = _recipe(folder, spec, found)
+    if fills_words(recipe) and not source.subwords.has_mask:
+        raise CheckpointError(
+            f"import: '{folder.path}': the model guesses hidden words, but its vocabulary has no "
+            f"'{family.roles.mask or MASK_PIECE}' to hide them with."
+        )
     n_source, n_target = len(source.subwords), len(target.subwords)
     tensors = _named(family, folder.tensors())
     layout = family.layout(spec)
@@ -58,7 +66,7 @@ def read_published(path: Path) -> Imported:
     shapes = shapes_of(spec, n_source_tokens=n_source, n_target_tokens=n_target)
     return Imported(
         folder,
-        _recipe(folder, spec, found),
+        recipe,
         converted(layout, tensors, rows, shapes),
         source.subwords,
         target.subwords,

@@ -7,15 +7,16 @@ The four special pieces come first here, and every file of ours says so. A publi
 what one of them does takes its place; all others follow in the order that they had.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from regard.choices import find
 from regard.data.kinds import BPE, MASK_PIECE, SPECIALS, Kind
-from regard.data.published_kinds import PART, SENTENCEPIECE, WORDPIECE
+from regard.data.published_kinds import MAX_CHARACTERS, PART, SENTENCEPIECE, SPACE, WORDPIECE
 from regard.data.subwords import Subwords
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, RegardError
 from regard.training.importing.folder import Folder
 from regard.training.importing.layouts import Row
 from regard.training.importing.roles import Roles
@@ -27,6 +28,10 @@ FLOOR = -1e4
 """The score of a piece that only the other language's cutting knows: taken when nothing else is."""
 CHANGES = ("Sequence", "Precompiled", "Replace", "Strip")
 """Changes of a text that sentencepiece makes, as a tokenizer file names them."""
+SEVERAL_SPACES = {"Regex": " {2,}"}
+"""The one thing that sentencepiece replaces."""
+DAMAGED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
+"""What reading a file meets where something stands in it that has no place there."""
 
 
 @final
@@ -60,23 +65,46 @@ def vocabularies(folder: Folder, roles: Roles) -> tuple[Vocabulary, ...]:
 
 def _of_tokenizer(folder: Folder, roles: Roles) -> Vocabulary:
     """From a file of the tokenizers library, if it is of a kind that is known here."""
-    content = folder.json(TOKENIZER)
+    try:
+        return _of_content(folder, roles, folder.json(TOKENIZER))
+    except RegardError:
+        raise
+    except DAMAGED as error:
+        raise CheckpointError(
+            f"import: '{folder.path / TOKENIZER}' is damaged: {type(error).__name__}: {error}."
+        ) from error
+
+
+def _of_content(folder: Folder, roles: Roles, content: Mapping[str, Any]) -> Vocabulary:
     model, cut = _part(content, "model"), _part(content, "pre_tokenizer")
     adopt = find(_type(model), ADOPTING, key=f"import: '{folder.path / TOKENIZER}'")
     kind, settings = adopt(folder, model, cut, content.get("normalizer"))
     vocabulary = model.get("vocab")
     scores: Mapping[str, float] = {}
     if isinstance(vocabulary, list):
-        scores = {str(piece): float(score) for piece, score in vocabulary}
+        scores = _scores(folder, vocabulary)
         vocabulary = {piece: number for number, piece in enumerate(scores)}
     added = content.get("added_tokens") or []
-    numbers = {**_numbers(folder, vocabulary), **{str(one["content"]): one["id"] for one in added}}
-    return _adopted(folder, kind, numbers, roles, settings, scores)
+    numbers = {**_numbers(folder, vocabulary), **{one["content"]: one["id"] for one in added}}
+    return _adopted(folder, kind, _numbers(folder, numbers), roles, settings, scores)
+
+
+def _scores(folder: Folder, vocabulary: Sequence[Any]) -> dict[str, float]:
+    """Pieces in their order, each once: a row of weights belongs to each."""
+    scores: dict[str, float] = {}
+    for piece, score in vocabulary:
+        if piece in scores or not math.isfinite(score):
+            raise CheckpointError(
+                f"import: '{folder.path / TOKENIZER}': each piece must stand there once, with a "
+                f"finite score; got {piece!r} twice, or with {score!r}."
+            )
+        scores[piece] = float(score)
+    return scores
 
 
 def _of_merges(folder: Folder, roles: Roles) -> Vocabulary:
     """From GPT-2's two files."""
-    lines = (folder.path / MERGES).read_text(encoding="utf-8").splitlines()
+    lines = folder.text(MERGES).splitlines()
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     numbers = _numbers(folder, folder.json(WORDS))
     return _adopted(folder, BPE, numbers, roles, {"merges": merges}, {})
@@ -84,7 +112,7 @@ def _of_merges(folder: Folder, roles: Roles) -> Vocabulary:
 
 def _of_list(folder: Folder, roles: Roles) -> Vocabulary:
     """From BERT's list, one piece a line."""
-    pieces = (folder.path / LIST).read_text(encoding="utf-8").split("\n")
+    pieces = folder.text(LIST).split("\n")
     numbers = {piece.rstrip("\r"): number for number, piece in enumerate(pieces) if piece}
     said = folder.json("tokenizer_config.json") if folder.has("tokenizer_config.json") else {}
     changes = {
@@ -165,7 +193,8 @@ def _adopted(
 
 def _numbers(folder: Folder, vocabulary: Any) -> dict[str, int]:
     if not isinstance(vocabulary, dict) or not all(
-        type(number) is int and number >= 0 for number in vocabulary.values()
+        isinstance(piece, str) and type(number) is int and number >= 0
+        for piece, number in vocabulary.items()
     ):
         raise CheckpointError(
             f"import: '{folder.path}': its vocabulary must give each piece a number."
@@ -192,6 +221,8 @@ def _wordpiece(
 ) -> tuple[Kind, dict[str, Any]]:
     _check(folder, "continuing_subword_prefix", model.get("continuing_subword_prefix"), (PART,))
     _check(folder, "pre_tokenizer", cut.get("type"), ("BertPreTokenizer",))
+    longest = model.get("max_input_chars_per_word", MAX_CHARACTERS)
+    _check(folder, "max_input_chars_per_word", longest, (MAX_CHARACTERS,))
     return WORDPIECE, {"normalizer": changes}
 
 
@@ -201,6 +232,11 @@ def _bpe(
     _check(folder, "pre_tokenizer", cut.get("type"), ("ByteLevel",))
     _check(folder, "add_prefix_space", cut.get("add_prefix_space"), (False,))
     _check(folder, "normalizer", changes, (None,))
+    _check(folder, "use_regex", cut.get("use_regex", True), (True,))
+    for name in ("ignore_merges", "byte_fallback", "dropout"):
+        _check(folder, name, model.get(name), (None, False))
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
+        _check(folder, name, model.get(name), (None, ""))
     merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", [])]
     return BPE, {"merges": merges}
 
@@ -208,12 +244,22 @@ def _bpe(
 def _unigram(
     folder: Folder, model: Mapping[str, Any], cut: Mapping[str, Any], changes: Any
 ) -> tuple[Kind, dict[str, Any]]:
-    cuts = [one.get("type") for one in cut.get("pretokenizers", [cut])]
-    _check(folder, "pre_tokenizer", cuts[-1] if cuts else None, ("Metaspace",))
+    *before, last = cut.get("pretokenizers") or [cut]
+    _check(folder, "pre_tokenizer", last.get("type"), ("Metaspace",))
+    for one in before:
+        _check(folder, "pre_tokenizer", one.get("type"), ("WhitespaceSplit",))
+    # older files say add_prefix_space
+    _check(folder, "add_prefix_space", last.get("add_prefix_space", True), (True,))
+    _check(folder, "prepend_scheme", last.get("prepend_scheme", "always"), ("always",))
+    _check(folder, "replacement", last.get("replacement", SPACE), (SPACE,))
+    _check(folder, "split", last.get("split", True), (True,))
     _check(folder, "byte_fallback", model.get("byte_fallback", False), (False,))
     parts = changes.get("normalizers", [changes]) if isinstance(changes, dict) else []
     for part in parts:
         _check(folder, "normalizer", part.get("type"), CHANGES)
+        if part.get("type") == "Replace":
+            _check(folder, "pattern", part.get("pattern"), (SEVERAL_SPACES,))
+            _check(folder, "content", part.get("content"), (" ", SPACE))
     return SENTENCEPIECE, {"normalizer": changes}
 
 

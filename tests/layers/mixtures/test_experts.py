@@ -7,7 +7,7 @@ from torch.nn.functional import softmax
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.feed_forward import FeedForward
-from regard.layers.mixtures.experts import Experts, imbalance
+from regard.layers.mixtures.experts import Experts, imbalance, listening
 from tests.asserting import assert_close, doubles
 
 DIMS = Dims(d_model=6)
@@ -73,22 +73,41 @@ def test_imbalance_is_one_where_all_are_asked_alike_and_their_number_where_one_i
     assert float(imbalance(only, torch.zeros(8, 1, dtype=torch.long))) == pytest.approx(4.0)
 
 
+def imbalance_of(mixture, x):
+    with listening(mixture) as heard:
+        mixture(x)
+    return imbalance(*heard[0])
+
+
 def test_going_down_the_imbalance_evens_out_who_is_asked():
     torch.manual_seed(1)
     mixture, x = experts(used=1), doubles(256, 6)
     x[:, 0] = 2.0
     with torch.no_grad():
         mixture.gate.weight[0, 0] = 1.0
-    mixture(x)
-    before = float(mixture.imbalance.detach())
+    before = float(imbalance_of(mixture, x).detach())
     optimiser = torch.optim.SGD(mixture.gate.parameters(), lr=0.5)
     for _ in range(60):
         optimiser.zero_grad()
-        mixture(x)
-        mixture.imbalance.backward()
+        imbalance_of(mixture, x).backward()
         optimiser.step()
     assert before > 2
-    assert float(mixture.imbalance.detach()) < 1.2
+    assert float(imbalance_of(mixture, x).detach()) < 1.2
+
+
+def test_nothing_is_heard_where_nobody_listens():
+    mixture, x = experts(), doubles(3, 6)
+    mixture(x)
+    with listening(mixture) as heard:
+        mixture(x)
+    mixture(x)
+    assert [tuple(one.shares.shape) for one in heard] == [(3, 4)]
+
+
+def test_a_recording_is_refused_with_what_to_do(monkeypatch):
+    monkeypatch.setattr("regard.layers.mixtures.experts._is_recorded", lambda x: True)
+    with pytest.raises(SettingError, match=r"a recording of the work cannot know.*--no-compile"):
+        experts()(doubles(3, 6))
 
 
 @pytest.mark.parametrize("used", [0, 5])

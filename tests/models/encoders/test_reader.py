@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.choices import Choice
-from regard.data.kinds import BOS, EOS, MASK_NUMBER, PAD
+from regard.data.kinds import BOS, EOS, MASK_NUMBER, PAD, UNK
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import EncoderSpec, build_encoder, build_model, shapes_of
@@ -30,6 +30,14 @@ def row(*tokens):
 def test_words_that_are_there_are_said_as_they_are():
     said = greedy(reader(), row(7, 8, 9, 28), max_tokens=15)
     assert said == [[7, 8, 9, 28]]
+
+
+@torch.no_grad()
+def test_unknown_is_no_guess_for_a_hidden_word():
+    made = reader()
+    made.encoder.embedding.E.weight[UNK, -1] = 1e6
+    (said,) = greedy(made, row(7, MASK_NUMBER, 9), max_tokens=10)
+    assert said[1] > MASK_NUMBER
 
 
 @torch.no_grad()
@@ -115,6 +123,16 @@ def test_a_recipe_s_names_are_checked():
         EncoderSpec(pattern=Choice("causal"))
     with pytest.raises(SettingError, match="n_layers must lie between"):
         EncoderSpec(n_layers=0)
+    with pytest.raises(SettingError, match="n_segments must be at least 0, got -1"):
+        EncoderSpec(n_segments=-1)
+
+
+def test_words_that_are_guessed_are_of_the_vocabulary_that_is_read():
+    said = "encoder: what is read and what is said need one vocabulary, got 30 source and 9 target"
+    with pytest.raises(SettingError, match=said):
+        build_encoder(EncoderSpec(**SIZES), n_source_tokens=V, n_target_tokens=N_TAGS)
+    tagging = EncoderSpec(task="tags", **SIZES)
+    assert build_encoder(tagging, n_source_tokens=V, n_target_tokens=N_TAGS).task == "tags"
 
 
 def test_shapes_are_known_without_making_a_number():

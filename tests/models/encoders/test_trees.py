@@ -31,10 +31,11 @@ def test_another_tree_over_the_same_words_gives_other_states():
 
 
 @torch.no_grad()
-def test_a_model_that_knows_no_trees_sees_words_alone():
+def test_a_number_with_a_head_in_it_is_no_word_to_a_model_that_knows_no_trees():
     plain = model(EncoderSpec(task="tags", **SIZES))
     with pytest.raises(IndexError):
         plain.encoder(words(2, 0, 2))
+    assert plain.encoder(words(0, 0, 0)).shape == (1, 5, 16)
 
 
 @torch.no_grad()

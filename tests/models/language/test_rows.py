@@ -1,5 +1,7 @@
 """Rows of source and target: what is read, what is asked, and how a search begins."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from regard.attention.capture import captured
 from regard.choices import Choice
 from regard.decoding import greedy
 from regard.errors import SettingError
+from regard.layers.mixtures.experts import imbalance, listening
 from regard.models import LanguageSpec, build_language_model
 from regard.models.language.rows import ROWS
 from regard.models.language.spec import ExpertsSpec
@@ -93,10 +96,38 @@ def test_experts_that_are_asked_unequally_cost_something_in_training():
     lesson = writer.train().lesson(SOURCE, TARGET)
     assert isinstance(lesson, LessonWithExtra)
     cost = lesson.extra(torch.zeros(2, 6))
-    layers = [layer.feed_forward.imbalance for layer in writer.layers]
-    assert_close("cost", cost, 0.5 * 5 * sum(layers))
+    read, _ = ROWS["separated"].joined(SOURCE, TARGET, asks_all=False)
+    with listening(writer) as heard:
+        writer.read(read)
+    is_real = (read != PAD).flatten()
+    assert 0 < int(is_real.sum()) < is_real.numel()
+    layers = [imbalance(one.shares[is_real], one.chosen[is_real]) for one in heard]
+    assert len(layers) == 2
+    assert_close("cost", cost, 0.5 * 5 * sum(layers), atol=1e-5)
     cost.backward()
     assert all(layer.feed_forward.gate.weight.grad.any() for layer in writer.layers)
+
+
+def test_more_padding_costs_no_experts_anything():
+    writer = model(experts=ExpertsSpec(count=4, used=1, balance=0.5), dropout=0.0).train()
+    longer = torch.nn.functional.pad(TARGET, (0, 9), value=PAD)
+    costs = [writer.lesson(SOURCE, target).extra(torch.zeros(1, 1)) for target in (TARGET, longer)]
+    assert_close("cost", costs[1], costs[0], atol=1e-5)
+
+
+def test_a_model_with_experts_is_copied_after_a_lesson():
+    writer = model(experts=ExpertsSpec(count=3)).train()
+    writer.lesson(SOURCE, TARGET)
+    again = deepcopy(writer).eval()
+    assert torch.equal(again.read(SOURCE), writer.eval().read(SOURCE))
+
+
+def test_experts_stand_only_where_a_plain_feed_forward_could():
+    for feed_forward in ("gated", "none"):
+        with pytest.raises(SettingError, match=f"an expert is no feed-forward '{feed_forward}'"):
+            LanguageSpec(**SMALL, experts=ExpertsSpec(), feed_forward=feed_forward)
+    with pytest.raises(SettingError, match="layers of kind 'weighted_branches' have no"):
+        LanguageSpec(**SMALL, experts=ExpertsSpec(), layer="weighted_branches")
 
 
 def test_experts_stand_in_the_layers_that_were_named():

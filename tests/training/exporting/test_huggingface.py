@@ -114,6 +114,8 @@ def test_what_was_exported_is_read_again(tmp_path):
         ("positions", '"learned"'),
         ("tied", '"output"'),
         ("feed_forward", '"gated"'),
+        ("select", '"soft:temperature=4.0"'),
+        ("encoder_attends", '["full", "sliding_window:size=1"]'),
     ],
 )
 def test_a_model_that_marian_cannot_hold_is_refused_with_the_reason(tmp_path, setting, value):
@@ -122,6 +124,12 @@ def test_a_model_that_marian_cannot_hold_is_refused_with_the_reason(tmp_path, se
     with pytest.raises(SettingError, match=f"needs model.{setting} = "):
         export_huggingface(run, tmp_path / "there")
     assert not (tmp_path / "there").exists()
+
+
+def test_every_layer_in_its_own_words_may_look_at_everything(tmp_path):
+    model = f'{TRANSFORMER}\nencoder_attends = ["full", "full"]'
+    run = make_run(tmp_path / "run", *TEXTS, kind="words", model=model)
+    assert "model.safetensors" in export_huggingface(run, tmp_path / "there")
 
 
 def test_other_kinds_and_folders_that_hold_something_are_refused(tmp_path):

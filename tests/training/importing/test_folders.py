@@ -63,6 +63,40 @@ def test_a_vocabulary_of_another_model_is_refused(folder):
         read_published(folder)
 
 
+@pytest.mark.parametrize("length", [29, 31])
+def test_a_bias_of_another_length_than_its_table_is_named(folder, length):
+    change(folder, lambda held: held.update({"cls.predictions.bias": torch.zeros(length)}))
+    with pytest.raises(
+        CheckpointError, match=rf"'cls\.predictions\.bias' must have a number for .* got {length}"
+    ):
+        read_published(folder)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (bert, "bert.embeddings.word_embeddings.weight"),
+        (bert, "bert.encoder.layer.0.output.dense.weight"),
+        (gpt2, "transformer.h.0.attn.c_attn.weight"),
+        (gpt2, "transformer.h.1.mlp.c_fc.weight"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (24,), (2, 2, 6)])
+def test_a_tensor_with_another_number_of_dimensions_is_named(tmp_path, make, name, shape):
+    folder, _ = make(tmp_path / "published")
+    change(folder, lambda held: held.update({name: torch.zeros(shape)}))
+    said = name.removeprefix("bert.").removeprefix("transformer.")
+    with pytest.raises(CheckpointError, match=f"'{said}' must have 2 dimensions, got {len(shape)}"):
+        read_published(folder)
+
+
+def test_a_row_of_three_tensors_that_is_too_narrow_is_named(tmp_path):
+    folder, _ = gpt2(tmp_path / "gpt2")
+    change(folder, lambda held: held.update({"transformer.h.0.attn.c_attn.bias": torch.zeros(2)}))
+    with pytest.raises(CheckpointError, match=r"'h\.0\.attn\.c_attn\.bias' \(2,\) does not fit"):
+        read_published(folder)
+
+
 def _fewer_rows(held):
     name, bias = "bert.embeddings.word_embeddings.weight", "cls.predictions.bias"
     return {name: held[name][:20].clone(), bias: held[bias][:20].clone()}

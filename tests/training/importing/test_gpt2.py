@@ -1,9 +1,12 @@
 """GPT-2 as published equals GPT-2 here: logits after any prompt, all at once or step by step."""
 
+import pytest
 import torch
 
 from regard.data.kinds import BOS, EOS, PAD
 from regard.decoding import greedy
+from regard.errors import SettingError
+from regard.models import Gpt2Spec, build_gpt2
 from tests.training.importing.published import (
     GPT2_PIECES,
     gpt2,
@@ -75,3 +78,8 @@ def test_the_vocabulary_is_ordinary_byte_pairs_of_ours(tmp_path):
     assert imported.source.kind.name == "bpe"
     assert imported.source.decode(imported.source.encode(text)) == text
     assert imported.source.tokens("the the")[0:2] == ["the", " the"]
+
+
+def test_prompt_and_continuation_have_one_vocabulary():
+    with pytest.raises(SettingError, match=r"gpt2: what is read .* got 30 source and 20 target"):
+        build_gpt2(Gpt2Spec(), n_source_tokens=30, n_target_tokens=20)

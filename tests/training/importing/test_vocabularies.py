@@ -151,6 +151,127 @@ def test_older_files_of_a_vocabulary_say_the_same(tmp_path):
     assert read_published(folder).source.fingerprint == whole.source.fingerprint
 
 
+def changed(folder, changing):
+    """Change a tokenizer file."""
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    changing(content)
+    path.write_text(json.dumps(content))
+    return folder
+
+
+def replacing(pattern, content):
+    return {"normalizer": {"type": "Replace", "pattern": pattern, "content": content}}
+
+
+@pytest.mark.parametrize(
+    ("make", "part", "settings"),
+    [
+        (big_bird, "pre_tokenizer", {"prepend_scheme": "never"}),
+        (big_bird, "pre_tokenizer", {"replacement": "_"}),
+        (big_bird, "pre_tokenizer", {"split": False}),
+        (marian, "pre_tokenizer", {"add_prefix_space": False}),
+        (big_bird, "model", {"byte_fallback": True}),
+        (gpt2, "pre_tokenizer", {"use_regex": False}),
+        (gpt2, "model", {"ignore_merges": True}),
+        (gpt2, "model", {"byte_fallback": True}),
+        (gpt2, "model", {"dropout": 0.1}),
+        (gpt2, "model", {"end_of_word_suffix": "</w>"}),
+        (bert, "model", {"max_input_chars_per_word": 20}),
+    ],
+)
+def test_a_setting_that_has_no_effect_here_is_refused(tmp_path, make, part, settings):
+    folder, _ = make(tmp_path / "published")
+    changed(folder, lambda content: content[part].update(settings))
+    with pytest.raises(CheckpointError, match=f"'{next(iter(settings))}' must be "):
+        read_published(folder)
+
+
+def test_only_several_spaces_may_be_replaced_and_only_by_one(tmp_path):
+    folder, _ = big_bird(tmp_path / "bird")
+    for content in (" ", "▁"):
+        changed(folder, lambda held, c=content: held.update(replacing({"Regex": " {2,}"}, c)))
+        assert read_published(folder).source.tokens("the  cat") == [" the", " cat"]
+    changed(folder, lambda held: held.update(replacing({"String": "``"}, '"')))
+    with pytest.raises(CheckpointError, match="'pattern' must be"):
+        read_published(folder)
+    changed(folder, lambda held: held.update(replacing({"Regex": " {2,}"}, "")))
+    with pytest.raises(CheckpointError, match="'content' must be"):
+        read_published(folder)
+
+
+def test_a_cut_before_the_last_one_is_no_secret(tmp_path):
+    folder, _ = big_bird(tmp_path / "bird")
+    last = json.loads((folder / "tokenizer.json").read_text())["pre_tokenizer"]
+
+    def cut_by(kind):
+        cuts = {"type": "Sequence", "pretokenizers": [{"type": kind}, last]}
+        changed(folder, lambda content: content.update(pre_tokenizer=cuts))
+        return read_published(folder)
+
+    assert cut_by("WhitespaceSplit").source.tokens("the cat") == [" the", " cat"]
+    with pytest.raises(CheckpointError, match="'pre_tokenizer' must be 'WhitespaceSplit'"):
+        cut_by("Punctuation")
+
+
+def test_a_piece_that_stands_there_twice_moves_no_rows(tmp_path):
+    folder, _ = marian(tmp_path / "marian")
+    changed(folder, lambda content: content["model"]["vocab"].insert(5, ["▁the", -1.0]))
+    with pytest.raises(CheckpointError, match=r"each piece must stand there once.*'▁the'"):
+        read_published(folder)
+
+
+def test_a_score_that_is_no_number_is_refused(tmp_path):
+    folder, _ = marian(tmp_path / "marian")
+    changed(folder, lambda content: content["model"]["vocab"].append(["x", float("nan")]))
+    with pytest.raises(CheckpointError, match="with a finite score; got 'x'"):
+        read_published(folder)
+
+
+@pytest.mark.parametrize("number", [-1, "7", None])
+def test_an_added_piece_needs_a_number_from_0_on(tmp_path, number):
+    folder, _ = bert(tmp_path / "bert")
+    piece = {"content": "[NEW]", "id": number}
+    changed(folder, lambda content: content.update(added_tokens=[piece]))
+    with pytest.raises(CheckpointError, match="must give each piece a number"):
+        read_published(folder)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"added_tokens": [5]},
+        {"added_tokens": [{"id": 3}]},
+        {"added_tokens": 7},
+        {"model": {"type": "Unigram", "vocab": [["a"]]}},
+        {"model": {"type": "Unigram", "vocab": [["a", "b"]]}},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [4]}},
+        {"normalizer": {"type": "Sequence", "normalizers": ["Strip"]}},
+    ],
+)
+def test_a_damaged_tokenizer_file_is_named(tmp_path, damage):
+    folder, _ = big_bird(tmp_path / "bird")
+    changed(folder, lambda content: content.update(damage))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json' is damaged"):
+        read_published(folder)
+
+
+def test_a_list_of_pieces_that_is_no_text_is_named(tmp_path):
+    folder, _ = bert(tmp_path / "bert")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
+    with pytest.raises(CheckpointError, match=r"vocab\.txt' is not UTF-8 \(byte 7\)"):
+        read_published(folder)
+
+
+def test_a_model_of_hidden_words_needs_something_to_hide_them_with(tmp_path):
+    folder, _ = bert(tmp_path / "bert")
+    pieces = numbered(["[GONE]" if piece == "[MASK]" else piece for piece in BERT_PIECES])
+    changed(folder, lambda content: content["model"].update(vocab=pieces))
+    with pytest.raises(CheckpointError, match=r"has no '\[MASK\]' to hide them with"):
+        read_published(folder)
+
+
 def test_a_damaged_table_of_characters_is_refused(tmp_path):
     folder, _ = big_bird(tmp_path / "bird")
     import_run(folder, tmp_path / "run")
