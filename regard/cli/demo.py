@@ -59,6 +59,7 @@ def demo(
     _say(found)
     report = write_demo_report(out, found)
     print(f'\nNext: regard predict {out} --text "Mittwoch, 9. Mai 2029"')
+    print(f"See it: regard serve {out} --open")
     print(_last_line(found, report), flush=True)
 
 

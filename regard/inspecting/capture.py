@@ -35,8 +35,10 @@ def attention_of(
     read, given = (torch.tensor([row], device=device) for row in (list(source), [BOS, *target]))
     was_training = model.training
     model.eval()
-    maps = with_values(model, read, given)
-    model.train(was_training)
+    try:
+        maps = with_values(model, read, given)
+    finally:
+        model.train(was_training)
     if not maps:
         raise SettingError(
             "attention: this model looks at nothing, since one vector holds its whole source "

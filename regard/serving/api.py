@@ -24,8 +24,11 @@ from regard.models import Stepper
 from regard.plots.colours import DARK, LIGHT
 from regard.serving.kept import Once, name_of_answer
 from regard.serving.shelf import Served, Shelf
+from regard.training.filling import fills_words
 from regard.training.metrics import lines
+from regard.training.predictions import Prediction
 from regard.training.text_form import as_read
+from regard.training.vectors import is_speechless
 
 EXAMPLES = (
     "A dog ate the food because it was hungry.",
@@ -47,6 +50,7 @@ MOST_ROWS = 512
 """About how many queries the statistics of a long text are made of."""
 MOST_POINTS = 600
 """The most updates that are drawn of a training."""
+SPEECHLESS = "This run gives vectors and writes nothing; below is where it looked as it read."
 
 
 def runs(shelf: Shelf) -> dict[str, object]:
@@ -114,6 +118,8 @@ def predict(
 ) -> dict[str, object]:
     """Answer a text; every answer has a record that can be asked for.
 
+    A model that only reads has one record of the text; hidden words are filled in.
+
     Args:
         shelf: where the run is, and where records are kept.
         run: its name.
@@ -127,24 +133,43 @@ def predict(
             f"predict: '{run}' captions pictures; it does not read texts. Send a picture to "
             f"/api/runs/{run}/caption."
         )
+    recipe = served.trained.loaded.recipe
     with served.busy:
         if target is not None:
-            record = served.trained.look(text, target)
-            name = name_of_answer(run, text, target)
-            shelf.records.put(name, Once(lambda: record))
-            own: dict[str, object] = {
-                "text": record.target,
-                "score": None,
-                "record": name,
-                "words": [],
-            }
-            return {"run": run, "source": text, "answers": [own], "note": None}
+            return _looked(shelf, served, text, target)
+        if is_speechless(recipe):
+            return _looked(shelf, served, text, "", note=SPEECHLESS)
+        if fills_words(recipe):
+            filled = served.trained.predict([text])[0]
+            return _looked(shelf, served, text, "", filled=filled, note=filled.note)
         search = _Remembering(_widened(served, n_best))
         prediction = served.trained.predict([text], search=search)[0]
-    form = as_read(served.trained.loaded.recipe, text)
+    form = as_read(recipe, text)
     read = text if form is None else form.text
     answers = [_answer(shelf, served, read, one) for one in search.found[0]]
     return {"run": run, "source": text, "answers": answers, "note": prediction.note}
+
+
+def _looked(
+    shelf: Shelf,
+    served: Served,
+    text: str,
+    target: str,
+    *,
+    filled: Prediction | None = None,
+    note: str | None = None,
+) -> dict[str, object]:
+    """One answer that was not searched for: a given one, or what a model that reads makes of it."""
+    record = served.trained.look(text, target)
+    name = name_of_answer(served.name, text, target)
+    shelf.records.put(name, Once(lambda: record))
+    own: dict[str, object] = {
+        "text": record.target if filled is None else filled.text,
+        "score": None if filled is None else filled.score,
+        "record": name,
+        "words": [],
+    }
+    return {"run": served.name, "source": text, "answers": [own], "note": note}
 
 
 def _widened(served: Served, n_best: int) -> Beam:

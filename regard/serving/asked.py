@@ -25,7 +25,7 @@ class AskedToPredict(BaseModel):
 class AskedHead(BaseModel):
     """The matrices of one head of the worked example."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     W_Q: Rows = Field(max_length=MOST_ROWS)
     W_K: Rows = Field(max_length=MOST_ROWS)
@@ -35,7 +35,7 @@ class AskedHead(BaseModel):
 class AskedToWork(BaseModel):
     """The worked example with other numbers."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     queries: Rows = Field(max_length=MOST_ROWS)
     keys: Rows = Field(max_length=MOST_ROWS)
@@ -43,7 +43,7 @@ class AskedToWork(BaseModel):
     W_O: Rows = Field(max_length=4 * MOST_ROWS)
     is_scaled: bool = False
     is_causal: bool = False
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, gt=0)
 
     def wished(self) -> Wished:
         """The same for `worked_steps`."""

@@ -13,7 +13,7 @@ import numpy as np
 from regard.choices import find
 from regard.errors import SettingError
 from regard.inspecting.record import Record
-from regard.inspecting.survey import survey
+from regard.inspecting.survey import ANYWHERE, survey
 from regard.inspecting.tiles import PIXELS, Head, Pyramid
 from regard.serving.kept import Once, name_of_answer
 from regard.serving.shelf import SentTile, Shelf
@@ -25,6 +25,8 @@ BINS = 2048
 """The most bars of a profile."""
 ROWS_OF_A_SURVEY = 512
 """About how many queries one pass takes of a long text, unless all are asked for."""
+HEAVIEST = 20
+"""How many of the keys that receive most are named."""
 
 
 def atlas(record: Record, kind: str, layer: int) -> dict[str, object]:
@@ -89,14 +91,15 @@ def _computed(record: Record, asked: Asked) -> SentTile:
 def profile(
     record: Record, kind: str, layer: int, head: int, *, far: int, every: int
 ) -> dict[str, object]:
-    """What each key receives, and the strongest links over more than `far` places.
+    """What each key receives, which keys receive most, and the strongest far links.
 
     Args:
         record: what was looked at.
         kind: "encoder", "decoder" or "cross".
         layer: counted from 0.
         head: counted from 0.
-        far: how far apart the ends of a link are, at least one more.
+        far: how far apart the ends of a link are, at least one more; where two texts look at each
+            other there is no distance, and all links count.
         every: one in so many queries is used; 0 for as many as take no longer than a moment.
     """
     one = find(kind, record.attention)
@@ -105,12 +108,15 @@ def profile(
     special = frozenset(
         place for place, word in enumerate(one.keys.words) if word in one.keys.specials
     )
-    found = survey(pyramid.weights, head, far=far, every=used, left_out=special)
+    apart = far if one.is_self else ANYWHERE
+    found = survey(pyramid.weights, head, far=apart, every=used, left_out=special)
     bins = min(BINS, pyramid.n_keys)
     edges = np.arange(bins) * pyramid.n_keys // bins
     received = np.add.reduceat(found.received.astype(np.float64), edges)
+    heaviest = np.argsort(-found.received, kind="stable")[:HEAVIEST]
     return {
         "received": received.round(7).tolist(),
+        "heaviest": [[int(key), round(float(found.received[key]), 7)] for key in heaviest],
         "links": [[link.query, link.key, round(link.weight, 7)] for link in found.links],
         "far": found.far,
         "every": used,
@@ -120,7 +126,7 @@ def profile(
 
 def head_of(text: str) -> Head:
     """A head's number, or "mean" or "max"."""
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def _pyramid(record: Record, kind: str, layer: int) -> Pyramid:

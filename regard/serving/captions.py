@@ -7,10 +7,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from regard.errors import DataError, MissingExtra, SettingError
+from regard.data.pictures import Picture, pillow
+from regard.errors import DataError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.serving.kept import name_of_answer
 from regard.serving.shelf import Served, Shelf
+
+MOST_SIDE = 1600
+"""Pixels along the longer side of a picture that is kept for the page."""
 
 
 def caption_picture(shelf: Shelf, run: str, content: bytes) -> dict[str, object]:
@@ -55,19 +59,24 @@ def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
 
 def picture_png(shelf: Shelf, name: str) -> bytes:
     """The pixels of a picture that was captioned."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError as error:
-        raise MissingExtra("caption: pictures need Pillow: pip install 'regard[plots]'.") from error
     pixels = np.ascontiguousarray(shelf.captions.get(name, "caption").picture.pixels)
     file = BytesIO()
-    Image.fromarray(pixels).save(file, format="PNG")
+    pillow().fromarray(pixels).save(file, format="PNG")
     return file.getvalue()
 
 
 def _kept(shelf: Shelf, name: str, record: CaptionRecord) -> dict[str, object]:
-    shelf.captions.put(name, record)
+    shelf.captions.put(name, replace(record, picture=_small(record.picture)))
     return {"record": name, **record.as_json()}
+
+
+def _small(picture: Picture) -> Picture:
+    """With no more pixels than a page shows; its size stays that of the whole picture."""
+    if max(picture.pixels.shape) <= MOST_SIDE:
+        return picture
+    image = pillow().fromarray(np.ascontiguousarray(picture.pixels))
+    image.thumbnail((MOST_SIDE, MOST_SIDE))
+    return replace(picture, pixels=np.asarray(image))
 
 
 def _captioner(shelf: Shelf, run: str) -> Served:

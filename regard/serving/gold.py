@@ -10,11 +10,12 @@ from regard.data.kinds import EOS
 from regard.errors import LengthError, SettingError
 from regard.evaluating.heads import LEFT_OUT, Pieces, Row, merge_pieces
 from regard.inspecting.alignments import words_of
-from regard.inspecting.capture import attention_of, weights_of
+from regard.inspecting.capture import weights_of
 from regard.serving.kept import Once
 from regard.serving.shelf import GoldPairs, Served, Shelf
-from regard.training.aligning import align, read_gold
+from regard.training.aligning import align, cross_maps, read_gold
 from regard.training.evaluation import texts_of_files
+from regard.training.source_kinds import check_reads_texts
 from regard.training.text_form import as_read
 
 ROWS = {row.name.lower(): row for row in Row}
@@ -64,6 +65,7 @@ def sentence(shelf: Shelf, run: str, place: int, row: str) -> dict[str, object]:
     served, gold, reading = shelf.run(run), _gold(shelf), find(row, ROWS)
     if not 0 <= place < len(gold.pairs):
         raise SettingError(f"gold: there are {len(gold.pairs)} pairs, counted from 0; got {place}.")
+    check_reads_texts(served.trained.loaded.recipe, "gold")
     pair, links = gold.pairs[place], gold.links[place]
     loaded = served.trained.loaded
     text, origins = _form(served, pair.source)
@@ -75,7 +77,7 @@ def sentence(shelf: Shelf, run: str, place: int, row: str) -> dict[str, object]:
             "model reads. Take another."
         )
     with served.busy:
-        cross = attention_of(loaded.model, read, written)["cross"]
+        cross = cross_maps(served.trained, read, written)
     pieces = Pieces(
         [*(origins[word] for word in words_of(text, loaded.source.offsets(text))), LEFT_OUT],
         [answered[word] for word in words_of(said, loaded.target.offsets(said))],

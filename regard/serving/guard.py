@@ -1,7 +1,8 @@
 """Who may ask, and how much: foreign names are refused, bodies have a limit, answers a policy.
 
 A page elsewhere may make a browser ask this server. It cannot hide whom it thinks it asks (Host)
-or where it stands (Origin), so both must be this server's own.
+or where it stands (Origin, Sec-Fetch-Site), so these must be this server's
+own; but a link anywhere may lead to its page.
 """
 
 import ipaddress
@@ -30,6 +31,10 @@ MOST_BYTES = 2_000_000
 MOST_PICTURE_BYTES = 32_000_000
 PICTURES = "/caption"
 """How the addresses end to which pictures are sent."""
+ELSEWHERE = frozenset({"cross-site", "same-site"})
+"""What browsers say of pages that this server did not send; "same-site" is another port of it."""
+MOST_DIGITS = 18
+"""Of a length; more are not worth reading."""
 
 
 @final
@@ -121,9 +126,16 @@ class Guard:
                 f"serve: a page of '{origin}' may not ask this server. Open the page that it "
                 "serves itself."
             )  # fmt: skip
-        if headers.get("content-length", "0").isdigit() is False:
+        is_led_here = headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site") in ELSEWHERE and not is_led_here:
+            return 403, "foreign_origin", (
+                "serve: a page of another site may not ask this server. Open the page that it "
+                "serves itself."
+            )  # fmt: skip
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()):
             return 400, "bad_request", "serve: Content-Length is no number."
-        if int(headers.get("content-length", "0")) > limit:
+        if len(length) > MOST_DIGITS or int(length) > limit:
             return 413, "too_large", _too_large(limit)
         return None
 

@@ -1,6 +1,6 @@
 """The runs that are served, by name; each answers one request at a time."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,10 @@ N_EXAMPLES = 4
 
 MOST_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
+MOST_RECORDS = 16
+"""How many records are kept; one of a long text takes many megabytes."""
+MOST_CAPTIONS = 8
+"""How many captions are kept, each with its picture."""
 
 
 @final
@@ -84,9 +88,9 @@ class Shelf:
     gold: GoldPairs | None = None
     saved: Mapping[str, Record] = field(default_factory=dict)
     """Records from files, by name; they are never forgotten."""
-    records: Kept[Once[Record]] = field(default_factory=Kept)
+    records: Kept[Once[Record]] = field(default_factory=lambda: Kept(most=MOST_RECORDS))
     tiles: Kept[Once[SentTile]] = field(default_factory=lambda: Kept(most=MOST_TILES))
-    captions: Kept[CaptionRecord] = field(default_factory=Kept)
+    captions: Kept[CaptionRecord] = field(default_factory=lambda: Kept(most=MOST_CAPTIONS))
     errors_of_heads: Kept[Once[dict[str, object]]] = field(default_factory=Kept)
 
     def run(self, name: str) -> Served:
@@ -135,13 +139,24 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     """
     if len(set(paths)) < len(paths):
         raise RunError("serve: a run or record was given twice. Give each once.")
-    return [_shortest(path, [other for other in paths if other != path]) for path in paths]
+    names: list[str] = []
+    for path in paths:
+        free = (name for name in _ends(path, paths) if name not in names)
+        names.append(next(free, ""))
+        if not names[-1]:
+            raise RunError(
+                f"serve: no end of '{path}' tells it from the other runs or records. Rename its "
+                "folder, or serve it alone."
+            )
+    return names
 
 
-def _shortest(path: Path, others: Iterable[Path]) -> str:
-    apart = list(others)
+def _ends(path: Path, paths: Sequence[Path]) -> Iterator[str]:
+    """Ends of a path that no other path has, the shortest first."""
+    others = [other for other in paths if other != path]
     for count in range(1, len(path.parts)):
         end = path.parts[-count:]
-        if all(other.parts[-count:] != end for other in apart):
-            return "-".join(end)
-    return "-".join(path.parts[1:])
+        if all(other.parts[-count:] != end for other in others):
+            yield "-".join(end)
+    # the end of all others: its whole path
+    yield "-".join(path.parts[1:])

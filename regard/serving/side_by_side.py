@@ -2,7 +2,8 @@
 
 The first of them is the model itself. Every other takes the same queries and keys (and sees no key
 that the model may not see), changes one link of the chain, and is computed by `attend`. Links with
-parameters of their own are left out: parameters that nobody trained would show nothing.
+parameters of their own are left out: parameters that nobody trained would show nothing. So are
+products of queries and keys where those of the model have two widths.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,8 @@ PUT: Mapping[str, Callable[[AttentionMap, Any], dict[str, Any]]] = {
     "pattern": lambda seen, link: {"mask": all_of(seen.mask, link)},
 }
 """How a link of a kind is put in the place of a map's own; a pattern may only hide more."""
+PRODUCTS = frozenset({"score"})
+"""Kinds of links that multiply queries with keys, which must have one width for it."""
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "score": SCORES,
     "relation": RELATIONS,
@@ -88,8 +91,8 @@ def side_by_side(record: Record, kind: str, layer: int, head: int) -> dict[str, 
         )
     panels = [_panel("model", "as the model does it", one.mechanism, own, own)]
     for other in OTHERS:
-        if kind in other.kinds:
-            known = mechanism(other.name)
+        known = mechanism(other.name)
+        if kind in other.kinds and _fits(seen, known.kind):
             weights = _weights(seen, other, known.kind)[0, head].float().cpu()
             said = ", ".join(f"{name} {value}" for name, value in other.settings.items())
             panels.append(_panel(other.name, known.summary, said, weights, own))
@@ -104,6 +107,11 @@ def side_by_side(record: Record, kind: str, layer: int, head: int) -> dict[str, 
         "panels": panels,
         "left_out": sorted(_with_parameters()),
     }
+
+
+def _fits(seen: AttentionMap, kind: str) -> bool:
+    """Whether a link of a kind can read these queries and keys; a product needs one width."""
+    return kind not in PRODUCTS or seen.query.shape[-1] == seen.key.shape[-1]
 
 
 def _weights(seen: AttentionMap, other: Other, kind: str) -> Float[Tensor, "b h q k"]:

@@ -96,6 +96,12 @@ def worked_steps(wished: Wished) -> dict[str, object]:
     heads = [_head(number, one, x, y, wished) for number, one in enumerate(wished.heads, 1)]
     joined = torch.cat([head["context"] for head in heads], dim=-1)
     out = _times("W_O", joined, _matrix("W_O", wished.W_O))
+    steps = [out, *(step for head in heads for step in head.values())]
+    if not all(bool(step.isfinite().all()) for step in steps):
+        raise SettingError(
+            "worked: these numbers lead to some that are too large to compute with. Take smaller "
+            "ones, or a temperature nearer to 1."
+        )
     plain = [{name: step.tolist() for name, step in head.items()} for head in heads]
     return {"heads": plain, "joined": joined.tolist(), "out": out.tolist()}
 

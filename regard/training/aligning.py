@@ -17,6 +17,7 @@ from typing import Any, final
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention import AttentionMap
 from regard.choices import find
 from regard.data import Example, lines
 from regard.data.kinds import EOS
@@ -173,18 +174,37 @@ def _weighed(
         text, origins = _as_read(trained, example.source)
         said, answered = _as_read(trained, example.targets[0])
         read, written = [*source.encode(text), EOS], target.encode(said)
-        maps = attention_of(trained.loaded.model, read, written)["cross"]
-        if any(layer.columns != "keys" for layer in maps):
-            raise SettingError(
-                "alignment: this run's attention looks at slots of a shortened memory, which are "
-                "no words. Take a run without one."
-            )
+        maps = cross_maps(trained, read, written)
         words = Pieces(
             [*(origins[word] for word in words_of(text, source.offsets(text))), LEFT_OUT],
             [answered[word] for word in words_of(said, target.offsets(said))],
         )
         yield weights_of(maps).cpu(), words, gold
         each()
+
+
+def cross_maps(
+    trained: Trained, read: Sequence[int], written: Sequence[int]
+) -> tuple[AttentionMap, ...]:
+    """Where the words of an answer look in its source, a map for each layer.
+
+    Args:
+        trained: a run; one whose model has no such maps is refused.
+        read: the tokens of the source, the end token last.
+        written: those of the answer.
+    """
+    maps = attention_of(trained.loaded.model, read, written)
+    if "cross" not in maps:
+        raise SettingError(
+            f"alignment: the run '{trained.path}' looks at {', '.join(maps)}, and at no source "
+            "apart from its own text, so that no word answers another. Take a run that translates."
+        )
+    if any(layer.columns != "keys" for layer in maps["cross"]):
+        raise SettingError(
+            f"alignment: the attention of the run '{trained.path}' looks at slots of a shortened "
+            "memory, which are no words. Take a run without one."
+        )
+    return maps["cross"]
 
 
 def _as_read(trained: Trained, text: str) -> tuple[str, dict[int, int]]:

@@ -160,12 +160,29 @@ def test_the_atlas_zooms_pans_and_finds_by_keyboard(page):
     expect(canvas).to_have_attribute("data-view", start)
     page.keyboard.press("ArrowRight")
     expect(canvas).not_to_have_attribute("data-view", start)
+    # what is said is what is in the middle now
+    query, key, _ = map(float, canvas.get_attribute("data-view").split())
+    expect(page.locator(".readout")).to_contain_text(f"query {int(query) + 1} ")
+    expect(page.locator(".readout")).to_contain_text(f"key {int(key) + 1} ")
     page.keyboard.press("f")
     expect(page.locator("#find")).to_be_focused()
     page.keyboard.type("g")
     expect(page.get_by_text("1 keys, 1 queries")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.locator(".snippets")).to_contain_text("key 5")
+
+
+def test_between_two_texts_the_atlas_does_not_speak_of_distance(page):
+    open_view(page, "atlas", run="first", kind="cross")
+    expect(page.get_by_role("heading", name="Strongest links")).to_be_visible()
+    assert page.get_by_label("more than").count() == 0
+
+
+def test_a_layer_that_there_is_not_is_the_mean(page):
+    open_view(page, "gold", run="first", layer=99, head="x")
+    expect(page.get_by_text("This pair: error rate")).to_be_visible()
+    open_view(page, "captions", layer=99, head=99)
+    expect(page.locator(".cell-weight")).to_be_visible()
 
 
 def test_the_wheel_zooms_at_the_pointer_and_dragging_pans(page):

@@ -1,6 +1,8 @@
 """What the server says is what Python says."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,17 +11,38 @@ from starlette.testclient import TestClient
 
 from regard.attention import attend
 from regard.attention.patterns.causal import CausalPattern
+from regard.data.kinds import KINDS
+from regard.data.subwords import Subwords
+from regard.errors import RunError
 from regard.inspecting import save_record
 from regard.inspecting.panels import View
 from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
 from regard.inspecting.statistics import head_statistics
+from regard.inspecting.survey import survey
 from regard.inspecting.worked import worked
+from regard.models import build_model
 from regard.plots.colours import DARK, LIGHT
 from regard.serving import build_app, files
+from regard.serving.atlas import profile
 from regard.serving.shelf import names_of, open_runs
+from regard.training import read_recipe
+from regard.training.checkpoints import distinct_tensors, write_tensors
+from tests.making import make_run
+from tests.serving.serving import PAIRS, TEXTS
 
 TEXT = "a dog ate"
+WORKED = {
+    "queries": [[1.0]], "keys": [[4.0]], "W_O": [[1.0]],
+    "heads": [{"W_Q": [[1.0]], "W_K": [[1.0]], "W_V": [[1.0]]}],
+}  # fmt: skip
+ENCODER = """\
+kind = "encoder"
+task = "{task}"
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_layers = 2"""
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +139,30 @@ def test_the_profile_is_the_mass_of_each_key(client, shelf, answers):
     for query, key, weight in said["links"]:
         assert abs(query - key) > 2
         assert weight == pytest.approx(float(weights[query, key]), abs=1e-6)
+    key, most = said["heaviest"][0]
+    assert key == int(weights.sum(0).argmax())
+    assert most == pytest.approx(float(weights.sum(0).max()), abs=1e-5)
+
+
+def test_between_two_texts_no_link_is_too_near(client, shelf, answers):
+    name = answers[0]["record"]
+    said = client.get(f"/api/records/{name}/profile/cross/0/1", params={"far": 40}).json()
+    # the end token is left out
+    weights = shelf.records.get(name)().weights("cross", 0, 1)[:, :-1]
+    assert said["far"] == -1
+    assert said["links"][0][2] == pytest.approx(float(weights.max()), abs=1e-6)
+
+
+def test_the_keys_that_receive_most_are_single_keys_however_many_there_are():
+    n = 2500
+    x = torch.randn(1, 1, n, 4)
+    names = Tokens.numbered("place", n)
+    seen = attend(x, x, x).map
+    one = Attention(names, names, (seen,), "query (text)", "key (text)", "scaled_dot, soft")
+    said = profile(Record("long", "", {"encoder": one}), "encoder", 0, 0, far=64, every=500)
+    whole = survey(seen, 0, every=500).received
+    assert len(said["received"]) < n
+    assert [key for key, _ in said["heaviest"]] == whole.argsort()[::-1][:20].tolist()
 
 
 def test_the_statistics_of_heads_are_python_s(client, shelf, answers):
@@ -191,6 +238,9 @@ def test_the_worked_example_begins_with_the_numbers_of_explain(client):
         (("POST", "/api/runs/first/predict", {"text": "", "n_best": 9}), 422, "bad_request", "n"),
         (("POST", "/api/runs/first/caption", None), 400, "SettingError", "reads texts"),
         (("GET", "/api/runs/first/caption/0", None), 400, "SettingError", "reads texts"),
+        (("POST", "/api/worked", {**WORKED, "temperature": 0}), 422, "bad_request", "temperature"),
+        (("POST", "/api/worked", {**WORKED, "queries": [["inf"]]}), 422, "bad_request", "finite"),
+        (("POST", "/api/worked", {**WORKED, "queries": [[1e308]]}), 400, "SettingError", "large"),
         (("DELETE", "/api/runs", None), 405, "bad_request", "DELETE"),
     ],
 )  # fmt: skip
@@ -222,3 +272,58 @@ def test_every_file_of_the_page_is_served_with_a_type_that_browsers_take(client)
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
     assert names_of([tmp_path / "a" / "run", tmp_path / "b" / "run"]) == ["a-run", "b-run"]
+
+
+def test_a_name_that_another_run_has_already_is_made_longer(tmp_path):
+    paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "a-run"]
+    assert names_of(paths) == ["a-run", "b-run", f"{tmp_path.name}-a-run"]
+
+
+def test_runs_that_no_name_tells_apart_are_refused():
+    with pytest.raises(RunError, match="Rename its folder"):
+        names_of([Path("/a/run"), Path("/b/run"), Path("/a-run")])
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory):
+    """Runs that read and do not write."""
+    folder = tmp_path_factory.mktemp("readers")
+    tasks = ("words", "tags", "label", "vectors")
+    runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]
+    masked = Subwords.train(TEXTS, kind=KINDS["characters"], size=300).with_mask()
+    size = len(masked)
+    masked.save(runs[0] / "tokenizer.json")
+    recipe = read_recipe(runs[0] / "recipe.toml")
+    made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
+    write_tensors(runs[0] / "model.safetensors", distinct_tensors(made))
+    shelf = open_runs(runs, device="cpu", gold=PAIRS)
+    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
+        yield client
+
+
+@pytest.mark.parametrize("task", ["words", "tags", "label", "vectors"])
+def test_a_run_that_only_reads_shows_where_it_looked(readers, task):
+    said = readers.post(f"/api/runs/{task}/predict", json={"text": "a [MASK] ate"})
+    assert said.status_code == 200, said.text
+    name = said.json()["answers"][0]["record"]
+    record = readers.get(f"/api/records/{name}").json()
+    assert list(record["attention"]) == ["encoder"]
+    assert readers.get(f"/api/records/{name}/weights/encoder").status_code == 200
+
+
+def test_hidden_words_are_filled_in_and_vectors_say_nothing(readers):
+    filled = readers.post("/api/runs/words/predict", json={"text": "a [MASK] ate"}).json()
+    assert re.fullmatch(r"a .* ate", filled["answers"][0]["text"])
+    assert "[MASK]" not in filled["answers"][0]["text"]
+    silent = readers.post("/api/runs/vectors/predict", json={"text": "a dog ate"}).json()
+    assert (silent["answers"][0]["text"], silent["answers"][0]["score"]) == ("", None)
+    assert "writes nothing" in silent["note"]
+
+
+@pytest.mark.parametrize("path", ["/api/gold/words", "/api/gold/words/0"])
+def test_a_run_without_a_source_to_look_at_has_no_gold_alignments(readers, path):
+    answer = readers.get(path)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["kind"] == "SettingError"
+    assert "words' looks at encoder" in answer.json()["error"]["message"]
+    assert "Take a run that translates" in answer.json()["error"]["message"]

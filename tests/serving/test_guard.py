@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.serving.guard import MOST_BYTES, Names
+from regard.serving.guard import MOST_BYTES, Guard, Names
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000"])
@@ -67,3 +67,36 @@ def test_nothing_outside_the_page_s_folder_is_served(client, path):
     answer = client.get(path)
     assert answer.status_code == 404
     assert "import" not in answer.text
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_foreign_page_may_lead_here_but_not_ask(client, site):
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}
+    answer = client.get("/api/runs", headers=headers)
+    assert answer.status_code == 403
+    assert answer.json()["error"]["kind"] == "foreign_origin"
+    assert client.get("/", headers={**headers, "sec-fetch-mode": "navigate"}).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_the_own_page_and_an_address_that_is_typed_are_let_in(client, site):
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "cors"}
+    assert client.get("/api/runs", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(("length", "status"), [("²", 400), ("-1", 400), ("9" * 5000, 413)])
+def test_a_length_that_cannot_be_read_is_refused(length, status):
+    async def never(scope, receive, send):
+        raise AssertionError
+
+    guard = Guard(never, Names())
+    refusal = guard._refusal({"host": "localhost", "content-length": length}, 10)
+    assert refusal is not None
+    assert refusal[0] == status
+
+
+def test_a_head_that_is_written_in_other_digits_is_no_head(client):
+    answers = client.post("/api/runs/first/predict", json={"text": "a dog"}).json()["answers"]
+    answer = client.get(f"/api/records/{answers[0]['record']}/tiles/cross/0/²/0/0/0")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["kind"] == "UnknownChoice"

@@ -5,18 +5,24 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from regard.data.pictures import Picture
 from regard.errors import SettingError, ShapeError, UnknownChoice
 from regard.evaluating.heads import Row
+from regard.inspecting.capture import attention_of
 from regard.inspecting.worked import X, Y, worked
 from regard.serving import files
+from regard.serving.captions import _small
 from regard.serving.gold import errors_of_heads, sentence
 from regard.serving.kept import Kept
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import HEADS, Projections, Wished, worked_steps
 from regard.training.aligning import align
+from regard.training.trained import load
+from tests.making import make_run
 
 
 def _wished(keys=X, count=1, **options):
@@ -103,6 +109,17 @@ def test_patterns_of_distance_are_not_offered_between_two_texts(record):
     assert not names & {"sliding_window", "blocks", "linear_bias"}
 
 
+def test_products_are_left_out_where_queries_and_keys_have_two_widths(tmp_path):
+    model = 'kind = "recurrent"\nsize = "bahdanau"\nd_embedding = 8\nd_hidden = 8\nn_layers = 1'
+    record = load(make_run(tmp_path / "run", model=model), device="cpu").look("a b c", "c b")
+    seen = record.attention["cross"].layers[0]
+    assert seen.query.shape[-1] != seen.key.shape[-1]
+    names = [one["name"] for one in side_by_side(record, "cross", 0, 0)["panels"]]
+    assert names[0] == "model"
+    assert "sparsemax" in names
+    assert not {"dot", "scaled_dot"} & {*names}
+
+
 def test_the_error_rates_of_heads_are_those_of_evaluate(shelf):
     gold = shelf.gold
     want = align(shelf.run("first").trained, gold.pairs, gold.links).as_json()
@@ -154,3 +171,16 @@ def test_the_page_invents_nothing_and_asks_nobody_else():
         assert len(text.splitlines()) <= 400, path
         assert text.count("innerHTML") == 0 or Path(path).name == "formulas.js"
         assert ("dangerouslySetInnerHTML" in text) == (path.name == "formulas.js")
+
+
+def test_a_large_picture_is_kept_small_and_still_says_its_size():
+    small = _small(Picture("large", np.zeros((20, 3200, 3), np.uint8), 3200, 20))
+    assert small.pixels.shape == (10, 1600, 3)
+    assert (small.width, small.height) == (3200, 20)
+
+
+def test_a_look_that_fails_leaves_the_model_in_its_mode(tmp_path):
+    model = load(make_run(tmp_path / "run"), device="cpu").loaded.model.train()
+    with pytest.raises(IndexError):
+        attention_of(model, [10**6], [5])
+    assert model.training

@@ -56,6 +56,8 @@ function Studio({ served, ramps }) {
   const fitting = served.runs.filter((run) => !here.reads || run.reads === here.reads);
   const run = fitting.find(({ name }) => name === params.run)?.name ?? fitting[0]?.name;
   const info = useAnswer(() => run && get(["runs", run, "info"]), [run]);
+  // while another run's facts are on their way, those of the last are not shown as its own
+  const known = info.value?.name === run ? info.value : null;
   const shade = ramps[isDark ? "dark" : "light"];
   const stops = useMemo(() => stopsOf(shade.weights), [shade]);
   const differences = useMemo(() => stopsOf(shade.differences), [shade]);
@@ -63,7 +65,7 @@ function Studio({ served, ramps }) {
   const go = (name) => { location.hash = to(name); };
   useKeys(views, go, help);
   useEffect(() => { document.title = `${here.title} · regard studio`; }, [here]);
-  const shared = { served, run, info: info.value, params, change, stops, differences, isDark };
+  const shared = { served, run, info: known, params, change, stops, differences, isDark };
   return html`<a class="skip" href="#main" onClick=${(event) => {
       event.preventDefault(); main.current.focus(); }}>Skip to the view</a>
     <header><div class="top"><b class="brand">regard <span>studio</span></b>
@@ -80,8 +82,8 @@ function Studio({ served, ramps }) {
       <p class="lead">${here.lead}</p>
       ${info.error && html`<p class="error" role="alert">${info.error}</p>`}
       <${here.View} key=${here.name} ...${shared} /></main>
-    <footer class="quiet small">${info.value && html`${info.value.name}: ${info.value.model},
-      ${" "}${info.value.parameters.toLocaleString("en-GB")} parameters, on ${info.value.device}. `}
+    <footer class="quiet small">${known && html`${known.name}: ${known.model},
+      ${" "}${known.parameters.toLocaleString("en-GB")} parameters, on ${known.device}. `}
       regard ${served.version}. Everything on this page is computed on your machine.</footer>
     ${isTouring && html`<${Tour} views=${views} here=${here} go=${go} params=${params} change=${change}
       close=${() => { setTouring(false); change({ tour: "" }); }} />`}

@@ -53,12 +53,14 @@ export function Look({ record, weights, params, change, stops, chances }) {
   const isChosen = focus.hover || params.pin;
   const rows = isChosen && focus.at.length && focus.at[0].side === "query"
     ? focus.at.map(({ place }) => piecesOf(one.queries, view, place, panel)).flat() : null;
+  // chances are those of the answer's pieces; the rows of some maps are others
+  const fitting = view.kind !== "encoder" && chances?.every(([name], i) => name === one.queries.pieces[i])
+    ? chances : null;
   const show = (layer, head) => change({ layer: said(layer), head: said(head) });
   return html`<section aria-label="what the model looked at">
     <${Controls} record=${record} view=${view} params=${params} change=${change} />
     <${Line} side="query" ...${lines} />
-    <${Playback} panel=${panel} focus=${focus} change=${change} chances=${
-      view.kind === "encoder" ? null : chances} isWords=${view.unit === "words"} />
+    <${Playback} panel=${panel} focus=${focus} change=${change} chances=${fitting} isWords=${view.unit === "words"} />
     <${Line} side="key" ...${lines} />
     <p class="readout" role="status">${readout(panel, focus.at)}</p>
     <${Legend} top=${top} stops=${stops} scale=${scale} />

@@ -8,6 +8,12 @@ const place = (text, count) => {
   return Number.isInteger(number) && number >= 1 && number <= count ? number - 1 : MEAN;
 };
 
+// the same in words, where a view counts from 1: a number that there is, or "mean"
+export const numbered = (text, count) => {
+  const number = Number(text);
+  return Number.isInteger(number) && number >= 1 && number <= count ? String(number) : "mean";
+};
+
 export function wished(params, record) {
   const kinds = Object.keys(record.attention);
   const kind = kinds.includes(params.kind) ? params.kind

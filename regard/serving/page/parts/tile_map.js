@@ -63,6 +63,8 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
       ...(leaf && zoom < size.max_zoom ? [leaf] : [])]), 80);
     return () => clearTimeout(waiting);
   }, [tiles, zoom, JSON.stringify(sight), String(leaf)]);
+  // what an older map still waits for is given up
+  useEffect(() => () => tiles.want([]), [tiles]);
   useEffect(() => {
     const began = performance.now();
     drawAtlas(canvas.current, { tiles, camera: now, look, colours: themed(), tokens, profile, marks, found });
@@ -77,8 +79,9 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
     setMarks(jump);
     setCell(jump);
   }, [jump]);
-  const move = (next) => setCamera(state.current.isLocked
+  const held = (next) => (state.current.isLocked
     ? next.at({ query: (next.key + next.query) / 2, key: (next.key + next.query) / 2 }) : next);
+  const move = (next) => setCamera(held(next));
   const at = (event) => {
     const area = canvas.current.getBoundingClientRect();
     return [event.clientX - area.left - STRIP, event.clientY - area.top - STRIP];
@@ -101,23 +104,27 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
     canvas.current.addEventListener("wheel", wheel, { passive: false });
     return () => canvas.current?.removeEventListener("wheel", wheel);
   }, []);
-  const zoomBy = (by) => move(now.zoomed(by, inner.wide / 2, inner.high / 2, inner.wide, inner.high));
+  const zoomed = (by) => now.zoomed(by, inner.wide / 2, inner.high / 2, inner.wide, inner.high);
+  const zoomBy = (by) => move(zoomed(by));
   const whole = () => { setCamera(Camera.whole(extent, inner.wide, inner.high)); setMarks(null); };
   const pressed = (event) => {
     const arrows = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     const step = (event.shiftKey ? 1 : 0.1) / now.scale;
+    let next = now;
     if (event.key in arrows) {
       const [down, across] = arrows[event.key];
-      move(now.at({ query: now.query + down * step * inner.high, key: now.key + across * step * inner.wide }));
-    } else if (event.key in KEYS) zoomBy(KEYS[event.key]);
-    else if (event.key === "0") whole();
+      next = held(now.at({ query: now.query + down * step * inner.high, key: now.key + across * step * inner.wide }));
+    } else if (event.key in KEYS) next = held(zoomed(KEYS[event.key]));
+    else if (event.key === "0") { next = Camera.whole(extent, inner.wide, inner.high); setMarks(null); }
     else if (event.key === "d") setLocked(!isLocked);
     else if (event.key === "m") setMini(!hasMini);
     else if (event.key === "f") document.getElementById("find")?.focus();
     else if (event.key === "Enter") setMarks(inside(now));
     else if (event.key === "Escape") setMarks(null);
     else return;
-    setCell(inside(now));
+    // what is said is what is in the middle from now on
+    if (next !== now) setCamera(next);
+    setCell(inside(next));
     event.preventDefault();
     event.stopPropagation();
   };
@@ -157,6 +164,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
         onPointerUp=${(event) => { const [x, y] = at(event); const from = drag.current; drag.current = null;
           const isClick = from && Math.hypot(x - from.x, y - from.y) < 4;
           if (isClick) setMarks(inside(now.cell(x, y, inner.wide, inner.high))); }}
+        onPointerCancel=${() => { drag.current = null; }}
         onPointerMove=${pointed} onPointerLeave=${() => { if (!drag.current) setCell(null); }}
         onDblClick=${(event) => move(now.zoomed(2, ...at(event), inner.wide, inner.high))}></canvas></div>
       ${hasMini && isPart && html`<canvas class="minimap" ref=${mini} width=${small} height=${small}

@@ -15,22 +15,21 @@ function matches(names, wish) {
 }
 
 function FarLinks({ survey, tokens, far, setFar, jump }) {
-  const bins = survey.received.length;
-  const heaviest = survey.received.map((sum, i) => [sum, Math.floor(i * tokens.keys.length / bins)])
-    .sort((a, b) => b[0] - a[0]).slice(0, 20);
-  return html`<h2>Strongest far links</h2><div class="bar"><label>more than
+  // between two texts there is no distance: all links count
+  const isFar = survey.far >= 0;
+  return html`<h2>Strongest ${isFar ? "far " : ""}links</h2><div class="bar">${isFar && html`<label>more than
       <input type="number" min="0" value=${far} onChange=${(event) => setFar(event.target.value)} />
-      places apart</label><span class="quiet">${survey.is_exact ? "all queries were used"
+      places apart</label>`}<span class="quiet">${survey.is_exact ? "all queries were used"
         : `one query in ${survey.every} was used`}; bars above the map: weight that each key
       receives</span></div>
     <ol class="far">${survey.links.slice(0, 12).map(([query, key, weight]) => html`
       <li key=${`${query}-${key}`}><button type="button" onClick=${() => jump({ query, key })}>
         <bdi>${quoted(tokens.queries[query])}</bdi> (${query + 1}) →${" "}
         <bdi>${quoted(tokens.keys[key])}</bdi> (${key + 1}) ${weight.toFixed(4)}</button></li>`)}</ol>
-    ${!survey.links.length && html`<p class="quiet">There are none that far apart.</p>`}
+    ${!survey.links.length && html`<p class="quiet">There are none${isFar ? " that far apart" : ""}.</p>`}
     <details class="numbers"><summary>Weight received, as a table</summary>
     <${Table} caption="The keys that receive most" heads=${["key", "place", "weight"]}
-      rows=${heaviest.map(([sum, i]) => [tokens.keys[i], i + 1, sum.toFixed(4)])} /></details>`;
+      rows=${survey.heaviest.map(([key, sum]) => [tokens.keys[key], key + 1, sum.toFixed(4)])} /></details>`;
 }
 
 export function Atlas({ served, run, info, params, change, stops, isDark }) {

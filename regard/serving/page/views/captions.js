@@ -5,11 +5,15 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { colour, css, scaleOf } from "../parts/colours.js";
 import { Check, Select } from "../parts/controls.js";
 import { entropy, heaviest, largest, quoted, written } from "../parts/numbers.js";
+import { numbered } from "../parts/panel.js";
 import { Playback } from "../parts/playback.js";
 import { get, picture, send } from "../parts/server.js";
 import { useAnswer, useFocus } from "../parts/state.js";
 import { Numbers } from "../parts/table.js";
 import { Legend } from "../parts/words.js";
+
+// of a canvas, however large the picture is
+const MOST_SIDE = 1600;
 
 // layer and head count from 1; "mean" is the mean of all, as Python has it
 function mapsOf(record, layer, head) {
@@ -41,8 +45,10 @@ const OVERLAYS = {
 
 function draw(canvas, record, map, top, { overlay, opacity, stops, isSmooth }) {
   const { width, height } = record.picture, { rows, columns, covered } = record.grid;
-  Object.assign(canvas, { width, height });
+  const shrink = Math.min(1, MOST_SIDE / Math.max(width, height));
+  Object.assign(canvas, { width: Math.ceil(width * shrink), height: Math.ceil(height * shrink) });
   const context = canvas.getContext("2d");
+  context.scale(canvas.width / width, canvas.height / height);
   const [wide, high] = [(covered.right - covered.left) / columns, (covered.bottom - covered.top) / rows];
   const fine = isSmooth ? 8 : 1;
   context.save();
@@ -86,7 +92,7 @@ function Overlay({ record, map, top, wish, onCell, label }) {
 
 function Seen({ record, params, change, stops }) {
   const [cell, setCell] = useState(null);
-  const layer = params.layer || "mean", head = params.head || "mean";
+  const layer = numbered(params.layer, record.weights.length), head = numbered(params.head, record.weights[0].length);
   const maps = mapsOf(record, layer, head);
   const focus = useFocus(params.pin || "q1", (pin) => change({ pin }));
   const place = Math.min(focus.at.find(({ side }) => side === "query")?.place ?? 0, record.words.length - 1);

@@ -5,6 +5,7 @@ import { colour, css, ink, scaleOf } from "../parts/colours.js";
 import { Select } from "../parts/controls.js";
 import { HeatMap } from "../parts/heatmap.js";
 import { heaviest, largest, zeros } from "../parts/numbers.js";
+import { numbered } from "../parts/panel.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
 import { Numbers } from "../parts/table.js";
@@ -46,7 +47,8 @@ function Grid({ errors, row, layer, head, choose, stops }) {
       })}</tr>`)}</tbody></table></div>`;
 }
 
-function Pair({ pair, layer, head, stops, scale }) {
+function Pair({ pair, wish, stops, scale }) {
+  const layer = numbered(wish.layer, pair.weights.length), head = numbered(wish.head, pair.weights[0]?.length);
   const weights = useMemo(() => meanOf(pair.weights, layer, head), [pair, layer, head]);
   const own = weights.flatMap((row, query) => {
     const [[weight, key]] = heaviest(row);
@@ -90,7 +92,7 @@ export function Gold({ run, params, change, stops }) {
       choose=${(l, h) => change({ layer: String(l), head: String(h) })} />
       ${best && html`<p class="quiet">Best head, chosen on every second pair and reported on the others: layer
         ${" "}${best.layer}, head ${best.head}, ${best.row} row, ${percent(best.reported_on.error_rate)} %.</p>`}`}
-    ${pair.value && html`<${Pair} pair=${pair.value} layer=${layer} head=${head} stops=${stops}
+    ${pair.value && html`<${Pair} pair=${pair.value} wish=${{ layer, head }} stops=${stops}
       scale=${scaleOf(params.scale)} />`}
     <p class="quiet small">Words of several pieces: weights are summed over a source word's pieces and averaged
       over a target word's. Attention is not alignment: it need not look where a translator would.</p>`;

@@ -54,8 +54,8 @@ export function Translate({ run, info, params, change, stops }) {
     ${error && html`<p class="error" role="alert">${error}</p>`}
     ${answered.value && !answered.error && html`
       ${answered.value.note && html`<p class="note">${answered.value.note}</p>`}
-      <${Answers} answers=${answers} chosen=${place}
-        choose=${(i) => change({ answer: String(i + 1), pin: "" })} />`}
+      ${answers.some((one) => one.text || one.score != null) && html`<${Answers} answers=${answers} chosen=${place}
+        choose=${(i) => change({ answer: String(i + 1), pin: "" })} />`}`}
     ${seen.weights && html`<${Look} key=${seen.record.record} record=${seen.record}
       weights=${seen.weights} params=${params} change=${change} stops=${stops}
       chances=${answers[place]?.words} />`}`;
