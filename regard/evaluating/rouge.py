@@ -60,6 +60,6 @@ def _measured(name: str, found: Sequence[Any], signature: str) -> Measured:
 @lru_cache(maxsize=1)
 def _scorer() -> Any:
     # it takes a second to import, and few ask for it
-    from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
+    from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(list(NAMES), use_stemmer=True)

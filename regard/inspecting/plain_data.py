@@ -143,7 +143,7 @@ READING: Mapping[str, Callable[[Any, Any, Callable[[str], Tensor]], Any]] = {
 def _fields(one: Any) -> Iterator[tuple[str, Any]]:
     """What an object holds, by name."""
     if isinstance(one, tuple):
-        yield from one._asdict().items()  # type: ignore[attr-defined]
+        yield from one._asdict().items()  # type: ignore[attr-defined] # named
     elif isinstance(one, nn.Module):
         own = set(nn.Module().__dict__)
         yield from ((key, value) for key, value in vars(one).items() if key not in own)

@@ -98,6 +98,14 @@ def test_the_largest_flow_is_the_smallest_cut():
         assert got == pytest.approx(smallest_cut(pipes, start, end), abs=1e-6)
 
 
+def test_a_flow_gives_way_where_another_has_no_other_way():
+    # the first way found, 0-0-0-0, fills the only pipe that node 1 of the second layer could use
+    first = np.array([[1.0, 1.0], [0.0, 0.0]])
+    second = np.array([[1.0, 1.0], [1.0, 0.0]])
+    third = np.array([[1.0, 0.0], [1.0, 0.0]])
+    assert maximum_flow([first, second, third], 0, 0) == pytest.approx(2.0)
+
+
 def test_the_flow_of_one_layer_is_its_weights_and_of_more_no_less_than_a_way():
     layers = random_layers(3, 2, 6, 6)
     single = flow(record_of(encoder=layers[:1]), "encoder", 2, residual=0.0)
