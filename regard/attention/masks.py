@@ -61,10 +61,9 @@ class Given:
         key = places.key.clamp(max=self.matrix.shape[-1] - 1)
         if places.key.dim() == 2:
             return self.matrix[..., query, key]
-        matrix = self.matrix.expand(*places.key.shape[:2], *self.matrix.shape[-2:])
-        return matrix.gather(-2, query.expand(*places.key.shape[:3], matrix.shape[-1])).gather(
-            -1, key
-        )
+        matrix = self.matrix.reshape(*(1,) * (4 - self.matrix.dim()), *self.matrix.shape)
+        sentence, head = (torch.arange(n, device=matrix.device) for n in matrix.shape[:2])
+        return matrix[sentence[:, None, None, None], head[:, None, None], query, key]
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """True where the matrix has a True inside the block."""
@@ -162,6 +161,19 @@ def all_of(*parts: Pattern) -> Pattern:
     if len(rest) <= 1:
         return rest[0] if rest else FULL
     return AllOf(*rest)
+
+
+def apart(mask: Pattern) -> tuple[tuple[Pattern, ...], Bool[Tensor, "b k"] | None]:
+    """The parts that link places, and, of those that only say which keys exist, what they say."""
+    linking: list[Pattern] = []
+    valid: list[Tensor] = []
+    for part in mask.parts if isinstance(mask, AllOf) else (mask,):
+        known = part.as_kernel()
+        if known is None or known.is_causal or known.valid is None:
+            linking.append(part)
+        else:
+            valid.append(known.valid)
+    return tuple(linking), reduce(torch.logical_and, valid) if valid else None
 
 
 def any_of(*parts: Pattern) -> Pattern:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.links import NO_RELATION, NoRelation, SoftRows
 from regard.attention.masks import AllOf, AnyOf, Given, Padding
-from regard.attention.memories.memory_compressed import CompleteSlots
+from regard.attention.memories.memory_compressed import CompleteSlots, HoldingSlots
 from regard.attention.patterns.big_bird import NeighbourBlocks
 from regard.attention.scores.additive import ACTIVATIONS
 from regard.attention.selections.hard import HardRows
@@ -30,8 +30,8 @@ CLASSES: Mapping[str, type] = {
     one.__name__: one
     for one in (
         *(part for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS) for part in table.values()),
-        *(AllOf, AnyOf, Given, Padding, CompleteSlots, NeighbourBlocks, NoRelation, GivenBias),
-        Covered,
+        *(AllOf, AnyOf, Given, Padding, CompleteSlots, HoldingSlots, NeighbourBlocks),
+        *(NoRelation, GivenBias, Covered),
         *(Counted, Places, Tree),
         *(SoftRows, HardRows, LocalRows, SparseRows, TopRows),
     )

@@ -1,11 +1,13 @@
 """Sparse path: rows in chunks, each against the blocks of keys it can see; O(n · visible).
 
 The same function serves masks no kernel knows and biases that are not learned: whatever the
-pattern, no more than one chunk of it exists at a time, forward and backward.
+pattern, no more than one chunk of it exists at a time, forward and backward. On a GPU, where a
+chunk's calls would cost more than its numbers, one kernel walks over all visible tiles
+(tiled_kernel.py), if it takes the case.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,7 +16,13 @@ from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
-from regard.attention.engine.kernels import softmax_attention, softmax_attention_backward
+from regard.attention.engine.kernels import (
+    HALF,
+    TILE_WIDTHS,
+    softmax_attention,
+    softmax_attention_backward,
+)
+from regard.attention.engine.tiling import Tiling, differs_by_head
 from regard.attention.links import NO_RELATION, Grid, wide
 
 CHUNKS = (64, 128, 256, 512)
@@ -116,17 +124,38 @@ class SparsePath:
         return Cost(multiply_adds=work, numbers=b * h * q + chunk)
 
     def run(self, case: Case) -> Attended:
-        """Chunk by chunk."""
-        assert case.dot is not None and case.softmax is not None
-        context, lse = _Chunked.apply(
-            case.dot.query,
-            case.dot.key,
-            case.value,
-            Layout.best(case),
-            case,
-            case.dot.scale * case.softmax,
-        )
-        return case.attended(context, case.soft_rows(lse))
+        """Tile by tile on a GPU, else chunk by chunk; how to cut is not for a compiler."""
+        if torch.compiler.is_compiling():
+            return cast("Attended", torch.compiler.disable(_run)(case))
+        return _run(case)
+
+
+def _run(case: Case) -> Attended:
+    assert case.dot is not None and case.softmax is not None
+    tensors, scale = (case.dot.query, case.dot.key, case.value), case.dot.scale * case.softmax
+    if _fits_tiles(case):
+        # Triton comes with torch only where there is a GPU
+        from regard.attention.engine.tiled_kernel import AttendInTiles
+
+        n_queries, n_keys = case.query.shape[-2], case.key.shape[-2]
+        tiling = Tiling.of(case.mask, case.places, n_queries, n_keys)
+        context, lse = AttendInTiles.apply(*tensors, tiling, scale)
+    else:
+        context, lse = _Chunked.apply(*tensors, Layout.best(case), case, scale)
+    return case.attended(context, case.soft_rows(lse))
+
+
+def _fits_tiles(case: Case) -> bool:
+    """Whether the kernel for tiles takes it."""
+    assert case.dot is not None
+    kinds = {(x.dtype, x.shape[-1]) for x in (case.dot.query, case.dot.key, case.value)}
+    return (
+        case.query.is_cuda
+        and len(kinds) == 1
+        and kinds <= {(dtype, width) for dtype in HALF for width in TILE_WIDTHS}
+        and case.relation is NO_RELATION
+        and not differs_by_head(case.mask, case.places)
+    )
 
 
 class _Chunked(torch.autograd.Function):
@@ -201,7 +230,8 @@ def _bias(
     places = every.at_keys(_at(every.key, columns, -1))
     hidden = ~case.mask.visible(places)
     bias = case.relation.as_bias(places)
-    if bias is None and not bool(hidden.any()):
+    # a GPU is not asked, it would have to finish first
+    if bias is None and like.is_cpu and not bool(hidden.any()):
         return None
     # a temperature divides the whole score, the bias included
     shown = like.new_zeros(()) if bias is None else bias.detach().to(like.dtype) * case.softmax

@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _tile(pointer, b, h, n, stride_b, stride_h, stride_n, at, D: tl.constexpr):
+def head_rows(pointer, b, h, n, stride_b, stride_h, stride_n, at, D: tl.constexpr):
     """One head's rows; zero past the last."""
     wide = tl.arange(0, D)[None, :]
     first = pointer + b.to(tl.int64) * stride_b + h * stride_h
@@ -46,9 +46,9 @@ def _forward(
     program = tl.program_id(0)
     b, h = program // heads, program % heads
     rows, columns, wide = tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, D)[None, :]
-    q = _tile(Q, b, h, nq, qb, qh, qn, rows, D)
-    k = _tile(K, b, h, nk, kb, kh, kn, columns, D)
-    v = _tile(V, b, h, nk, vb, vh, vn, columns, D)
+    q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
+    k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
+    v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
     seen = _seen(valid, b, nq, nk, rows, columns, IS_CAUSAL, HAS_VALID)
     scores = tl.where(seen, tl.dot(q, tl.trans(k)) * scale, -1e30)
     top = tl.max(scores, 1)
@@ -74,11 +74,11 @@ def _backward(
     program = tl.program_id(0)
     b, h = program // heads, program % heads
     rows, columns, wide = tl.arange(0, ROWS), tl.arange(0, COLUMNS), tl.arange(0, D)[None, :]
-    q = _tile(Q, b, h, nq, qb, qh, qn, rows, D)
-    k = _tile(K, b, h, nk, kb, kh, kn, columns, D)
-    v = _tile(V, b, h, nk, vb, vh, vn, columns, D)
-    o = _tile(O, b, h, nq, ob, oh, on, rows, D)
-    g = _tile(G, b, h, nq, gb, gh, gn, rows, D)
+    q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
+    k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
+    v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
+    o = head_rows(O, b, h, nq, ob, oh, on, rows, D)
+    g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
     lse = tl.load(L + program.to(tl.int64) * nq + rows, mask=rows < nq, other=0.0)
     seen = _seen(valid, b, nq, nk, rows, columns, IS_CAUSAL, HAS_VALID)
     scores = tl.dot(q, tl.trans(k)) * scale
@@ -101,7 +101,7 @@ def _attend(
     """Context (laid out as `b q h d`, ready to be joined) and log-sum-exp."""
     b, h, nq, d = query.shape
     nk = key.shape[-2]
-    query, key, value = (_plain(x) for x in (query, key, value))
+    query, key, value = (plain(x) for x in (query, key, value))
     context, lse = _results(query, key, value, valid, is_causal, scale)
     _forward[(b * h,)](
         query, key, value, context, lse, _or_anything(valid, query), h, nq, nk, scale,
@@ -117,7 +117,7 @@ def _results(
 ) -> tuple[Tensor, Tensor]:
     """Room for what `_attend` gives."""
     b, h, nq, _ = query.shape
-    return _like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
+    return like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
 
 
 def _differentiate(
@@ -134,7 +134,7 @@ def _differentiate(
     """Gradients of query, key and value."""
     b, h, nq, d = query.shape
     nk = key.shape[-2]
-    query, key, value, context, grad = (_plain(x) for x in (query, key, value, context, grad))
+    query, key, value, context, grad = (plain(x) for x in (query, key, value, context, grad))
     found = _gradients(grad, query, key, value, context, lse, valid, is_causal, scale)
     _backward[(b * h,)](
         query, key, value, context, lse, grad, *found, _or_anything(valid, query), h, nq, nk, scale,
@@ -159,7 +159,7 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Room for what `_differentiate` gives."""
     nq, nk = query.shape[-2], key.shape[-2]
-    return _like_queries(query, nq), _like_queries(query, nk), _like_queries(query, nk)
+    return like_queries(query, nq), like_queries(query, nk), like_queries(query, nk)
 
 
 # as operators of torch's own kind, which torch.compile takes as they are
@@ -207,12 +207,14 @@ class AttendInATile(torch.autograd.Function):
         return (*found, None, None, None)
 
 
-def _like_queries(query: Tensor, n: int) -> Tensor:
+def like_queries(query: Tensor, n: int) -> Tensor:
+    """Room for `n` rows of each head, laid out as `b n h d`, ready to be joined."""
     b, h, _, d = query.shape
     return query.new_empty(b, n, h, d).transpose(1, 2)
 
 
-def _plain(x: Tensor) -> Tensor:
+def plain(x: Tensor) -> Tensor:
+    """The same numbers, those of one vector side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 

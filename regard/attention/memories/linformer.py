@@ -80,7 +80,7 @@ class LinformerMemory(nn.Module):
         n, max_len, slots = key.shape[-2], self.E.shape[-1], self.E.shape[-2]
         if n > max_len:
             raise LengthError(
-                f"linformer: {n} keys, but max_len is {max_len}. Raise max_len in the dims, "
+                f"linformer: {n} keys, but max_len is {max_len}. Raise max_len and train again, "
                 "or take a pattern without a length limit (sliding_window, big_bird)."
             )
         lowered = mask.as_kernel()

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention.caches import CompressedPast, KeyValues
-from regard.attention.links import Grid, Pattern, Short, keys_that_exist
-from regard.attention.masks import Padding
+from regard.attention.links import Grid, KernelMask, Pattern, Short, keys_that_exist
+from regard.attention.masks import Padding, all_of
 from regard.dims import Dims
 from regard.errors import MeetingError, SettingError
 from regard.places import Places
@@ -31,15 +31,13 @@ class CompleteSlots:
     A slot stands where its last token stood, so slot m (counted from 1) is at `stride · m - 1`.
     """
 
-    def __init__(self, stride: int, holds: Bool[Tensor, "b s"]) -> None:
-        self.stride, self.holds = stride, holds
+    def __init__(self, stride: int) -> None:
+        self.stride = stride
 
-    def visible(self, places: Places) -> Bool[Tensor, "b 1 q k"]:
-        """True for complete slots that hold a real token."""
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True for complete slots."""
         complete = (places.key > BEFORE) & (places.key <= places.query)
-        waiting = (places.key == BEFORE) & (places.query < self.stride - 1)
-        slot = (places.key + 1).squeeze(-2) // self.stride
-        return (complete | waiting) & self.holds[:, None, None, slot]
+        return complete | ((places.key == BEFORE) & (places.query < self.stride - 1))
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """The grid counts slots; they are complete `stride` times later."""
@@ -50,6 +48,28 @@ class CompleteSlots:
 
 
 @final
+class HoldingSlots:
+    """Only slots that hold a real token are visible; the places are those of complete slots."""
+
+    def __init__(self, stride: int, holds: Bool[Tensor, "b s"]) -> None:
+        self.stride, self.holds = stride, holds
+
+    def visible(self, places: Places) -> Bool[Tensor, "b h q k"]:
+        """True for slots with a token."""
+        slot = (places.key + 1) // self.stride
+        batch = torch.arange(len(self.holds), device=self.holds.device).view(-1, 1, 1, 1)
+        return self.holds[batch, slot.view(*(1,) * (4 - slot.dim()), *slot.shape)]
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Every block may hold a token of some sentence."""
+        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
+
+    def as_kernel(self) -> KernelMask:
+        """Kernels know which slots exist."""
+        return KernelMask(is_causal=False, valid=self.holds)
+
+
+@final
 class MemoryCompressedMemory(nn.Module):
     """Convolutions over the projected keys and values of each head."""
 
@@ -57,7 +77,7 @@ class MemoryCompressedMemory(nn.Module):
         super().__init__()
         if stride < 1:
             raise SettingError(f"memory_compressed: stride must be at least 1, got {stride}.")
-        self.stride = stride
+        self.stride, self.complete = stride, CompleteSlots(stride)
         self.C_K = nn.Parameter(torch.empty(dims.n_heads, stride, dims.key, dims.key))
         self.C_V = nn.Parameter(torch.empty(dims.n_heads, stride, dims.value, dims.value))
         for kernel in (self.C_K, self.C_V):
@@ -96,7 +116,7 @@ class MemoryCompressedMemory(nn.Module):
         return Short(
             torch.cat([key[..., :1, :], slots], -2),
             torch.cat([value[..., :1, :], merged], -2),
-            CompleteSlots(self.stride, torch.cat([exists[:, :1], holds], -1)),
+            all_of(self.complete, HoldingSlots(self.stride, torch.cat([exists[:, :1], holds], -1))),
             Places(places.query, ends[None], len(ends), places.past),
         )
 
@@ -126,10 +146,9 @@ class MemoryCompressedMemory(nn.Module):
         """Who of the last queries sees which slot, and where queries and slots stand."""
         key = past.slots.key
         ends = torch.arange(past.slots.length, device=key.device) * self.stride - 1
-        holds = torch.ones(len(key), len(ends), dtype=torch.bool, device=key.device)
         before = past.length - n_queries
         query = torch.arange(before, past.length, device=key.device)[:, None]
-        return CompleteSlots(self.stride, holds), Places(query, ends[None], len(ends), before)
+        return self.complete, Places(query, ends[None], len(ends), before)
 
     def n_slots(self, n_keys: int) -> int:
         """One slot for each stride, and the first token's."""

@@ -19,6 +19,8 @@ from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
+CPU = torch.device("cpu")
+
 
 @final
 class RandomLinksPattern:
@@ -53,7 +55,7 @@ class RandomLinksPattern:
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """True where the key's block was drawn for the query's block."""
-        links = self.links(places.length).to(places.key.device)
+        links = _drawn(self, places.length, places.key.device)
         last = len(links) - 1
         row = (places.query // self.block).clamp(max=last)
         return links[row, (places.key // self.block).clamp(max=last)]
@@ -70,11 +72,11 @@ class RandomLinksPattern:
 
     def links(self, length: int) -> Bool[Tensor, "nb nb"]:
         """True where a block of keys (column) was drawn for a block of queries (row)."""
-        return _drawn(self, length)
+        return _drawn(self, length, CPU)
 
 
 @lru_cache(maxsize=8)
-def _drawn(pattern: RandomLinksPattern, length: int) -> Bool[Tensor, "nb nb"]:
+def _drawn(pattern: RandomLinksPattern, length: int, device: torch.device) -> Bool[Tensor, "nb nb"]:
     """A pure function, remembered because every chunk of a map asks for it."""
     block, n_blocks = pattern.block, max(1, -(-length // pattern.block))
     row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
@@ -85,7 +87,7 @@ def _drawn(pattern: RandomLinksPattern, length: int) -> Bool[Tensor, "nb nb"]:
         allowed = allowed & ~pattern.besides.touches(grid)
     ranks = _hash(pattern.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
     best = ranks.topk(min(pattern.n_random, n_blocks), largest=False).indices
-    return torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed
+    return (torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed).to(device)
 
 
 def _hash(seed: int, row: Int[Tensor, "nb 1"], column: Int[Tensor, "1 nb"]) -> Int[Tensor, "nb nb"]:

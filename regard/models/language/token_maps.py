@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.attention import AttentionMap
 from regard.attention.links import Grid, Selection, Window
+from regard.attention.masks import apart
 from regard.attention.memories.memory_compressed import CompleteSlots
 from regard.models.language.rows import NOWHERE
 from regard.places import Places
@@ -85,10 +86,12 @@ class Shared:
 
 def by_token(one: AttentionMap) -> AttentionMap:
     """A map whose columns are tokens; one whose columns are slots is spread over theirs."""
-    if not isinstance(one.mask, CompleteSlots):
+    parts, _ = apart(one.mask)
+    complete = next((part for part in parts if isinstance(part, CompleteSlots)), None)
+    if complete is None:
         return one
     n, device = one.shape[-2], one.key.device
-    tokens, slots = torch.arange(n, device=device), SlotsOfTokens(one.mask.stride)
+    tokens, slots = torch.arange(n, device=device), SlotsOfTokens(complete.stride)
     return replace(
         one,
         key=one.key[..., 1 + tokens // slots.stride, :],

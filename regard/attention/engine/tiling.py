@@ -1,0 +1,155 @@
+"""Any pattern as square tiles of the map, for a kernel that computes nothing else.
+
+    tile t = block of rows row[t] against block of columns column[t];
+    bits[t, i] has bit j set where row i of the tile may see column j
+
+A tile no pair of which is visible is not listed, so lists and bits grow with what is visible and
+not with the whole map. They are made once for a pattern and a length; which keys a batch really has
+is told beside them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.attention.links import Grid, Pattern, keys_that_exist
+from regard.attention.masks import all_of, apart
+from regard.places import Places
+
+SIDE = 64
+"""Rows and columns of a tile: the bits of one row fill an int64."""
+
+TILES_AT_ONCE = 4096
+"""Tiles whose pairs are looked at in one go, one byte each, before they become bits."""
+
+LENGTHS_KEPT = 8
+"""For how many lengths, or masks beside it, the tiles of a pattern are kept."""
+
+
+class Lists(NamedTuple):
+    """Which tiles a block of rows has, or a block of columns; fullest blocks first."""
+
+    order: Int[Tensor, " n"]
+    """Blocks, the one with most tiles first, so that nobody waits for it at the end."""
+    start: Int[Tensor, " n_and_1"]
+    """Where the tiles of a block begin in the two lists below, and where the last one ends."""
+    other: Int[Tensor, " t"]
+    """The block on the other side of each tile."""
+    tile: Int[Tensor, " t"]
+    """The number of each tile."""
+
+
+class Tiles(NamedTuple):
+    """What a mask shows, whatever keys there are."""
+
+    by_row: Lists
+    by_column: Lists
+    bits: Int[Tensor, "b t side"]
+    """One int64 for each row of a tile; `b` is 1 where all sentences see the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """A map cut into tiles, and which keys exist."""
+
+    tiles: Tiles
+    valid: Bool[Tensor, "b k"] | None
+
+    @classmethod
+    def of(cls, mask: Pattern, places: Places, n_queries: int, n_keys: int) -> "Tiling":
+        """Cut a gapless map."""
+        parts, valid = apart(mask)
+        sizes = (n_queries, n_keys, places.past or 0, places.length, str(places.key.device))
+        tiles = _KEPT.of(parts, sizes, lambda: _cut(all_of(*parts), places, n_queries, n_keys))
+        return cls(tiles, None if valid is None else keys_that_exist(valid, n_keys))
+
+
+def differs_by_head(mask: Pattern, places: Places) -> bool:
+    """Whether a mask shows different pairs to different heads, which tiles cannot."""
+    shown = mask.visible(places.tile(slice(0, 1), slice(0, 1)))
+    return shown.dim() == 4 and shown.shape[1] > 1
+
+
+@final
+class _Kept:
+    """Tiles of patterns that are still there: every layer and every batch asks for the same."""
+
+    def __init__(self) -> None:
+        self.tiles: WeakKeyDictionary[Pattern, dict[object, Tiles]] = WeakKeyDictionary()
+        self.recorded: WeakKeyDictionary[Pattern, dict[object, Tiles]] = WeakKeyDictionary()
+
+    def of(
+        self, parts: tuple[Pattern, ...], sizes: tuple[object, ...], make: Callable[[], Tiles]
+    ) -> Tiles:
+        if not parts:
+            return make()
+        first, *others = parts
+        known = self.tiles.setdefault(first, {})
+        # a reference to what is gone equals no other, so a new mask is never taken for an old one
+        key = (*map(ref, others), sizes)
+        if key not in known:
+            known[key] = make()
+            while len(known) > LENGTHS_KEPT:
+                known.pop(next(iter(known)))
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            # a recording reads them again whenever it is played
+            self.recorded.setdefault(first, {})[key] = known[key]
+        return known[key]
+
+
+_KEPT = _Kept()
+
+
+def _cut(mask: Pattern, places: Places, n_queries: int, n_keys: int) -> Tiles:
+    touched = mask.touches(Grid.over(places, n_queries, n_keys, q_size=SIDE, k_size=SIDE))
+    row, column = touched.nonzero(as_tuple=True)
+    turned = column.argsort(stable=True)
+    lists = (
+        *_listed(touched.sum(1), column, torch.arange(len(row))),
+        *_listed(touched.sum(0), row[turned], turned),
+        row,
+    )
+    *moved, row = _together(lists, places.key.device)
+    by_row, by_column = Lists(*moved[:4]), Lists(*moved[4:])
+    parts = zip(row.split(TILES_AT_ONCE), by_row.other.split(TILES_AT_ONCE), strict=True)
+    bits = [_bits(mask, places, r.long(), c.long()) for r, c in parts]
+    return Tiles(by_row, by_column, torch.cat(bits, -2))
+
+
+def _listed(count: Tensor, other: Tensor, tile: Tensor) -> Lists:
+    order = count.argsort(descending=True, stable=True)
+    return Lists(order, pad(count.cumsum(0), (1, 0)), other, tile)
+
+
+def _together(lists: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
+    """All of them to where they are needed, in one go and without waiting for the device."""
+    whole = torch.cat(list(lists)).int()
+    whole = whole.pin_memory() if device.type == "cuda" else whole
+    return whole.to(device, non_blocking=True).split([len(one) for one in lists])
+
+
+def _bits(
+    mask: Pattern, places: Places, row: Int[Tensor, " t"], column: Int[Tensor, " t"]
+) -> Int[Tensor, "b t side"]:
+    """The visible pairs of some tiles, eight to a byte and 64 to a row."""
+    side = torch.arange(SIDE, device=row.device)
+    at_rows, at_columns = (block[:, None] * SIDE + side for block in (row, column))
+    is_row, is_column = at_rows < places.query.shape[-2], at_columns < places.key.shape[-1]
+    query = places.query[..., 0][at_rows.clamp(max=places.query.shape[-2] - 1)]
+    key = places.key[0][at_columns.clamp(max=places.key.shape[-1] - 1)]
+    tiles = Places(query[None, :, :, None], key[None, :, None, :], places.length, tree=places.tree)
+    real = is_row[:, :, None] & is_column[:, None, :]
+    return _packed(mask.visible(tiles) & real)
+
+
+def _packed(seen: Bool[Tensor, "*b t side 64"]) -> Int[Tensor, "b t side"]:
+    seen = seen.expand(-1, -1, SIDE, -1) if seen.dim() == 4 else seen[None].expand(-1, -1, SIDE, -1)
+    eights = seen.unflatten(-1, (-1, 8)).to(torch.uint8)
+    weights = 2 ** torch.arange(8, dtype=torch.uint8, device=seen.device)
+    return (eights * weights).sum(-1, dtype=torch.uint8).contiguous().view(torch.int64).squeeze(-1)
