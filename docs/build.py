@@ -4,8 +4,8 @@
     python docs/build.py --check    fail if a page or the README is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
-from docs/ablations.json and docs/luong.json, written by benchmarks/ablations.py and
-benchmarks/luong_summary.py.
+from docs/ablations.json, docs/luong.json and docs/documents.json, written by
+benchmarks/ablations.py, luong_summary.py and documents_summary.py.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import ablations
+import documents
 import luong
 
 from regard.inspecting import Mechanism, example, mechanisms
@@ -140,11 +141,13 @@ def pages() -> dict[Path, str]:
     parts = DOCS / "ablations.md"
     text = filled(parts.read_text(), "scores", ablations.scores_table())
     made[parts] = filled(text, "start", ablations.start_table())
-    study = DOCS / "luong.md"
-    made[study] = study.read_text()
-    for mark, content in luong.tables().items():
-        made[study] = filled(made[study], mark, content)
-    return made | ablations.pictures() | luong.pictures()
+    for study in (luong, documents):
+        page = DOCS / f"{study.__name__}.md"
+        made[page] = page.read_text()
+        for mark, content in study.tables().items():
+            made[page] = filled(made[page], mark, content)
+        made |= study.pictures()
+    return made | ablations.pictures()
 
 
 def _held(page: Path) -> str:

@@ -12,6 +12,7 @@ from rich.console import Console
 from regard.choices import find
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
+from regard.cli.waiting import counted_words, waiting
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
@@ -76,13 +77,16 @@ class _Asked:
 
 
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
-    record, view, out = trained.look(_text(asked.texts), asked.target), asked.view, asked.out
+    text, view, out = _text(asked.texts), asked.view, asked.out
+    with waiting(f"looking at {counted_words(text)}"):
+        record = trained.look(text, asked.target)
     if not asked.has_kind and view.kind not in record.attention:
         view = replace(view, kind=next(iter(record.attention)))
     find(view.kind, record.attention)
     record.weights(view.kind, view.layer, view.head, rows=slice(0, 1))
     if out is not None:
-        asked.write(record, view, out)
+        with waiting(f"writing {out.name}"):
+            asked.write(record, view, out)
         print(f"wrote {out}", file=sys.stderr)
     if asked.as_json:
         print(_json(record, view))

@@ -20,6 +20,7 @@ from regard.cli.counting import counting
 from regard.cli.options import OnLong
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
+from regard.cli.waiting import counted_words, spinning
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
@@ -123,23 +124,19 @@ def predict(
     if (files or []).count("-") > 1:
         raise SettingError("predict: standard input (-) can be read once only.")
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
+    is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
     kind = ASKED[trained.loaded.recipe.source_kind]
     known = [] if is_stream else [line for name in files or [] for line in kind.lines(name)] + text
     if vectors is not None:
         write_vectors(trained, [*(_lines_of("-") if is_stream else known)], vectors)
         return
     arriving = _Arriving(_lines_of("-") if is_stream else iter(known))
-    bar = Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=is_stream or not console.is_terminal or len(known) < 2,
-        transient=True,
-    )
+    bar = _bar(console, known, is_typed=is_typed)
     number, n_failed, empty = 0, 0, list[int]()
     with bar:
-        task = bar.add_task("", total=len(known))
+        # of a stream nobody knows how many texts it has
+        what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
+        task = bar.add_task(what, total=len(known) or None)
         while some := arriving.some():
             requests = [
                 Request(line, prefix, wishes.get(number + i, ()), seed=number + i)
@@ -171,6 +168,15 @@ def predict(
     if n_failed:
         console.print(f"{n_failed:,} of {number:,} pictures could not be read", markup=False)
         raise typer.Exit(1)
+
+
+def _bar(console: Console, known: Sequence[str], *, is_typed: bool) -> Progress:
+    """A bar that counts texts; for a single long one, or a stream, a sign of life."""
+    if len(known) < 2:
+        # whoever types sees the answers come
+        return spinning(console, is_hidden=is_typed)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
 def _refuse(given: Mapping[str, object]) -> None:

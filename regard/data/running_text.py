@@ -52,20 +52,20 @@ class RunningText:
             raise SettingError(f"running_text: line_end must be one word, got '{self.line_end}'.")
 
     def examples(self) -> Iterator[Example]:
-        """Every row; the last one may be short."""
+        """Every row; the last one may be short, and holds a word that no row before it has."""
         held: list[str] = []
-        start, step = 0, self.every or self.words
+        start, end, step = 0, 0, self.every or self.words
         for word in self._each():
             held.append(word)
             if len(held) - start == self.words:
                 yield self._row(held, start)
-                start += step
+                start, end = start + step, len(held)
                 if start - self.context > SPARE:
-                    del held[: start - self.context]
-                    start = self.context
-        while start < len(held):
+                    gone = start - self.context
+                    del held[:gone]
+                    start, end = start - gone, end - gone
+        if end < len(held):
             yield self._row(held, start)
-            start += step
 
     def _row(self, held: list[str], start: int) -> Example:
         before = held[max(0, start - self.context) : start]

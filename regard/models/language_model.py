@@ -112,9 +112,11 @@ class LanguageModel(Model):
 
     def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
         """Every target token is asked for after those before it; in training perhaps all tokens."""
-        read, gold = self.rows.joined(source, target, asks_all=self.asks_all and self.training)
+        asks_all = self.asks_all and self.training
+        read, gold = self.rows.joined(source, target, asks_all=asks_all)
         if not (self.balance and self.training):
-            return Lesson(self.read(read), gold)
+            states = self.read(read)
+            return Lesson(states, gold) if asks_all else _asked(states, gold, target.shape[1])
         with listening(self) as heard:
             states = self.read(read)
         # padding is sent somewhere too, but whom it asks costs nothing
@@ -207,3 +209,15 @@ class LanguageModel(Model):
             x, longer = layer.step(x, past, mask)
             caches.append(longer)
         return x, LanguageState(tuple(caches), length, valid, state.skipped)
+
+
+def _asked(states: Float[Tensor, "b n m"], gold: Int[Tensor, "b n"], most: int) -> Lesson:
+    """Only where something is asked: at most so many places of a row, which lie together.
+
+    The output layer is the dearest part, and what it would say after a long source is not asked.
+    """
+    last, is_asked = gold.shape[1] - 1, gold != PAD
+    at = is_asked.int().argmax(1, keepdim=True) + torch.arange(most, device=gold.device)
+    inside = at.clamp(max=last)
+    asked = gold.gather(1, inside).masked_fill(at > last, PAD)
+    return Lesson(states.gather(1, inside[..., None].expand(-1, -1, states.shape[-1])), asked)

@@ -27,6 +27,7 @@ from regard.evaluating.exact_match import measured_exact_match
 from regard.evaluating.rouge import rouge
 from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
+from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded
 from regard.training.loop import mean_loss
@@ -206,14 +207,34 @@ class Judged:
 
 
 def loss(judged: Judged) -> tuple[Score, ...]:
-    """How surprised the run is by every reference: loss per sub-word, and perplexity."""
+    """How surprised the run is by what was asked of it: loss per sub-word, and perplexity.
+
+    A running text has no end that is asked for, and of a text with hidden words only these are.
+    """
+    recipe = judged.trained.loaded.recipe
+    nats, tokens, note = find(recipe.source_kind, ASKED)(judged)
+    if not tokens:
+        return ()
+    unit = "hidden sub-word" if fills_words(recipe) else "sub-word"
+    return tuple(replace(one, note=note) for one in loss_and_perplexity(nats, tokens, unit=unit))
+
+
+def _of_texts(judged: Judged) -> tuple[float, int, str]:
+    """All nats, for how many tokens, and a note."""
+    found, note = _by_row(judged, [])
+    return sum(found.nats, 0.0), sum(found.tokens), note
+
+
+def _of_pictures(judged: Judged) -> tuple[float, int, str]:
+    """The same; a picture may be looked at several times, and every token is asked for."""
     trained = judged.trained
     limit, loaded = trained.longest, trained.loaded
     with numbered(judged.examples, loaded, trained.hardware) as corpus:
         long = too_long(corpus, max_source=limit, max_target=limit)
         rows = np.setdiff1d(np.arange(len(corpus)), long)
+        note = _long_note(len(long), len(corpus), limit)
         if not len(rows):
-            return ()
+            return 0.0, 0, note
         mean = mean_loss(
             loaded.model,
             corpus,
@@ -222,8 +243,14 @@ def loss(judged: Judged) -> tuple[Score, ...]:
             rows=rows,
         )
         tokens = int(corpus.target_lengths[rows].sum())
-    note = _long_note(len(long), len(corpus), limit)
-    return tuple(replace(score, note=note) for score in loss_and_perplexity(mean * tokens, tokens))
+    return mean * tokens, tokens, note
+
+
+ASKED: Mapping[str, Callable[[Judged], tuple[float, int, str]]] = {
+    "texts": _of_texts,
+    "pictures": _of_pictures,
+}
+"""What a loss is made of, by what a run reads (`Recipe.source_kind`)."""
 
 
 def words(judged: Judged) -> tuple[Score, ...]:

@@ -27,14 +27,32 @@ def _cut(
     if length(text) <= most or not cuts:
         return [text]
     pieces: list[str] = []
-    at, begun = 0, 0
-    for part in _parts(text, cuts[0]):
-        if at > begun and length(text[begun : part.stop].strip()) > most:
-            pieces.append(text[begun:at].strip())
-            begun = part.start
-        at = part.stop
-    pieces.append(text[begun:].strip())
+    parts = _parts(text, cuts[0])
+    while parts:
+
+        def joined(count: int, first: Sequence[slice] = parts) -> str:
+            return text[first[0].start : first[count - 1].stop].strip()
+
+        taken = _most(len(parts), lambda count: length(joined(count)) <= most)
+        pieces.append(joined(taken))
+        parts = parts[taken:]
     return [part for piece in pieces for part in _cut(piece, most, length, cuts[1:])]
+
+
+def _most(count: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `count` that fits, and 1 if none does.
+
+    Numbers are doubled until one is too large, and then halved: what is measured on the way is a
+    few times as long as what fits, and not the square of it.
+    """
+    low, step = 1, 1
+    while low + step <= count and fits(low + step):
+        low, step = low + step, 2 * step
+    high = min(low + step, count + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def _parts(text: str, cut: re.Pattern[str]) -> list[slice]:

@@ -32,7 +32,7 @@ from regard.inspecting.reading import spans_of
 from regard.inspecting.record import Record
 from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
-from regard.training.filling import fill_each, fills_words
+from regard.training.filling import check_alone, fill_each, fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
@@ -41,7 +41,7 @@ from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces
 from regard.training.text_form import as_read
 from regard.training.unknown_words import check_has_unknown_words, replaced
-from regard.training.vectors import is_speechless, sentence_vectors
+from regard.training.vectors import check_one_run, is_speechless, sentence_vectors
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
@@ -134,6 +134,7 @@ class Trained:
             texts: what is read.
             each: called after each text, so that a bar can count them.
         """
+        check_one_run(self.others)
         return sentence_vectors(self.loaded, self.hardware, texts, each=each)
 
     def look(self, text: str, target: str | None = None) -> Record:
@@ -205,6 +206,7 @@ class Trained:
     def _fill(
         self, requests: Sequence[Request], wishes: Wishes
     ) -> Iterator[tuple[int, Prediction]]:
+        check_alone(self.loaded.recipe, self.others)
         short: list[tuple[int, Request]] = []
         for place, request in enumerate(requests):
             if not self._is_long(request):

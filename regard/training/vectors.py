@@ -65,6 +65,15 @@ def sentence_vectors(
     return found
 
 
+def check_one_run(others: Sequence[object]) -> None:
+    """A vector is one run's: the spaces of two have nothing to do with each other."""
+    if others:
+        raise SettingError(
+            f"vectors: expected one run, got {1 + len(others)}: each run has a space of its own, "
+            "and an ensemble has none. Load one run, and ask each by itself."
+        )
+
+
 def is_speechless(recipe: Recipe) -> bool:
     """Whether the model of a recipe gives vectors and says nothing."""
     return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "vectors"

@@ -30,8 +30,18 @@ def test_the_context_is_what_stands_before_the_row(tmp_path):
 
 def test_rows_that_overlap_begin_where_they_are_told(tmp_path):
     rows = list(reader(tmp_path, words=4, every=2).examples())
-    want = [" ".join(WORDS[i : i + 4]) for i in range(0, 10, 2)]
+    want = [" ".join(WORDS[i : i + 4]) for i in range(0, 8, 2)]
     assert [row.targets[0] for row in rows] == want
+
+
+@pytest.mark.parametrize("n_words", range(1, 14))
+@pytest.mark.parametrize(("words", "every"), [(4, 1), (4, 2), (5, 3), (3, 3)])
+def test_the_last_row_holds_a_word_that_is_in_no_other(tmp_path, n_words, words, every):
+    text = " ".join(f"w{i}" for i in range(n_words - 1)) + "\n"
+    *before, last = reader(tmp_path, text, words=words, every=every).examples()
+    seen = {word for row in before for word in row.targets[0].split()}
+    assert set(last.targets[0].split()) - seen
+    assert len(seen | set(last.targets[0].split())) == n_words
 
 
 @pytest.mark.parametrize(("words", "every", "context"), [(7, None, 0), (64, 16, 100), (5, 4, 3)])
@@ -39,8 +49,9 @@ def test_what_is_forgotten_was_no_longer_needed(tmp_path, words, every, context)
     every_word = [f"w{i}" for i in range(SPARE + 3000)]
     text = " ".join(every_word) + "\n"
     rows = list(reader(tmp_path, text, words=words, every=every, context=context).examples())
-    starts = range(0, len(every_word) + 1, every or words)
     every_word.append("¶")
+    ends = range(words, len(every_word) + (every or words), every or words)
+    starts = [end - words for end in ends]
     assert len(rows) == len(starts)
     for start, row in zip(starts, rows, strict=True):
         assert row.targets[0].split() == every_word[start : start + words]

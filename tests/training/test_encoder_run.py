@@ -9,7 +9,9 @@ import regard
 from regard.cli import main
 from regard.data.kinds import MASK_NUMBER
 from regard.data.subwords import Subwords
+from regard.errors import SettingError
 from regard.training import read_recipe
+from regard.training.evaluation import METRICS, Judged, texts_of_split
 from regard.training.run import Finished, run
 
 WORDS = """\
@@ -84,6 +86,16 @@ def test_a_model_of_hidden_words_is_trained_and_fills_them_in(tmp_path, kind):
     assert len(said.candidates) == 1
 
 
+def test_runs_that_fill_words_or_give_vectors_have_no_ensemble(tmp_path):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    trained(tmp_path, WORDS.format(text=tmp_path / "text", kind="words"))
+    both = regard.load(tmp_path / "run", tmp_path / "run", device="cpu")
+    with pytest.raises(SettingError, match="an ensemble has no meaning for it"):
+        both.predict(["the [MASK] sat"])
+    with pytest.raises(SettingError, match="expected one run, got 2"):
+        both.vectors(["the cat"])
+
+
 def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
     (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
     one = trained(tmp_path, WORDS.format(text=tmp_path / "text", kind="bpe"))
@@ -97,6 +109,10 @@ def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
         logits = fresh.output(lesson.hidden)[lesson.gold != 0]
     loss = torch.nn.functional.cross_entropy(logits, lesson.gold[lesson.gold != 0])
     assert abs(loss.item() - math.log(300)) < 0.5
+    texts = texts_of_split(one.loaded.recipe, "valid")
+    told, _ = METRICS["loss"](Judged(one, texts, [""] * len(texts)))
+    assert told.signature.startswith("nats|per:hidden sub-word|tokens:")
+    assert abs(told.value - math.log(len(one.loaded.source))) < 1.0
 
 
 def test_a_tagger_learns_and_its_answers_have_a_tag_for_each_word(tmp_path):

@@ -110,6 +110,10 @@ def test_the_perplexity_is_that_of_every_word_counted_once(windows):
     assert METRICS["words"](some)[0].value == pytest.approx(nats / count, rel=1e-4)
     assert perplexity.value == pytest.approx(math.exp(loss.value))
     assert perplexity.value < 2
+    # where words are the pieces, both losses are one: no end of a row is asked for
+    per_piece, _ = METRICS["loss"](judged)
+    assert per_piece.signature == f"nats|per:sub-word|tokens:{words}"
+    assert per_piece.value == loss.value
 
 
 def test_the_look_at_a_running_text_has_rows_that_sum_to_one(windows):
@@ -123,7 +127,8 @@ def test_sub_words_and_words_are_held_against_one_measure(tmp_path):
     (tmp_path / "text").write_text(TEXT)
     recipe = RECIPE.format(text=tmp_path / "text", kind="bpe", attends='["full"]')
     _, asked = trained(tmp_path, recipe.replace("steps = 60", "steps = 1"))
-    texts = texts_of_split(asked.loaded.recipe, "test")
+    # a word that was never seen is several pieces
+    texts = [*texts_of_split(asked.loaded.recipe, "test"), Example("the", ("catdog saw",))]
     judged = Judged(asked, texts, [""] * len(texts))
     (per_word, _), (per_piece, _) = METRICS["words"](judged), METRICS["loss"](judged)
     words = int(per_word.signature.rsplit(":", 1)[1])

@@ -66,9 +66,10 @@ def test_a_running_text_goes_on_in_a_search_as_it_does_in_a_lesson(attends):
     hidden, gold = writer.lesson(source, target)
     given = torch.cat([torch.full((2, 1), BOS), target[:, :2]], 1)
     logits, _ = writer.step(writer.start(source), given)
-    for row, first in enumerate((2, 1)):
-        assert gold[row, first : first + 3].tolist() == target[row, :3].tolist()
-        assert_close("logits", logits[row], writer.output(hidden)[row, first : first + 3])
+    for row in range(2):
+        # a lesson begins where something is asked
+        assert gold[row, :3].tolist() == target[row, :3].tolist()
+        assert_close("logits", logits[row], writer.output(hidden)[row, :3])
     alone = [greedy(writer, s[None, s != PAD], max_tokens=6)[0] for s in source]
     assert greedy(writer, source, max_tokens=6) == alone
 
@@ -183,3 +184,14 @@ def test_the_tokens_of_a_slot_share_its_weight():
         assert not tokens[..., 6:].any(), "their slot is not complete"
         assert_close("rows", tokens.sum(-1), torch.ones(1, 2, 8))
     assert by_token(writer.maps(row, row)["cross"][0]).columns == "keys"
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_a_lesson_holds_what_is_asked_and_nothing_else(rows):
+    writer = model(rows=rows, asks="target", dropout=0.0)
+    source = torch.cat([SOURCE, torch.full((2, 4), PAD)], 1)
+    read, asked = ROWS[rows].joined(source, TARGET, asks_all=False)
+    hidden, gold = writer.train().lesson(source, TARGET)
+    assert gold.shape == TARGET.shape
+    assert_close("hidden", hidden[gold != PAD], writer.read(read)[asked != PAD])
+    assert torch.equal(gold[gold != PAD], asked[asked != PAD])
