@@ -51,12 +51,15 @@ def told(name: str, times: list[float]) -> None:
 
 def memory() -> float:
     """The most that this process has held, in GiB."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # unlike the resource usage, this forgets what the parent held
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / (1 << 20)
+    if Path("/proc/self/status").exists():
+        return memory_of("self")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
+
+
+def memory_of(process: int | str) -> float:
+    """The most that a process has held, in GiB; what its parent held does not count."""
+    status = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / (1 << 20)
 
 
 def log_sums(query: Tensor, key: Tensor) -> Tensor:

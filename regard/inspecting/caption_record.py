@@ -200,7 +200,11 @@ class CaptionRecord:
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, str | bytes]:
         wanted = set(SHOWN if include is None else include) - set(exclude or ())
-        return {form: show(self) for form, show in SHOWN.items() if form in wanted}
+        shown = {form: show(self) for form, show in SHOWN.items() if form in wanted}
+        return {form: content for form, content in shown.items() if content}
+
+    def _repr_html_(self) -> str:
+        return str(self._repr_mimebundle_(include=["text/html"]).get("text/html", ""))
 
     @property
     def _cross(self) -> Attention:

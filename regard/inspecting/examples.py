@@ -18,6 +18,7 @@ from regard.inspecting.catalogue import CHAINS, KINDS, mechanism
 from regard.layers import (
     DecoderLayer,
     EncoderLayer,
+    Experts,
     FeedForward,
     GatedConvolution,
     GatedFeedForward,
@@ -160,6 +161,7 @@ _LAYERS: Mapping[str, Callable[[], Callable[[Tensor], Tensor]]] = {
     "decoder_layer": _decoder_layer,
     "weighted_branches": lambda: WeightedBranches(DIMS, attention=multi_head(DIMS)),
     "convolution": lambda: GatedConvolution(DIMS, kernel=5),
+    "experts": lambda: Experts(DIMS, count=4),
 }
 
 _DRAW: Mapping[str, Callable[[str, str], Picture]] = {

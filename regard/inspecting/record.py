@@ -257,7 +257,8 @@ class Record:
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, str | bytes]:
         wanted = set(SHOWN if include is None else include) - set(exclude or ())
-        return {form: show(self) for form, show in SHOWN.items() if form in wanted}
+        shown = {form: show(self) for form, show in SHOWN.items() if form in wanted}
+        return {form: content for form, content in shown.items() if content}
 
     def _as_json(self, kind: str) -> dict[str, object]:
         one = self.attention[kind]
@@ -265,8 +266,8 @@ class Record:
             "mechanism": one.mechanism,
             "query_title": one.query_title,
             "key_title": one.key_title,
-            "queries": _tokens_as_json(one.queries),
-            "keys": _tokens_as_json(one.keys),
+            "queries": tokens_as_json(one.queries),
+            "keys": tokens_as_json(one.keys),
             "weights": [
                 [rounded(self.weights(kind, layer, head)) for head in range(one.n_heads)]
                 for layer in range(len(one.layers))
@@ -304,7 +305,8 @@ def rounded(matrix: Float[Tensor, "q k"]) -> list[list[float]]:
     return [[round(number, DIGITS) for number in row] for row in matrix.tolist()]
 
 
-def _tokens_as_json(tokens: Tokens) -> dict[str, object]:
+def tokens_as_json(tokens: Tokens) -> dict[str, object]:
+    """One side of a map as plain data."""
     return {
         "pieces": list(tokens.pieces),
         "words": list(tokens.words),

@@ -23,7 +23,7 @@ from regard.errors import DataError, LengthError
 from regard.inspecting.later import Later
 from regard.inspecting.plain_data import Tensors, read, written
 from regard.inspecting.reading import Tokens
-from regard.inspecting.record import LARGEST, Attention, Record, Weights
+from regard.inspecting.record import LARGEST, Attention, Record, Weights, tokens_as_json
 
 FORM = "regard record 1"
 """What the header of a file says it is."""
@@ -131,8 +131,8 @@ def read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[st
 
 def _attention(one: Attention, tensors: Tensors, *, is_half: bool) -> dict[str, object]:
     return {
-        "queries": _tokens(one.queries),
-        "keys": _tokens(one.keys),
+        "queries": tokens_as_json(one.queries),
+        "keys": tokens_as_json(one.keys),
         "titles": [one.query_title, one.key_title],
         "mechanism": one.mechanism,
         "mask": one.mask,
@@ -192,15 +192,6 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         out[name] = kept.clone() if start in seen else kept
         seen.add(start)
     return out
-
-
-def _tokens(tokens: Tokens) -> dict[str, object]:
-    return {
-        "pieces": tokens.pieces,
-        "words": tokens.words,
-        "names": tokens.names,
-        "specials": sorted(tokens.specials),
-    }
 
 
 def _read_tokens(told: Mapping[str, Any]) -> Tokens:

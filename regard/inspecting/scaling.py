@@ -5,13 +5,19 @@ Unscaled, the softmax of such scores is nearly one-hot, and its gradient, whose 
 1 - sum of squared weights, is nearly nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from regard.attention.links import Score
 from regard.attention.scores.dot import DotScore
 from regard.attention.scores.scaled_dot import ScaledDotScore
+
+_SCORES: Mapping[bool, Score] = {False: DotScore(), True: ScaledDotScore()}
+"""By whether they are scaled."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +47,17 @@ def saturation(
     for width in widths:
         query = torch.randn(n_queries, 1, width, generator=generator)
         key = torch.randn(n_queries, n_keys, width, generator=generator)
-        for score in (DotScore(), ScaledDotScore()):
-            rows.append(_measure(width, query, key, score))
+        for is_scaled, score in _SCORES.items():
+            scores = score(query, key)
+            rows.append(_measured(scores, width=width, is_scaled=is_scaled))
     return rows
 
 
-def _measure(width: int, query: torch.Tensor, key: torch.Tensor, score: Score) -> Saturation:
-    scores = score(query, key)
+def _measured(scores: Float[Tensor, "b q k"], *, width: int, is_scaled: bool) -> Saturation:
     weights = scores.softmax(-1)
     return Saturation(
         width=width,
-        scaled=isinstance(score, ScaledDotScore),
+        scaled=is_scaled,
         variance=float(scores.var()),
         largest_weight=float(weights.amax(-1).mean()),
         gradient=float((1 - weights.square().sum(-1)).mean()),

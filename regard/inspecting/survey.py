@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.errors import SettingError
 from regard.inspecting.panels import Link
 from regard.inspecting.record import Weights
-from regard.inspecting.tiles import BLOCK, WIDTH, ByHead, tile_of
+from regard.inspecting.tiles import BLOCK, WIDTH, ByHead, Pause, tile_of
 
 ANYWHERE = -1
 """As `far`: every link counts."""
@@ -56,6 +56,7 @@ def survey(
     every: int = 1,
     left_out: frozenset[int] = frozenset(),
     progress: Progress | None = None,
+    pause: Pause | None = None,
 ) -> Survey:
     """Pass over one head.
 
@@ -69,6 +70,7 @@ def survey(
         left_out: keys to which no far link is looked for, such as a begin token that everybody
             looks at.
         progress: told after every few rows how far the pass is.
+        pause: called after every block, many to a row of a long text.
     """
     if every < 1 or count < 0 or far < ANYWHERE:
         raise SettingError(
@@ -90,6 +92,8 @@ def survey(
         if progress is not None and at.stop > done:
             done = at.stop
             progress(done, len(rows))
+        if pause is not None:
+            pause()
     scale = n_queries / max(len(rows), 1)
     return Survey(
         (received * scale).float().numpy(),

@@ -36,6 +36,8 @@ WIDTH = 4096
 Head = int | str
 """A head's number, or "mean" or "max" over all heads."""
 Values = Float[np.ndarray, "256 256"]
+Pause = Callable[[], None]
+"""Called after every block of weights; it may wait, and what it raises stops the work."""
 
 
 @runtime_checkable
@@ -110,7 +112,15 @@ class Pyramid:
         return max(1, -(-self.n_queries // side)), max(1, -(-self.n_keys // side))
 
     def tile(
-        self, head: Head, zoom: int, x: int, y: int, pooling: str = "max", rows: int | None = 4
+        self,
+        head: Head,
+        zoom: int,
+        x: int,
+        y: int,
+        pooling: str = "max",
+        rows: int | None = 4,
+        *,
+        pause: Pause | None = None,
     ) -> Tile:
         """One tile.
 
@@ -121,6 +131,7 @@ class Pyramid:
             y: which tile, down (queries).
             pooling: what a pixel says of its cells: "max", "mean" or "sum".
             rows: queries of each pixel that are looked at where there are many; None for all.
+            pause: called after every block.
         """
         pool = find(pooling, POOLINGS)
         scale, here = self.scale(zoom), self._area(zoom, x, y)
@@ -135,7 +146,7 @@ class Pyramid:
         is_empty = not self._may_hold(*here)
         join = _JOINED.get(str(head), _alone)
         for number, one in enumerate([] if is_empty else self._heads(head)):
-            inside[:] = join(inside, self._pooled(one, here, scale, n_each, pool), number)
+            inside[:] = join(inside, self._pooled(one, here, scale, n_each, pool, pause), number)
         return Tile(
             values, n_each, n_each == scale, float(inside.min()), float(inside.max()), is_empty
         )  # fmt: skip
@@ -151,14 +162,19 @@ class Pyramid:
         )
         return out
 
-    def allowed(self, zoom: int, y: int) -> Float[np.ndarray, "256"]:
-        """How many keys the queries of each row of pixels may see: the mean of a few of them.
+    def allowed(self, zoom: int, y: int, rows: int | None = 4) -> Float[np.ndarray, "256"]:
+        """How many keys the queries of each row of pixels may see: the mean of some of them.
 
         A weight times this number is its lift: 1 is what a query that looks everywhere alike gives.
+
+        Args:
+            zoom: from 0 to `max_zoom`.
+            y: which row of tiles.
+            rows: queries of each pixel that are counted; None for all.
         """
-        scale, (rows, _) = self.scale(zoom), self._area(zoom, 0, y)
+        scale, (down, _) = self.scale(zoom), self._area(zoom, 0, y)
         out = np.full(PIXELS, np.nan, dtype=np.float32)
-        for band in _bands(rows, scale, min(scale, 4)):
+        for band in _bands(down, scale, scale if rows is None else min(scale, rows)):
             counts = self._allowed(band.cells).float().reshape(-1, band.n_each).mean(1)
             out[band.pixels] = counts.numpy()
         return out
@@ -187,7 +203,13 @@ class Pyramid:
         return [head]
 
     def _pooled(
-        self, head: int, here: tuple[slice, slice], scale: int, n_each: int, pool: "_Pooling"
+        self,
+        head: int,
+        here: tuple[slice, slice],
+        scale: int,
+        n_each: int,
+        pool: "_Pooling",
+        pause: Pause | None,
     ) -> Float[np.ndarray, "r c"]:
         rows, columns = here
         wide = max(scale, WIDTH // scale * scale)
@@ -207,6 +229,8 @@ class Pyramid:
                 for left in range(columns.start, columns.stop, wide):
                     some = slice(left, min(left + wide, columns.stop))
                     parts.append(self._block(head, cells, some, scale, band.n_each, pool))
+                    if pause is not None:
+                        pause()
                 lines.append(torch.cat(parts, 1))
         return torch.cat(lines).numpy()
 

@@ -37,6 +37,7 @@ LAYERS: Mapping[str, Callable[..., Any]] = {
     "decoder_layer": DecoderLayer,
     "weighted_branches": WeightedBranches,
     "convolution": GatedConvolution,
+    "experts": Experts,
 }
 
 __all__ = [

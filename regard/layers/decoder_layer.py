@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.caches import reordered as reordered_pasts
+from regard.attention.folding import Folded
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.layers.residual import Residual
@@ -30,6 +31,8 @@ class DecoderCache(NamedTuple):
 
     past: KeyValues | None
     source: KeyValues
+    folded: Folded | None = None
+    """The source once more, if the layer looks at it through its own weights."""
 
     @property
     def length(self) -> int:
@@ -39,11 +42,11 @@ class DecoderCache(NamedTuple):
     @property
     def width(self) -> int:
         """How many hypotheses a sentence has."""
-        return 1 if self.past is None else len(self.past.key) // len(self.source.key)
+        return 1 if self.past is None else self.past.key.shape[0] // self.source.key.shape[0]
 
     def select(self, rows: Int[Tensor, " r"]) -> "DecoderCache":
         """The past of some rows of the batch; the source is kept once for each sentence."""
-        return DecoderCache(None if self.past is None else self.past.select(rows), self.source)
+        return self._replace(past=None if self.past is None else self.past.select(rows))
 
     def keep(self, rows: Int[Tensor, " r"], sentences: Int[Tensor, " b"]) -> "DecoderCache":
         """The past of some rows, and the source of the sentences that they write."""
@@ -57,9 +60,7 @@ def reordered(caches: Sequence[DecoderCache], rows: Int[Tensor, " r"]) -> tuple[
         # nothing is written yet
         return tuple(caches)
     moved = reordered_pasts(pasts, rows)
-    return tuple(
-        DecoderCache(past, cache.source) for past, cache in zip(moved, caches, strict=True)
-    )
+    return tuple(cache._replace(past=past) for past, cache in zip(moved, caches, strict=True))
 
 
 @final

@@ -35,7 +35,7 @@ class LearnedPositions(nn.Module):
         if not is_recording and positions.numel() and int(positions.max()) >= self.P.num_embeddings:
             raise LengthError(
                 f"learned: position {int(positions.max())} was asked for, but the table has "
-                f"{self.P.num_embeddings} (0 to {self.P.num_embeddings - 1}). Raise max_len in "
-                "the dims and train again, or take sinusoidal or rotary, which have no end."
+                f"{self.P.num_embeddings} (0 to {self.P.num_embeddings - 1}). Raise max_len and "
+                "train again, or take sinusoidal or rotary, which have no end."
             )
         return self.P(positions)

@@ -3,8 +3,7 @@
     g = softmax(W x),   out = sum over the k largest g[e] of g[e] / (their sum) · FFN[e](x)
     imbalance = E · sum_e f[e] p[e]     f: share of choices, p: mean of g; 1 where all are alike
 
-Paper: Shazeer et al. 2017 (mixtures of experts); Fedus, Zoph & Shazeer 2022, equations 4 to 6 (the
-imbalance; here for k choices). Liu et al. 2018 put one such layer into T-DMCA.
+Paper: Shazeer et al. 2017 (mixtures); Fedus, Zoph & Shazeer 2022, equations 4 to 6 (imbalance).
 Cost: time O(n · k · m · f), E times the parameters of one; no token is ever dropped.
 """
 
