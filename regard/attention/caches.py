@@ -56,7 +56,7 @@ class House:
         # by position, so that what is filled lies together and rows are copied in one piece each
         self._now = like.new_empty(capacity, n_rows, 2 * n_rooms, groups, width)
         self._other: Tensor | None = None
-        self.rooms = [Room(self, *pair) for pair in self._pairs()]
+        self.rooms = [Room(self, *views) for views in self._views()]
 
     def reorder(self, rows: Int[Tensor, " b"], length: int) -> None:
         """Put the rows in a new order, into space that the order before the last one had."""
@@ -65,22 +65,26 @@ class House:
         first = torch.arange(length, device=rows.device)[:, None] * self.n_rows
         torch.index_select(filled, 0, (first + rows).flatten(), out=free)
         self._now, self._other = new, self._now
-        for room, (key, value) in zip(self.rooms, self._pairs(), strict=True):
-            room.key, room.value = key, value
+        for room, (key, value, both) in zip(self.rooms, self._views(), strict=True):
+            room.key, room.value, room.both = key, value, both
 
-    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """Where each room has its keys and values."""
+    def _views(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Where each room has its keys, its values, and the two side by side."""
         parts = self._now.permute(2, 1, 3, 0, 4).unbind()
-        return list(zip(parts[::2], parts[1::2], strict=True))
+        return list(zip(parts[::2], parts[1::2], self._now.split(2, 2), strict=True))
 
 
 class Room:
     """Space for the keys and values of some rows, filled from the front."""
 
     def __init__(
-        self, house: House, key: Float[Tensor, "b g c d"], value: Float[Tensor, "b g c d"]
+        self,
+        house: House,
+        key: Float[Tensor, "b g c d"],
+        value: Float[Tensor, "b g c d"],
+        both: Float[Tensor, "c b 2 g d"],
     ) -> None:
-        self.house, self.key, self.value = house, key, value
+        self.house, self.key, self.value, self.both = house, key, value, both
         self.filled = 0
 
     def write(self, key: Float[Tensor, "b g k d"], value: Float[Tensor, "b g k d"]) -> "KeyValues":
@@ -89,6 +93,11 @@ class Room:
         self.key.narrow(2, begin, count).copy_(key)
         self.value.narrow(2, begin, count).copy_(value)
         return self.upto(begin + count)
+
+    def write_one(self, both: Float[Tensor, "b 2 g d"]) -> "KeyValues":
+        """Put one position behind those that are there, its keys and values side by side."""
+        self.both[self.filled].copy_(both)
+        return self.upto(self.filled + 1)
 
     def take(self, cache: "KeyValues", rows: Int[Tensor, " b"]) -> "KeyValues":
         """Some rows of a cache that stands elsewhere; the cache of these comes back."""
@@ -133,11 +142,22 @@ class KeyValues(NamedTuple):
             key = torch.cat([self.key, other.key], -2)
             return KeyValues(key, torch.cat([self.value, other.value], -2))
         room, needed = self.room, self.length + other.length
-        if room is None or room.filled != self.length or room.house.capacity < needed:
+        if room is None or not self._may_write(needed):
             capacity = _roomy(self.length, needed)
             room = House(self.key, n_rooms=1, n_rows=len(self.key), capacity=capacity).rooms[0]
             room.write(self.key, self.value)
         return room.write(other.key, other.value)
+
+    def append_one(self, both: Float[Tensor, "b 2 g d"]) -> "KeyValues":
+        """The same for one position whose keys and values stand side by side; nothing learns."""
+        if self.room is not None and self._may_write(self.length + 1):
+            return self.room.write_one(both)
+        return self.append(KeyValues(both[:, 0, :, None], both[:, 1, :, None]))
+
+    def _may_write(self, needed: int) -> bool:
+        """Whether it stands at the end of a room that has space."""
+        room = self.room
+        return room is not None and room.filled == self.length and needed <= room.house.capacity
 
     def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
         """The cache of some rows of the batch."""

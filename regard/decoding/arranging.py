@@ -1,7 +1,8 @@
 """Arranging: a model's weights stored so that the few rows of a search are multiplied fast."""
 
 import copy
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
@@ -9,8 +10,19 @@ from torch import nn
 from regard.attention import FULL
 from regard.attention.links import NO_RELATION
 from regard.decoding.packed_linear import PackedLinear, can_pack
+from regard.decoding.quick_layer import QuickLayer, can_be_quick
+from regard.decoding.tabled_positions import TabledPositions
+from regard.layers import DecoderLayer
+from regard.positions import SinusoidalPositions
 
 M = TypeVar("M", bound=nn.Module)
+
+QUICKER: tuple[tuple[type[nn.Module], Callable[[Any], bool], Callable[[Any], nn.Module]], ...] = (
+    (nn.Linear, can_pack, PackedLinear),
+    (DecoderLayer, can_be_quick, QuickLayer),
+    (SinusoidalPositions, lambda one: True, TabledPositions),
+)
+"""Parts that have a quicker form: their kind, whether this one has it, and what takes its place."""
 
 
 @runtime_checkable
@@ -31,8 +43,9 @@ def arranged(model: M) -> M:
             part.arrange()
     for part in list(ours.modules()):
         for name, child in list(part.named_children()):
-            if isinstance(child, nn.Linear) and can_pack(child):
-                setattr(part, name, PackedLinear(child))
+            for kind, fits, quicker in QUICKER:
+                if isinstance(child, kind) and fits(child):
+                    setattr(part, name, quicker(child))
     direct = {kind: _called_directly(kind) for kind in {type(part) for part in ours.modules()}}
     for part in ours.modules():
         # at hand as plain attributes: a module searches for its parts, hundreds of times a step

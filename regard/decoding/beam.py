@@ -100,7 +100,8 @@ class Advanced(NamedTuple):
 
 def _search(search: Beam, model: Stepper, batch: Batch, choose: Chooser) -> list[list[Hypothesis]]:
     n = len(batch.source)
-    trellis, sentences, carried = Trellis(n), list(range(n)), begin(search, model, batch)
+    trellis, sentences = Trellis(n), list(range(n))
+    carried = begin(search, batch, model.start(batch.source))
     for t in range(1, batch.longest + 1):
         step = advance(search, model, choose, carried, t)
         trellis.record(sentences, step.chosen, step.ends)
@@ -114,11 +115,11 @@ def _search(search: Beam, model: Stepper, batch: Batch, choose: Chooser) -> list
     return trellis.best(search.n_best, search.penalty)
 
 
-def begin(search: Beam, model: Stepper, batch: Batch) -> Carried:
-    """Read the sources; nothing is written yet."""
+def begin(search: Beam, batch: Batch, state: Any) -> Carried:
+    """The model has read the sources; nothing is written yet."""
     device, n = batch.source.device, len(batch.source)
     return Carried(
-        state=model.start(batch.source),
+        state=state,
         tokens=torch.full((n, 1), BOS, device=device),
         written=Written.nothing(n, device),
         live=torch.zeros(n, 1, device=device),

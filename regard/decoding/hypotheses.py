@@ -1,10 +1,9 @@
 """What a search gives back."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """One answer, and how likely the model holds it to be."""
 
     tokens: tuple[int, ...]

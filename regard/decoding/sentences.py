@@ -31,6 +31,8 @@ class Sentence:
     """Of its draws, when it is sampled."""
 
     def __post_init__(self) -> None:
+        if not self.prefix and not self.must_contain:
+            return
         for name, phrase in (
             ("prefix", self.prefix),
             *(("must_contain", phrase) for phrase in self.must_contain),
@@ -71,6 +73,8 @@ class Limits:
         most = self.max_tokens
         if self.beyond_source is not None:
             most = min(most, max(self.min_tokens, len(sentence.source) + self.beyond_source))
+        if not sentence.prefix and not sentence.must_contain:
+            return most
         wished = sum(len(phrase) for phrase in set(map(tuple, sentence.must_contain)))
         if (needed := len(sentence.prefix) + wished) > most:
             raise SettingError(
@@ -90,18 +94,29 @@ class Batch(NamedTuple):
     """The most tokens any answer may have."""
     forced: Int[Tensor, "b p"]
     """What each answer begins with, filled up with padding."""
+    is_full: bool
+    """Whether the sources have no padding, which nobody needs to ask the device."""
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], limits: Limits, device: torch.device) -> "Batch":
         """Put some sentences side by side."""
         most = [limits.of(sentence) for sentence in sentences]
+        # an empty source is one token of padding, which models know how to leave out
+        source = _filled([sentence.source or [PAD] for sentence in sentences])
         return cls(
-            # an empty source is one token of padding, which models know how to leave out
-            padded([sentence.source or [PAD] for sentence in sentences], device),
+            torch.from_numpy(source).to(device),
             torch.tensor(most, device=device),
             max(most),
             padded([sentence.prefix for sentence in sentences], device),
+            bool((source != PAD).all()),
         )
+
+    def wider(self, count: int) -> "Batch":
+        """The same with so many more columns of padding behind the sources."""
+        if count == 0:
+            return self
+        source = torch.nn.functional.pad(self.source, (0, count), value=PAD)
+        return self._replace(source=source, is_full=False)
 
     def rules(self, others: Sequence[Rule]) -> list[Rule]:
         """These rules, and the prefixes if there are any, where the sentences are."""
@@ -120,10 +135,15 @@ def refuse_wishes(who: str, sentences: Sequence[Sentence]) -> None:
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "b n"]:
     """Rows of tokens as one tensor, the shorter ones filled up with padding."""
+    return torch.from_numpy(_filled(rows)).to(device)
+
+
+def _filled(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Rows of tokens side by side, the shorter ones filled up with padding."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     filled = np.full((len(rows), lengths.max(initial=0)), PAD)
     # one array of all tokens is made much faster than a tensor of lists of lists
     filled[np.arange(filled.shape[1]) < lengths[:, None]] = np.fromiter(
         chain.from_iterable(rows), np.int64, lengths.sum()
     )
-    return torch.from_numpy(filled).to(device)
+    return filled

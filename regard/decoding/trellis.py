@@ -3,7 +3,7 @@
 tokens of a hypothesis = token[t, slot], token[t - 1, parent[t, slot]], …
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -110,14 +110,7 @@ class Trellis:
         first = np.searchsorted(ends.sentence, ends.sentence)
         wanted = np.arange(len(first)) - first < count
         ends = _Ends(*(column[wanted] for column in ends))
-        slot = ends.slot.copy()
-        tokens = np.zeros((len(slot), len(self._steps)), np.int64)
-        own = np.zeros(tokens.shape)
-        for t in range(len(self._steps) - 1, -1, -1):
-            within = t <= ends.step
-            at = (t, ends.sentence, slot)
-            tokens[:, t], own[:, t] = table["token"][at], np.where(within, table["own"][at], 0.0)
-            slot = np.where(within, table["parent"][at], slot)
+        tokens, own = self._followed(table, ends)
         found: list[list[Hypothesis]] = [[] for _ in range(self._n_sentences)]
         for sentence, answer in zip(
             ends.sentence.tolist(), _hypotheses(tokens, own, ends), strict=True
@@ -130,7 +123,23 @@ class Trellis:
             )
         return found
 
+    def _followed(self, table: dict[str, np.ndarray], ends: _Ends) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of each end and their log-probabilities, step by step; zeros behind it."""
+        n_steps, _, width = table["ends"].shape
+        token, parent, each = (table[name].reshape(n_steps, -1) for name in _FOLLOWED)
+        tokens = np.zeros((n_steps, len(ends.slot)), np.int64)
+        own = np.zeros(tokens.shape)
+        line, slot = ends.sentence * width, ends.slot
+        for t in range(n_steps - 1, -1, -1):
+            at, within = line + slot, ends.step >= t
+            # plain columns of plain numbers: `take` is several times as fast as indices in a tuple
+            token[t].take(at, out=tokens[t], mode="clip")
+            own[t] = np.where(within, each[t].take(at), 0.0)
+            slot = np.where(within, parent[t].take(at), slot)
+        return tokens.T.copy(), own.T.copy()
 
+
+_FOLLOWED = ("token", "parent", "own")
 _KINDS = {"token": np.int64, "parent": np.int64, "own": float, "score": float, "ends": bool}
 
 
@@ -140,22 +149,13 @@ def _ends(table: dict[str, np.ndarray], penalty: LengthPenalty) -> _Ends:
     return _Ends(sentence, step, slot, table["score"][step, sentence, slot] / lengths[step])
 
 
-def _hypotheses(tokens: np.ndarray, own: np.ndarray, ends: _Ends) -> Iterator[Hypothesis]:
+def _hypotheses(tokens: np.ndarray, own: np.ndarray, ends: _Ends) -> list[Hypothesis]:
     """One answer for each end; whole columns become Python's numbers at once, which is faster."""
     has_ended = tokens[np.arange(len(tokens)), ends.step] == EOS
-    for words, each, last, score, total, ended in zip(
-        tokens.tolist(),
-        own.tolist(),
-        ends.step.tolist(),
-        ends.score.tolist(),
-        own.sum(1).tolist(),
-        has_ended.tolist(),
-        strict=True,
-    ):
-        yield Hypothesis(
-            tokens=tuple(words[: last + 1 - ended]),
-            score=score,
-            log_probability=total,
-            token_log_probabilities=tuple(each[: last + 1]),
-            has_ended=ended,
+    columns = (tokens, own, ends.step + 1, ends.score, own.sum(1), has_ended)
+    return [
+        Hypothesis(tuple(words[: length - ended]), score, total, tuple(each[:length]), ended)
+        for words, each, length, score, total, ended in zip(
+            *(column.tolist() for column in columns), strict=True
         )
+    ]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.kinds import BOS, EOS, PAD, UNK
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Stepper", "rows_of"]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "ReadsUnasked", "Stepper", "rows_of"]
 
 
 @runtime_checkable
@@ -35,6 +35,18 @@ class Stepper(Protocol):
         """
 
 
+@runtime_checkable
+class ReadsUnasked(Protocol):
+    """A stepper that can read a source without a look at its numbers, so that it is recorded."""
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether this one can, as it is built."""
+
+    def read(self, source: Int[Tensor, "b s"], *, is_full: bool) -> Any:
+        """What `start` does, told whether all tokens exist; nothing waits for the device."""
+
+
 def rows_of(parents: Int[Tensor, "b w"], n_rows: int) -> Int[Tensor, " r"]:
     """The rows of the batch that are meant by rows counted within each sentence.
 
@@ -45,5 +57,6 @@ def rows_of(parents: Int[Tensor, "b w"], n_rows: int) -> Int[Tensor, " r"]:
         parents: for each sentence, some of its rows.
         n_rows: the rows of all sentences together.
     """
-    first = torch.arange(len(parents), device=parents.device) * (n_rows // len(parents))
+    n_sentences = parents.shape[0]
+    first = torch.arange(n_sentences, device=parents.device) * (n_rows // n_sentences)
     return (first[:, None] + parents).flatten()

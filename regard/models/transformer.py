@@ -16,7 +16,7 @@ from regard.attention import FULL, AttentionMap, padding
 from regard.attention.capture import captured
 from regard.attention.links import Pattern
 from regard.attention.masks import Padding
-from regard.layers import DecoderCache
+from regard.layers import DecoderCache, EncoderLayer
 from regard.layers.decoder_layer import reordered
 from regard.models.checking import check_hidden
 from regard.models.embedding import Embedding
@@ -111,20 +111,23 @@ class Transformer(Model):
     ) -> Float[Tensor, "b s m"]:
         """Read the source."""
         if not self.counts_from_the_end or self.training:
-            return self._encode(source, tree)
+            return self._encode(source, tree, _mask(source != PAD))
         lengths = (source != PAD).sum(1).tolist()
         states = [
-            (own, self._encode(source[own, :n], None if tree is None else _cut(tree, own, n)))
+            (own, self._encode(text, cut, _mask(text != PAD)))
             for own in by_length(lengths)
             for n in [max(1, lengths[own[0]])]
+            for text, cut in [(source[own, :n], None if tree is None else _cut(tree, own, n))]
         ]
         whole = states[0][1].new_zeros(*source.shape, states[0][1].shape[-1])
         for own, part in states:
             whole[own, : part.shape[1]] = part
         return whole
 
-    def _encode(self, source: Int[Tensor, "b s"], tree: Tree | None) -> Float[Tensor, "b s m"]:
-        x, mask = self.source(source, tree=tree), _mask(source != PAD)
+    def _encode(
+        self, source: Int[Tensor, "b s"], tree: Tree | None, mask: Pattern | Tensor
+    ) -> Float[Tensor, "b s m"]:
+        x = self.source(source, tree=tree)
         places = Places.between(*(2 * source.shape[1:]), tree=tree, device=source.device)
         for layer in self.encoder:
             x = layer(x, mask=mask, places=places)
@@ -152,9 +155,21 @@ class Transformer(Model):
 
     def start(self, source: Int[Tensor, "b s"]) -> TransformerState:
         """Read the source, and project it once for every decoder layer."""
-        h, valid = self.encode(source), source != PAD
+        return self.read(source, is_full=bool((source != PAD).all()))
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether a source can be read without a look at its numbers: kernels take every layer."""
+        return not self.counts_from_the_end and all(
+            isinstance(layer, EncoderLayer) and layer.attention.explain(1).path == "fused"
+            for layer in self.encoder
+        )
+
+    def read(self, source: Int[Tensor, "b s"], *, is_full: bool) -> TransformerState:
+        """The same as `start`, told whether all tokens exist."""
+        h = self._encode(source, None, FULL) if is_full else self.encode(source)
         caches = tuple(layer.start(h) for layer in self._decoder())
-        return TransformerState(None if bool(valid.all()) else valid, caches, 0)
+        return TransformerState(None if is_full else source != PAD, caches, 0)
 
     def step(
         self, state: TransformerState, tokens: Int[Tensor, "r t"]

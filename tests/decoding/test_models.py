@@ -180,7 +180,7 @@ def test_an_arranged_model_gives_the_answers_of_the_model(name, dtype):
 def test_whoever_listens_to_a_model_still_hears_it_after_it_was_arranged():
     model, heard = transformer("post_norm"), []
     for name, each in (("arranged", arranged(model)), ("model", model)):
-        part = each.decoder[0].around_attention
+        part = each.decoder[0]
         part.register_forward_hook(lambda *_, name=name: heard.append(name))
         each(torch.tensor([[4, 5]]), torch.tensor([[4, 5]]))
     # the arranged one never asks who listens

@@ -62,7 +62,7 @@ class Cassette:
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """How many steps were recorded on the CPU."""
+    """How much was recorded on the CPU: one reading of the sources, and steps."""
     monkeypatch.setattr(replaying, "TAPES", {"cpu": Cassette})
     monkeypatch.setattr(Cassette, "steps", 0)
     return lambda: Cassette.steps
@@ -77,8 +77,8 @@ RULES = {
 }
 
 
-def _asked(n):
-    return [Sentence(row) for row in torch.randint(4, 11, (n, 6)).tolist()]
+def _asked(n, n_tokens=6):
+    return [Sentence(row) for row in torch.randint(4, 11, (n, n_tokens)).tolist()]
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -94,8 +94,22 @@ def test_what_is_played_is_what_the_search_finds(rules, recorded):
         for one, other in zip(got, want, strict=True):
             assert [h.tokens for h in one] == [h.tokens for h in other]
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-9)
-    assert counts[0] == 0 < counts[1] <= 6, "the second batch of a shape is recorded"
-    assert counts[2] <= 6, "and no step is recorded twice"
+    assert counts[0] == 0 < counts[1] <= 1 + 6, "the second batch of a shape is recorded"
+    assert counts[2] <= 1 + 6, "and nothing is recorded twice"
+
+
+@pytest.mark.parametrize(("name", "n_read"), [("post_norm", 1), ("sparsemax", 0)])
+def test_sources_are_read_by_the_recording_only_if_kernels_read_them(name, n_read, recorded):
+    model, beam = transformer(name), Beam(width=2, limits=Limits(min_tokens=2, max_tokens=2))
+    again = Replaying(beam)
+    assert model.is_recordable == bool(n_read)
+    # 8 tokens leave no padding, and 6 are another recording
+    for n_tokens in (8, 6, 8, 8):
+        asked = _asked(3, n_tokens)
+        got, want = again(model, asked), beam(model, asked)
+        assert [h[0].tokens for h in got] == [h[0].tokens for h in want]
+        assert [h[0].score for h in got] == pytest.approx([h[0].score for h in want], abs=1e-9)
+    assert recorded() == n_read + 2
 
 
 def test_a_rule_that_makes_a_tensor_of_its_own_cannot_be_recorded(recorded):

@@ -80,6 +80,10 @@ class GroupedQueryHeads(nn.Module):
         places: Places | None = None,
     ) -> Attended:
         """Attend with every head and join them; without a key the sequence attends to itself."""
+        if key is None and value is None and self.W_QKV is not None:
+            queries, keys, values = self._own(query)
+            at = places or Places.between(*2 * query.shape[1:2], device=query.device)
+            return self.join(self._look(queries, self._memory(keys, values, 0), mask, at))
         key = query if key is None else key
         memory = self.remember(key, key if value is None else value)
         return self.join(self.look(query, memory, mask, places))
@@ -143,7 +147,7 @@ class GroupedQueryHeads(nn.Module):
 
     @torch.no_grad()
     def stack(self) -> None:
-        """Lay the weights of queries, keys and values side by side, for steps that only write.
+        """Lay the weights of queries, keys and values side by side, for models that only write.
 
         One product then makes all three; no gradient comes back to the three through it.
         """
@@ -172,8 +176,7 @@ class GroupedQueryHeads(nn.Module):
     ) -> KeyValues:
         keys = self._split(key, self.n_groups)
         if self.rotary is not None:
-            at = torch.arange(past, past + keys.shape[-2], device=keys.device)
-            keys = self.rotary(keys, at)
+            keys = self.rotary(keys, torch.arange(past, past + keys.shape[-2], device=keys.device))
         return KeyValues(keys, self._split(value, self.n_groups))
 
     def _look(

@@ -141,7 +141,7 @@ def test_multi_head_attention_runs_over_the_slots():
 
 
 def test_a_longer_sequence_is_refused():
-    said = r"linformer: 19 keys, but max_len is 17\. Raise max_len in the dims"
+    said = r"linformer: 19 keys, but max_len is 17\. Raise max_len and train again"
     with pytest.raises(LengthError, match=said):
         Chain(memory=memory())(*inputs(19).values())
 

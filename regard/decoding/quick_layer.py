@@ -1,0 +1,140 @@
+"""Quick layer: a decoder layer that writes one token at a time on the CPU, with fewer calls.
+
+A step of one sentence multiplies few rows, and asking which path computes each attention takes as
+long as computing it. For heads of scaled dots and softmax under no pattern the answer is known
+beforehand. Anything else is left to the layer itself. The function stays the same.
+"""
+
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import FULL, GroupedQueryHeads, KeyValues
+from regard.attention.engine.kernels import softmax_attention
+from regard.attention.folding import Folded
+from regard.attention.links import NO_RELATION, Pattern
+from regard.attention.scores.scaled_dot import ScaledDotScore
+from regard.layers import DecoderCache, DecoderLayer
+
+WORTHWHILE = 2
+"""A source is folded if it becomes so many times smaller than the weights that it replaces."""
+
+
+@final
+class QuickLayer(nn.Module):
+    """A decoder layer, and the shorter way through it.
+
+    Args:
+        layer: whose heads are both plain, and its own attention's weights stacked.
+    """
+
+    def __init__(self, layer: DecoderLayer) -> None:
+        super().__init__()
+        self.layer = layer
+        scale, source_scale = plain_scale(layer.attention), plain_scale(layer.cross_attention)
+        assert scale is not None and source_scale is not None
+        self._scale, self._source_scale = scale, source_scale
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n m"],
+        source: Float[Tensor, "b k ms"],
+        mask: Pattern | Tensor = FULL,
+        source_mask: Pattern | Tensor = FULL,
+    ) -> Float[Tensor, "b n m"]:
+        """All positions at once, as the layer has it."""
+        return self.layer(x, source, mask, source_mask)
+
+    def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
+        """Project the source once, before the first step."""
+        return self.layer.start(source)
+
+    def step(
+        self,
+        x: Float[Tensor, "r n m"],
+        cache: DecoderCache,
+        mask: Pattern | Tensor = FULL,
+        source_mask: Pattern | Tensor = FULL,
+    ) -> tuple[Float[Tensor, "r n m"], DecoderCache]:
+        """The next positions, and the longer cache."""
+        if x.shape[1] != 1 or mask is not FULL or source_mask is not FULL:
+            return self.layer.step(x, cache, mask, source_mask)
+        layer, kept = self.layer, list[KeyValues]()
+        folded = cache.folded or self._folded(cache.source)
+
+        def own_past(z: Tensor) -> Tensor:
+            said, past = self._look_back(z, cache.past)
+            kept.append(past)
+            return said
+
+        def the_source(z: Tensor) -> Tensor:
+            return self._look_at(z, cache.source) if folded is None else folded.attend(z)
+
+        y = layer.around_attention(x, own_past)
+        z = layer.around_cross_attention(y, the_source)
+        out = layer.around_feed_forward(z, layer.feed_forward)
+        return out, DecoderCache(kept[0], cache.source, folded)
+
+    def _look_back(
+        self, z: Float[Tensor, "r 1 m"], past: KeyValues | None
+    ) -> tuple[Float[Tensor, "r 1 m"], KeyValues]:
+        """What a new position makes of its past and itself; and the longer past."""
+        heads = self.layer.attention
+        assert heads.W_QKV is not None
+        rows, n_heads, width = z.shape[0], heads.dims.n_heads, heads.dims.d_head
+        whole, d_groups = heads.W_QKV(z), heads.n_groups * width
+        query = whole.narrow(2, 0, n_heads * width).view(rows, n_heads, 1, width)
+        both = whole.narrow(2, n_heads * width, 2 * d_groups).view(rows, 2, heads.n_groups, width)
+        if past is None:
+            memory = KeyValues(both[:, 0, :, None], both[:, 1, :, None])
+        else:
+            memory = past.append_one(both)
+        context = _attend(heads, query, memory, self._scale)
+        return heads.W_O(context.reshape(rows, 1, -1)), memory
+
+    def _look_at(self, z: Float[Tensor, "r 1 m"], source: KeyValues) -> Float[Tensor, "r 1 m"]:
+        """What each row makes of its sentence's source; the rows of a sentence look together."""
+        heads = self.layer.cross_attention
+        queries = heads.W_Q(z.view(source.key.shape[0], -1, z.shape[2]))
+        queries = queries.unflatten(2, (heads.dims.n_heads, -1)).transpose(1, 2)
+        context = _attend(heads, queries, source, self._source_scale)
+        return heads.W_O(context.transpose(1, 2).reshape(z.shape[0], 1, -1))
+
+    def _folded(self, source: KeyValues) -> Folded | None:
+        """The source folded, where that leaves less to read than the weights are."""
+        heads = self.layer.cross_attention
+        columns = source.key.shape[0] * source.length * heads.dims.n_heads
+        if columns * WORTHWHILE > heads.dims.d_model:
+            return None
+        return Folded.of(heads, source, self._source_scale)
+
+
+def can_be_quick(layer: DecoderLayer) -> bool:
+    """Whether both of its attentions are scaled dots and softmax, and nothing besides."""
+    return all(plain_scale(heads) is not None for heads in (layer.attention, layer.cross_attention))
+
+
+def plain_scale(heads: GroupedQueryHeads) -> float | None:
+    """What dot products are multiplied by before the softmax; None if there is more to do."""
+    chain, nothing = heads.chain, heads.W_Q.weight.new_zeros(1, 1, 1, heads.dims.d_head)
+    has_more = (
+        heads.rotary is not None
+        or chain.relation is not NO_RELATION
+        or chain.pattern is not FULL
+        or chain.memory is not None
+        or chain.path is not None
+    )
+    if has_more or not isinstance(chain.score, ScaledDotScore):
+        return None
+    softmax = chain.select.as_softmax()
+    return None if softmax is None else softmax * chain.score.as_dot(nothing, nothing).scale
+
+
+def _attend(
+    heads: GroupedQueryHeads, query: Float[Tensor, "b h q d"], memory: KeyValues, scale: float
+) -> Float[Tensor, "b h q d"]:
+    key, value = memory.key, memory.value
+    if (each := heads.dims.n_heads // heads.n_groups) > 1:
+        key, value = (x.repeat_interleave(each, 1) for x in (key, value))
+    return softmax_attention(query, key, value, None, is_causal=False, scale=scale)[0]
