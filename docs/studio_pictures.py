@@ -27,9 +27,9 @@ GOLD = GoldPairs(
     (Gold(frozenset({(0, 0), (1, 0), (2, 0)})), Gold(frozenset({(0, 0), (2, 0), (4, 0)}))),
 )
 VIEWS = {
-    "translate": (".map canvas", {"text": TEXT}),
+    "translate": (".map canvas", {"text": TEXT, "pin": "q5"}),
     "heads": (".heads canvas", {"text": TEXT, "kind": "encoder", "picture": "heads"}),
-    "links": (".links path", {"text": TEXT, "picture": "links"}),
+    "links": (".links path", {"text": TEXT, "picture": "links", "pin": "q5"}),
     "worked": (".stage input", {"scaled": "on", "edits": "X.0.1.2~4"}),
     "mechanisms": (".side-by-side canvas", {"text": TEXT, "kind": "encoder", "layer": 2}),
     "captions": (".photo canvas", {"smooth": "on"}),
@@ -39,7 +39,7 @@ VIEWS = {
     "training": (".chart svg", {}),
 }
 PLACES = {"heads": "translate", "links": "translate"}
-TALLEST = 1500
+TALLEST = 1800
 
 
 def main() -> None:

@@ -4,6 +4,11 @@ import zlib
 
 import pytest
 import torch
+from hypothesis import settings
+
+# a shared machine may take its time over any example; how long is no promise of ours
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)

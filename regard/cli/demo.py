@@ -1,5 +1,7 @@
 """regard demo: the whole story on generated dates: train, score, look, write a page."""
 
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -58,8 +60,14 @@ def demo(
         found = _measured(load(out, device="cpu"), recipe, console)
     _say(found)
     report = write_demo_report(out, found)
-    print(f'\nNext: regard predict {out} --text "Mittwoch, 9. Mai 2029"')
-    print(f"See it: regard serve {out} --open")
+    regard, head = _called(), found.pictured
+    assert head.layer is not None and head.head is not None
+    print(f'\nNext: {regard} predict {out} --text "Mittwoch, 9. Mai 2029"')
+    print(
+        f'Letters behind each digit: {regard} look {out} "Mittwoch, 9. Mai 2029" --pieces '
+        f"--layer {head.layer + 1} --head {head.head + 1}"
+    )
+    print(f"See it: {regard} serve {out} --open")
     print(_last_line(found, report), flush=True)
 
 
@@ -130,6 +138,11 @@ def _say(found: Findings) -> None:
     print(f"Alignment error rate in per cent on {dates} unseen dates, * the lowest\n")
     print(head_grid(found.reported_on))
     print(f"\nchosen on other dates: {best.view}; here {best.reported_on}")
+
+
+def _called() -> str:
+    """How regard is called here: by its name, if it is to be found by it."""
+    return "regard" if shutil.which("regard") else sys.argv[0]
 
 
 def _last_line(found: Findings, report: Path) -> str:

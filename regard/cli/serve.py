@@ -9,13 +9,13 @@ from regard.errors import MissingExtra, SettingError
 
 
 def serve(
-    run: list[Path] | None = typer.Argument(None, help="Finished runs."),
+    run: list[Path] | None = typer.Argument(None, help="Finished runs, or records in files."),
     port: int = typer.Option(8000, min=0, max=65535, help="0 takes any that is free."),
     host: str = typer.Option("127.0.0.1", help="Others than this machine may ask elsewhere."),
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     record: list[Path] = typer.Option(
-        [], help="Records that save_record wrote, for the atlas; may be repeated."
+        [], help="Records that save_record or save_caption wrote; may be repeated."
     ),
     source: Path | None = typer.Option(None, help="Texts with gold word links, one a line."),
     reference: Path | None = typer.Option(None, help="Their translations."),
@@ -51,7 +51,7 @@ def serve(
     listening = bind(host, port)
     try:
         shelf = open_runs(run or [], device=device, gold=gold, saved=record)
-        names = [*shelf.runs, *shelf.saved]
+        names = [*shelf.runs, *shelf.saved, *shelf.saved_captions]
         print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
         sys.stdout.flush()
         run_server(build_app(shelf, host=host), listening, opens=opens)

@@ -9,22 +9,21 @@
     const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
     return new Float32Array(bytes.buffer);
   };
-  const allowed = numbers(told.allowed);
-  const coarse = told.pictures.find((one) => one.shape[0] === allowed.length)?.scale
-    ?? told.pictures[0].scale;
   const unpacked = new Map();
   const picture = () => {
     const number = Number(find("shown").value), one = told.pictures[number];
-    if (!unpacked.has(number)) unpacked.set(number, numbers(one.numbers));
-    return { ...one, values: unpacked.get(number) };
+    if (!unpacked.has(number)) {
+      unpacked.set(number, { values: numbers(one.numbers), open: numbers(one.allowed) });
+    }
+    return { ...one, ...unpacked.get(number) };
   };
   let shown, at = { row: 0, column: 0 };
 
-  // how many keys the queries of a row of pixels may see
-  const open = (row) => allowed[Math.min(Math.floor(row * shown.scale / coarse), allowed.length - 1)];
+  // a weight times the number of keys that the queries of its row of pixels may see
+  const lift = (weight, row) => weight * shown.open[row];
 
   const SCALES = {
-    lift: (weight, row) => Math.log(Math.max(weight * open(row), LEAST.lift) / LEAST.lift)
+    lift: (weight, row) => Math.log(Math.max(lift(weight, row), LEAST.lift) / LEAST.lift)
       / Math.log(MOST.lift / LEAST.lift),
     log: (weight) => Math.log(Math.max(weight, LEAST.log) / LEAST.log) / Math.log(1 / LEAST.log),
     sqrt: (weight) => Math.sqrt(weight / shown.top),
@@ -50,12 +49,12 @@
     const [rows, columns] = shown.shape, canvas = find("canvas"), table = colours();
     Object.assign(canvas, { width: columns, height: rows });
     const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
-    const scale = SCALES[find("scale").value];
+    const scale = SCALES[find("scale").value], masked = dark.matches ? [70, 74, 80] : [205, 208, 212];
     for (let row = 0; row < rows; row += 1) {
       for (let column = 0; column < columns; column += 1) {
-        const place = row * columns + column;
-        const share = Math.min(Math.max(scale(shown.values[place], row), 0), 1);
-        const [red, green, blue] = table[Math.round(share * 255)];
+        const place = row * columns + column, weight = shown.values[place];
+        const share = Math.min(Math.max(scale(weight, row), 0), 1);
+        const [red, green, blue] = weight < 0 ? masked : table[Math.round(share * 255)];
         image.data.set([red, green, blue, 255], 4 * place);
       }
     }
@@ -102,9 +101,10 @@
       const first = place * shown.scale, last = Math.min(first + shown.scale, count);
       return shown.scale === 1 ? `${first + 1}` : `${first + 1}–${last}`;
     };
-    const lift = weight * open(row);
+    const said = weight < 0 ? "masked"
+      : `heaviest ${weight.toPrecision(6)} (lift ${lift(weight, row).toPrecision(3)})`;
     find("readout").textContent = `queries ${range(row, told.queries[1])} → keys `
-      + `${range(column, told.keys[1])}: heaviest ${weight.toPrecision(6)} (lift ${lift.toPrecision(3)})`;
+      + `${range(column, told.keys[1])}: ${said}`;
     find("query-text").textContent = text(told.pieces.query, row * shown.scale, shown.scale);
     find("key-text").textContent = text(told.pieces.key, column * shown.scale, shown.scale);
   }

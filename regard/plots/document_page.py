@@ -3,7 +3,8 @@
 A text of 16,000 pieces has 256 million weights a head, more than a file can hold; the page holds
 what can be seen of them at once. Every pixel is the heaviest of the cells beneath it, as `Pyramid`
 gives it, in single precision: one picture of 256 × 256 for each head, and a finer one of the head
-that was asked for. The strongest far links stand there with their exact weights and their words.
+that was asked for. Each has its own count of the keys that its rows may see, and −1 where a mask
+lets nothing through. The strongest far links stand there with their exact weights and their words.
 """
 
 import base64
@@ -37,6 +38,8 @@ FAR = 64
 """How far apart the ends of a far link are."""
 SURVEYED = 1024
 """About how many queries are looked at for far links and for what keys receive."""
+MASKED = -1.0
+"""Instead of a weight, where there can be none."""
 AROUND = 12
 """Pieces of text on either side of a link's end."""
 
@@ -88,7 +91,6 @@ def document_page(record: Record, view: View = OVERVIEW) -> str:
         "queries": [one.query_title, len(one.queries)],
         "keys": [one.key_title, len(one.keys)],
         "pieces": {"query": list(one.queries.pieces), "key": list(one.keys.pieces)},
-        "allowed": _packed(_allowed(one)),
         "view": asdict(view),
         "ramps": {"light": LIGHT, "dark": DARK},
     }
@@ -128,12 +130,15 @@ def _picture(one: Attention, layer: int, head: int, zoom: int) -> dict[str, obje
     pyramid = Pyramid(one.layers[layer])
     scale, (down, across) = pyramid.scale(zoom), pyramid.counts(zoom)
     whole = np.full((down * PIXELS, across * PIXELS), np.nan, dtype=np.float32)
+    allowed = np.concatenate([pyramid.allowed(zoom, y, rows=None) for y in range(down)])
     used, is_exact = 0, True
     for y in range(down):
         for x in range(across):
             tile = pyramid.tile(head, zoom, x, y, "max", ROWS)
             place = np.s_[y * PIXELS : (y + 1) * PIXELS, x * PIXELS : (x + 1) * PIXELS]
-            whole[place], used = tile.values, max(used, tile.rows_used)
+            seen = pyramid.visible(zoom, x, y)
+            whole[place] = np.where(seen | np.isnan(tile.values), tile.values, MASKED)
+            used = max(used, tile.rows_used)
             is_exact = is_exact and tile.is_exact
     shape = -(-len(one.queries) // scale), -(-len(one.keys) // scale)
     return {
@@ -143,19 +148,13 @@ def _picture(one: Attention, layer: int, head: int, zoom: int) -> dict[str, obje
         "rows": used,
         "is_exact": is_exact,
         "numbers": _packed(whole[: shape[0], : shape[1]]),
+        "allowed": _packed(allowed[: shape[0]]),
     }
 
 
 def _packed(numbers: Float[np.ndarray, "..."]) -> str:
     """Single-precision numbers, the least byte first, as text."""
     return base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode()
-
-
-def _allowed(one: Attention) -> Float[np.ndarray, " q"]:
-    """How many keys each of the coarsest rows of pixels may see."""
-    pyramid = Pyramid(one.layers[0])
-    allowed = pyramid.allowed(0, 0)
-    return allowed[: -(-len(one.queries) // pyramid.scale(0))]
 
 
 def _surveyed(one: Attention, view: View) -> Survey:
@@ -192,8 +191,9 @@ def _what(record: Record, view: View) -> str:
     return (
         f"{view.kind} attention of {len(one.queries):,} queries and {len(one.keys):,} keys, "
         f"{_count(len(one.layers), 'layer')} of {_count(one.n_heads, 'head')}; {one.mechanism}. "
-        "Every pixel is the heaviest of the cells beneath it. Lift is weight times the number of "
-        "keys that a query may see: 1 is a query that looks everywhere alike."
+        "Every pixel is the heaviest of the cells beneath it, and grey is masked. Lift is weight "
+        "times the number of keys that the pixel's queries may see, on average: 1 is a query that "
+        "looks everywhere alike."
     )
 
 

@@ -82,7 +82,7 @@
   // words
 
   const quoted = (name) => `“${name}”`;
-  const number = (weight) => weight.toFixed(3);
+  const number = (weight) => weight.toFixed(4);
 
   function line(side, names, title) {
     const box = find(side === "query" ? "queries" : "keys");

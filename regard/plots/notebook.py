@@ -5,7 +5,9 @@ nothing of the network, and may do nothing but run its own script.
 """
 
 import io
+from collections.abc import Callable
 from html import escape
+from typing import TypeVar
 
 from regard.errors import MissingExtra, RegardError
 from regard.inspecting.caption_record import SHOWN as SHOWN_CAPTIONS
@@ -17,6 +19,8 @@ from regard.plots.heatmap import record_map
 from regard.plots.picture_page import picture_page
 from regard.plots.pictures import caption_sheet
 from regard.plots.words import plain_words
+
+T = TypeVar("T")
 
 MOST_BYTES = 5_000_000
 """The largest page that a cell of a notebook gets; notebooks drop more than that."""
@@ -42,18 +46,27 @@ def framed(page: str, *, title: str, height: int = HEIGHT) -> str:
 def notebook_html(record: Record) -> str:
     """The frame that a notebook shows; a message where the page would be too large for one."""
     view = _first(record)
+    return _framed_or_said(
+        lambda: record_page(record, view),
+        f"What the model looked at: {record.title(view)}",
+        "<code>open('look.html', 'w').write(regard.plots.record_page(record))</code>, or draw "
+        "one view: <code>regard.plots.record_map(record, view)</code>.",
+    )
+
+
+def _framed_or_said(make: Callable[[], str], title: str, remedy: str) -> str:
+    """A page in its frame, or why there is none."""
     try:
-        page = record_page(record, view)
+        page = make()
     except RegardError as error:
         return f"<p>{escape(str(error))}</p>"
-    if len(page.encode()) > MOST_BYTES:
+    size = len(page.encode())
+    if size > MOST_BYTES:
         return (
-            f"<p>This record's page has {len(page.encode()) / 1e6:.1f} MB, more than the "
-            f"{MOST_BYTES / 1e6:g} that a notebook takes. Write it to a file: "
-            "<code>open('look.html', 'w').write(regard.plots.record_page(record))</code>, or draw "
-            "one view: <code>regard.plots.record_map(record, view)</code>.</p>"
+            f"<p>This record's page has {size / 1e6:.1f} MB, more than the {MOST_BYTES / 1e6:g} "
+            f"that a notebook takes. Write it to a file: {remedy}</p>"
         )
-    return framed(page, title=f"What the model looked at: {record.title(view)}")
+    return framed(page, title=title)
 
 
 def notebook_png(record: Record) -> bytes:
@@ -76,24 +89,29 @@ def _first(record: Record) -> View:
     return View("cross" if "cross" in kinds or not kinds else kinds[0])
 
 
-def _png(record: Record) -> bytes:
-    try:
-        return notebook_png(record)
-    except MissingExtra:
-        return b""
+def _or_nothing(draw: Callable[[T], bytes]) -> Callable[[T], bytes]:
+    """The same, but for nothing where matplotlib is missing: a notebook shows what there is."""
+
+    def drawn(record: T) -> bytes:
+        try:
+            return draw(record)
+        except MissingExtra:
+            return b""
+
+    return drawn
 
 
 def caption_html(record: CaptionRecord) -> str:
     """The frame that a notebook shows of a caption."""
-    try:
-        page = picture_page([record])
-    except RegardError as error:
-        return f"<p>{escape(str(error))}</p>"
-    return framed(page, title=f"Where the words looked: {record.caption}")
+    return _framed_or_said(
+        lambda: picture_page([record]),
+        f"Where the words looked: {record.caption}",
+        "<code>open('look.html', 'w').write(regard.plots.picture_page([record]))</code>.",
+    )
 
 
 def caption_png(record: CaptionRecord) -> bytes:
-    """The contact sheet of a caption."""
+    """The contact sheet of a caption; without matplotlib, an error that says how to get it."""
     out = io.BytesIO()
     figure = caption_sheet(
         record.picture.pixels,
@@ -112,8 +130,14 @@ def caption_png(record: CaptionRecord) -> bytes:
 SHOWN_CAPTIONS.update(
     {
         "text/html": caption_html,
-        "image/png": caption_png,
+        "image/png": _or_nothing(caption_png),
         "text/plain": lambda record: f"{record.picture.name}: {record.caption}",
     }
 )
-SHOWN.update({"text/html": notebook_html, "image/png": _png, "text/plain": notebook_text})
+SHOWN.update(
+    {
+        "text/html": notebook_html,
+        "image/png": _or_nothing(notebook_png),
+        "text/plain": notebook_text,
+    }
+)

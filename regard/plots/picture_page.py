@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from regard.choices import find
 from regard.data.pictures import Picture, pillow
-from regard.errors import SettingError
+from regard.errors import LengthError, SettingError
 from regard.inspecting.caption_record import CaptionRecord, check_numbers
 from regard.plots.look_page import ESCAPED
 from regard.plots.overlays import OVERLAYS, Overlay
@@ -29,6 +29,8 @@ MOST_PIXELS = 800
 """On the longer side of a picture in the page."""
 FEW_PIXELS = 128 * 128
 """Up to so many a picture is kept exactly as it is."""
+MOST_BYTES = 30_000_000
+"""The largest file that is written."""
 QUALITY = 88
 """Of a photograph, from 0 to 100."""
 LEVELS = 256
@@ -117,7 +119,15 @@ def picture_page(
         *(f"<script>{(HERE / name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS),
     ]
     style = (HERE / "picture_page.css").read_text(encoding="utf-8")
-    return page(title, body, style=style)
+    written = page(title, body, style=style)
+    size = len(written.encode())
+    if size > MOST_BYTES:
+        raise LengthError(
+            f"picture_page: the page of {len(records)} pictures would have {size / 1e6:.1f} MB; at "
+            f"most {MOST_BYTES / 1e6:g} are written. Take fewer pictures at a time, or draw each "
+            "as a sheet (--out x.png)."
+        )
+    return written
 
 
 def _article(number: int, record: CaptionRecord) -> str:

@@ -17,13 +17,13 @@ from regard.decoding import Hypothesis, Search, Sentence
 from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
 from regard.inspecting.looking import look_at
-from regard.inspecting.reading import Tokens
-from regard.inspecting.record import MOST_NUMBERS, Attention, Record
+from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
 from regard.models import Stepper
-from regard.plots.colours import DARK, LIGHT
 from regard.serving.kept import Once, name_of_answer
+from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.shelf import Served, Shelf
+from regard.serving.shown_numbers import Wish
 from regard.training.filling import fills_words
 from regard.training.metrics import lines
 from regard.training.predictions import Prediction
@@ -37,19 +37,12 @@ EXAMPLES = (
     "我 很 好",
 )
 """Sentences that any run which reads texts may be tried with, whatever it was trained on."""
-DIVERGING = (
-    "#7f3b08", "#b35806", "#e08214", "#fdb863", "#f7f7f7", "#b2abd2", "#8073ac", "#542788",
-    "#2d004b",
-)  # fmt: skip
-"""For differences, on white: brown below nothing, violet above it, told apart by everybody."""
-DIVERGING_DARK = (
-    "#ffd9a0", "#f6ae55", "#c97a16", "#7a4506", "#16181b", "#45377a", "#7464b8", "#a99bdd",
-    "#ded7f7",
-)  # fmt: skip
 MOST_ROWS = 512
 """About how many queries the statistics of a long text are made of."""
 MOST_POINTS = 600
 """The most updates that are drawn of a training."""
+AS_IT_IS = Wish()
+"""The model's own temperature."""
 SPEECHLESS = "This run gives vectors and writes nothing; below is where it looked as it read."
 
 
@@ -60,14 +53,7 @@ def runs(shelf: Shelf) -> dict[str, object]:
         "runs": [{"name": name, "reads": one.reads} for name, one in shelf.runs.items()],
         "has_gold": shelf.gold is not None,
         "records": list(shelf.saved),
-    }
-
-
-def colours() -> dict[str, object]:
-    """The ramps that everything is drawn with."""
-    return {
-        "light": {"weights": list(LIGHT), "differences": list(DIVERGING)},
-        "dark": {"weights": list(DARK), "differences": list(DIVERGING_DARK)},
+        "captions": list(shelf.saved_captions),
     }
 
 
@@ -207,33 +193,60 @@ def record(shelf: Shelf, name: str) -> dict[str, object]:
         "record": name,
         "source": kept.source,
         "target": kept.target,
-        "attention": {kind: _attention(one) for kind, one in kept.attention.items()},
+        "attention": {kind: _attention(kept, kind) for kind in kept.attention},
     }
 
 
-def _attention(one: Attention) -> dict[str, object]:
+def _attention(kept: Record, kind: str) -> dict[str, object]:
+    one = kept.attention[kind]
     return {
         "mechanism": one.mechanism,
+        "mask": one.mask,
         "query_title": one.query_title,
         "key_title": one.key_title,
-        "queries": _tokens(one.queries),
-        "keys": _tokens(one.keys),
+        "queries": tokens_as_json(one.queries),
+        "keys": tokens_as_json(one.keys),
         "n_layers": len(one.layers),
         "n_heads": one.n_heads,
+        "shown": offered(kept, kind),
     }
 
 
-def _tokens(tokens: Tokens) -> dict[str, object]:
-    return {
-        "pieces": list(tokens.pieces),
-        "words": list(tokens.words),
-        "names": list(tokens.names),
-        "specials": sorted(tokens.specials),
-    }
+def weights(
+    shelf: Shelf, name: str, kind: str, shown: str = "weights", wish: Wish = AS_IT_IS
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Every number of one kind, `layers heads queries keys`, where there are not too many.
+
+    Args:
+        shelf: where the record is kept.
+        name: of the record.
+        kind: such as "encoder" or "cross".
+        shown: what of it, a name of `regard.serving.quantities.QUANTITIES`.
+        wish: temperature and residual, for those that heed them.
+    """
+    kept = _short(shelf, name, kind)
+    key = name_of_answer(name, kind, shown, wish)
+
+    def compute() -> np.ndarray[Any, np.dtype[np.float32]]:
+        return numbers_of(kept, kind, shown, wish).numpy().astype("<f4")
+
+    return shelf.matrices.put(key, Once(compute))()
 
 
-def weights(shelf: Shelf, name: str, kind: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Every weight of one kind, `layers heads queries keys`, where there are not too many."""
+def visible(shelf: Shelf, name: str, kind: str, shown: str = "weights") -> dict[str, object]:
+    """For each layer and query the spans of keys that it may see; null where nobody knows.
+
+    Args:
+        shelf: where the record is kept.
+        name: of the record.
+        kind: such as "encoder" or "cross".
+        shown: of what, as for `weights`.
+    """
+    return {"layers": spans_of(_short(shelf, name, kind), kind, shown)}
+
+
+def _short(shelf: Shelf, name: str, kind: str) -> Record:
+    """A record whose numbers of a kind can be sent at once."""
     kept = shelf.record(name)
     one = find(kind, kept.attention)
     n_numbers = len(one.layers) * one.n_heads * len(one.queries) * len(one.keys)
@@ -242,11 +255,7 @@ def weights(shelf: Shelf, name: str, kind: str) -> np.ndarray[Any, np.dtype[np.f
             f"weights: {n_numbers:,} numbers are too many to send at once; at most "
             f"{MOST_NUMBERS:,}. Look at the text in the atlas, which asks for tiles."
         )
-    layers = [
-        torch.stack([kept.weights(kind, layer, head) for head in range(one.n_heads)])
-        for layer in range(len(one.layers))
-    ]
-    return torch.stack(layers).numpy().astype("<f4")
+    return kept
 
 
 def statistics(shelf: Shelf, name: str, kind: str) -> dict[str, object]:

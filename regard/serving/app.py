@@ -17,9 +17,13 @@ from regard.errors import LengthError, RegardError, UnknownChoice
 from regard.serving import api, captions, gold
 from regard.serving.asked import AskedToPredict, AskedToWork
 from regard.serving.atlas import Asked, atlas, profile, tile
+from regard.serving.colour_maps import colour_ramps
 from regard.serving.files import page_files, read_file
 from regard.serving.guard import Guard, Names, fault
+from regard.serving.link_drawing import Drawing
+from regard.serving.loaded_head import loaded_head
 from regard.serving.shelf import Shelf
+from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import start, worked_steps
 
@@ -62,7 +66,7 @@ def _about(app: FastAPI, shelf: Shelf) -> None:
     @app.get("/api/colours", tags=["server"])
     def colours() -> dict[str, object]:
         """The colour ramps that everything is drawn with."""
-        return api.colours()
+        return colour_ramps()
 
     @app.get("/api/runs/{run}/info", tags=["runs"])
     def info(run: str) -> dict[str, object]:
@@ -87,11 +91,22 @@ def _looks(app: FastAPI, shelf: Shelf) -> None:
         return api.record(shelf, record)
 
     @app.get("/api/records/{record}/weights/{kind}", tags=["looking"], response_class=Response)
-    def weights(record: str, kind: str) -> Response:
-        """All weights of a kind: float32, little end first; X-Shape says how many."""
-        numbers = api.weights(shelf, record, kind)
+    def weights(
+        record: str,
+        kind: str,
+        shown: str = "weights",
+        temperature: float = 1.0,
+        residual: float = 0.5,
+    ) -> Response:
+        """All numbers of a kind: float32, little end first; X-Shape says how many."""
+        numbers = api.weights(shelf, record, kind, shown, Wish(temperature, residual))
         shape = ",".join(map(str, numbers.shape))
         return Response(numbers.tobytes(), media_type=OCTETS, headers={"X-Shape": shape})
+
+    @app.get("/api/records/{record}/visible/{kind}", tags=["looking"])
+    def visible(record: str, kind: str, shown: str = "weights") -> dict[str, object]:
+        """The spans of keys that each query may see, layer by layer."""
+        return api.visible(shelf, record, kind, shown)
 
     @app.get("/api/records/{record}/statistics/{kind}", tags=["looking"])
     def statistics(record: str, kind: str) -> dict[str, object]:
@@ -103,6 +118,11 @@ def _looks(app: FastAPI, shelf: Shelf) -> None:
         """What other mechanisms make of the same queries and keys."""
         return side_by_side(shelf.record(record), kind, layer, head)
 
+    @app.get("/api/records/{record}/worked/{kind}/{layer}/{head}", tags=["worked example"])
+    def loaded(record: str, kind: str, layer: int, head: int) -> dict[str, object]:
+        """The queries, keys and values of one head, for the worked example."""
+        return loaded_head(shelf.record(record), kind, layer, head)
+
     @app.post("/api/runs/{run}/caption", tags=["looking"])
     async def caption(run: str, request: Request) -> Response:
         """Caption the picture that is the body of the request, as the bytes of its file."""
@@ -113,6 +133,11 @@ def _looks(app: FastAPI, shelf: Shelf) -> None:
     def caption_example(run: str, number: int) -> dict[str, object]:
         """Caption one of the run's own pictures."""
         return captions.caption_example(shelf, run, number)
+
+    @app.get("/api/captions/{record}", tags=["looking"])
+    def kept_caption(record: str) -> dict[str, object]:
+        """A caption that was saved in a file, or that is still kept."""
+        return captions.caption(shelf, record)
 
     @app.get("/api/captions/{record}/picture", tags=["looking"], response_class=Response)
     def picture(record: str) -> Response:
@@ -183,14 +208,23 @@ def _gold(app: FastAPI, shelf: Shelf) -> None:
         return gold.sentences(shelf)
 
     @app.get("/api/gold/{run}", tags=["gold"])
-    def errors_of_heads(run: str) -> dict[str, object]:
+    def errors_of_heads(
+        run: str, drawing: str = "argmax", threshold: float = 0.2, punctuation: str = "counted"
+    ) -> dict[str, object]:
         """The alignment error rate of every head."""
-        return gold.errors_of_heads(shelf, run)
+        return gold.errors_of_heads(shelf, run, Drawing(drawing, threshold, punctuation))
 
     @app.get("/api/gold/{run}/{place}", tags=["gold"])
-    def sentence(run: str, place: int, row: str = "predicting") -> dict[str, object]:
-        """One pair with its links and every head's weights."""
-        return gold.sentence(shelf, run, place, row)
+    def sentence(
+        run: str,
+        place: int,
+        row: str = "predicting",
+        drawing: str = "argmax",
+        threshold: float = 0.2,
+        punctuation: str = "counted",
+    ) -> dict[str, object]:
+        """One pair with its links, every head's weights and the links that they draw."""
+        return gold.sentence(shelf, run, place, row, Drawing(drawing, threshold, punctuation))
 
 
 def _page(app: FastAPI) -> None:

@@ -27,9 +27,9 @@ class AskedHead(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    W_Q: Rows = Field(max_length=MOST_ROWS)
-    W_K: Rows = Field(max_length=MOST_ROWS)
-    W_V: Rows = Field(max_length=MOST_ROWS)
+    W_Q: Rows = Field(max_length=2 * MOST_ROWS)
+    W_K: Rows = Field(max_length=2 * MOST_ROWS)
+    W_V: Rows = Field(max_length=2 * MOST_ROWS)
 
 
 class AskedToWork(BaseModel):

@@ -14,9 +14,10 @@ from regard.choices import find
 from regard.errors import SettingError
 from regard.inspecting.record import Record
 from regard.inspecting.survey import ANYWHERE, survey
-from regard.inspecting.tiles import PIXELS, Head, Pyramid
+from regard.inspecting.tiles import BLOCK, EXACT, PIXELS, Head, Pause, Pyramid
 from regard.serving.kept import Once, name_of_answer
 from regard.serving.shelf import SentTile, Shelf
+from regard.serving.turns import Turns, check_asker
 
 TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 """How the numbers of a tile may be written."""
@@ -27,6 +28,10 @@ ROWS_OF_A_SURVEY = 512
 """About how many queries one pass takes of a long text, unless all are asked for."""
 HEAVIEST = 20
 """How many of the keys that receive most are named."""
+QUICK = 4 * BLOCK
+"""The most weights of a survey that takes no longer than a tile."""
+TURNS = Turns()
+"""For all that is served here: there is one machine."""
 
 
 def atlas(record: Record, kind: str, layer: int) -> dict[str, object]:
@@ -64,16 +69,34 @@ class Asked:
 
 
 def tile(shelf: Shelf, name: str, asked: Asked) -> SentTile:
-    """One tile, computed once."""
+    """One tile, computed once; not at all if whoever asked goes before its turn comes."""
     key = name_of_answer(name, asked)
     record = shelf.record(name)
-    return shelf.tiles.put(key, Once(lambda: _computed(record, asked)))()
+    made = shelf.tiles.put(key, Once(lambda: _in_turn(record, asked)))
+    try:
+        return made()
+    except BaseException:
+        # what was never computed must not push out what was
+        shelf.tiles.drop(key, made)
+        raise
 
 
-def _computed(record: Record, asked: Asked) -> SentTile:
+def _in_turn(record: Record, asked: Asked) -> SentTile:
     pyramid = _pyramid(record, asked.kind, asked.layer)
+    is_long = not asked.rows and PIXELS * pyramid.scale(asked.zoom) > EXACT
+    with TURNS.long() if is_long else TURNS.quick():
+        return _computed(pyramid, asked, TURNS.give_way if is_long else check_asker)
+
+
+def _computed(pyramid: Pyramid, asked: Asked, pause: Pause) -> SentTile:
     made = pyramid.tile(
-        head_of(asked.head), asked.zoom, asked.x, asked.y, asked.pooling, asked.rows or None
+        head_of(asked.head),
+        asked.zoom,
+        asked.x,
+        asked.y,
+        asked.pooling,
+        asked.rows or None,
+        pause=pause,
     )
     hidden = ~pyramid.visible(asked.zoom, asked.x, asked.y) & ~np.isnan(made.values)
     values = np.where(hidden, MASKED, made.values).astype(find(asked.type, TYPES))
@@ -109,7 +132,17 @@ def profile(
         place for place, word in enumerate(one.keys.words) if word in one.keys.specials
     )
     apart = far if one.is_self else ANYWHERE
-    found = survey(pyramid.weights, head, far=apart, every=used, left_out=special)
+    is_long = pyramid.n_queries // used * pyramid.n_keys > QUICK
+    pause = TURNS.give_way if is_long else check_asker
+    with TURNS.long() if is_long else TURNS.quick():
+        found = survey(
+            pyramid.weights,
+            head,
+            far=apart,
+            every=used,
+            left_out=special,
+            pause=pause,
+        )
     bins = min(BINS, pyramid.n_keys)
     edges = np.arange(bins) * pyramid.n_keys // bins
     received = np.add.reduceat(found.received.astype(np.float64), edges)
@@ -120,6 +153,8 @@ def profile(
         "links": [[link.query, link.key, round(link.weight, 7)] for link in found.links],
         "far": found.far,
         "every": used,
+        "rows_used": len(found.rows),
+        "n_queries": pyramid.n_queries,
         "is_exact": found.is_exact,
     }
 

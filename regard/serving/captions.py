@@ -57,9 +57,14 @@ def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
     return _kept(shelf, name_of_answer(run, offered[number]), record)
 
 
+def caption(shelf: Shelf, name: str) -> dict[str, object]:
+    """A caption that was saved in a file, or that is still kept."""
+    return {"record": name, **shelf.caption(name).as_json()}
+
+
 def picture_png(shelf: Shelf, name: str) -> bytes:
-    """The pixels of a picture that was captioned."""
-    pixels = np.ascontiguousarray(shelf.captions.get(name, "caption").picture.pixels)
+    """The pixels of a picture that was captioned, no more than a page shows."""
+    pixels = np.ascontiguousarray(_small(shelf.caption(name).picture).pixels)
     file = BytesIO()
     pillow().fromarray(pixels).save(file, format="PNG")
     return file.getvalue()

@@ -5,15 +5,21 @@ The run is made to write the given translation, as `regard evaluate --alignment`
 
 from pathlib import Path
 
+from jaxtyping import Float
+from torch import Tensor
+
 from regard.choices import find
 from regard.data.kinds import EOS
-from regard.errors import LengthError, SettingError
-from regard.evaluating.heads import LEFT_OUT, Pieces, Row, merge_pieces
+from regard.errors import DataError, LengthError, SettingError
+from regard.evaluating import AlignmentCounts, Pieces, View, best_head, check_links
+from regard.evaluating.heads import LEFT_OUT, Row, merge_pieces, views
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import weights_of
-from regard.serving.kept import Once
-from regard.serving.shelf import GoldPairs, Served, Shelf
-from regard.training.aligning import align, cross_maps, read_gold
+from regard.inspecting.record import rounded
+from regard.serving.kept import Once, name_of_answer
+from regard.serving.link_drawing import Drawing
+from regard.serving.shelf import GoldPairs, Served, Shelf, WordWeights
+from regard.training.aligning import Aligned, cross_maps, read_gold
 from regard.training.evaluation import texts_of_files
 from regard.training.source_kinds import check_reads_texts
 from regard.training.text_form import as_read
@@ -21,6 +27,9 @@ from regard.training.text_form import as_read
 ROWS = {row.name.lower(): row for row in Row}
 MOST_PAIRS = 300
 """How many pairs are scored, the first ones; all of a usual gold file are."""
+ARGMAX = Drawing()
+"""As `regard evaluate` draws links."""
+Counts = dict[View, AlignmentCounts]
 
 
 def read_pairs(source: Path, reference: Path, links: Path) -> GoldPairs:
@@ -41,58 +50,132 @@ def sentences(shelf: Shelf) -> dict[str, object]:
     return {"sentences": [[pair.source, pair.targets[0]] for pair in gold.pairs[:MOST_PAIRS]]}
 
 
-def errors_of_heads(shelf: Shelf, run: str) -> dict[str, object]:
-    """The alignment error rate of every head over all pairs; computed once."""
-    served, gold = shelf.run(run), _gold(shelf)
+def errors_of_heads(shelf: Shelf, run: str, drawing: Drawing = ARGMAX) -> dict[str, object]:
+    """The alignment error rate of every head over all pairs; the model computes once.
 
-    def compute() -> dict[str, object]:
-        with served.busy:
-            places = range(min(MOST_PAIRS, len(gold.pairs)))
-            return align(served.trained, gold.pairs, gold.links, places=places).as_json()
+    Args:
+        shelf: all that is served.
+        run: the name of a run.
+        drawing: how links are drawn, and which of them count.
+    """
+    name = name_of_answer(run, drawing)
+    return shelf.errors_of_heads.put(name, Once(lambda: _errors(shelf, run, drawing)))()
 
-    return shelf.errors_of_heads.put(run, Once(compute))()
+
+def _errors(shelf: Shelf, run: str, drawing: Drawing) -> dict[str, object]:
+    gold = _gold(shelf)
+    halves: tuple[Counts, Counts] = ({}, {})
+    weighed = shelf.word_weights.put(run, Once(lambda: _all_word_weights(shelf, run)))()
+    for place, by_row in weighed.items():
+        source, target = _words(gold, place)
+        table = halves[place % 2]
+        for row, words in by_row.items():
+            for view, weights in _by_view(words, row).items():
+                counts = drawing.counts(weights, gold.links[place], source, target)
+                table[view] = table.get(view, AlignmentCounts()) + counts
+    return _aligned(halves, len(weighed), min(MOST_PAIRS, len(gold.pairs))).as_json()
 
 
-def sentence(shelf: Shelf, run: str, place: int, row: str) -> dict[str, object]:
-    """One pair: its words, the gold links, and every head's weights between its words.
+def _aligned(halves: tuple[Counts, Counts], n_scored: int, n_asked: int) -> Aligned:
+    none = AlignmentCounts()
+    first, second = halves
+    table = {view: first.get(view, none) + second.get(view, none) for view in first or second}
+    has_both = bool(first and second)
+    of_row = {
+        row: best_head(*({v: n for v, n in half.items() if v.row is row} for half in halves))
+        for row in (Row if has_both else ())
+    }
+    best = best_head(first, second) if has_both else None
+    return Aligned(table, best, of_row, n_scored, n_asked - n_scored)
+
+
+def _by_view(words: WordWeights, row: Row) -> dict[View, Float[Tensor, "t s"]]:
+    """The weights of every head, every layer's mean, and the mean of all."""
+    stacked = [*words.flatten(0, 1), *words.mean(dim=1), words.mean(dim=(0, 1))]
+    layers, heads = words.shape[:2]
+    return dict(zip(views(layers, heads, row), stacked, strict=True))
+
+
+def sentence(
+    shelf: Shelf, run: str, place: int, row: str, drawing: Drawing = ARGMAX
+) -> dict[str, object]:
+    """One pair: its words, the gold links, every head's weights, and the links they draw.
 
     Args:
         shelf: all that is served.
         run: the name of a run.
         place: of the pair, counted from 0.
         row: "predicting" or "next"; which decoder row speaks for a word.
+        drawing: how links are drawn, and which of them count.
     """
     served, gold, reading = shelf.run(run), _gold(shelf), find(row, ROWS)
     if not 0 <= place < len(gold.pairs):
         raise SettingError(f"gold: there are {len(gold.pairs)} pairs, counted from 0; got {place}.")
-    check_reads_texts(served.trained.loaded.recipe, "gold")
-    pair, links = gold.pairs[place], gold.links[place]
-    loaded = served.trained.loaded
-    text, origins = _form(served, pair.source)
-    said, answered = _form(served, pair.targets[0])
-    read, written = [*loaded.source.encode(text), EOS], loaded.target.encode(said)
-    if max(len(read), len(written) + 1) > served.trained.longest:
+    found = _word_weights(served, gold, place)
+    if found is None:
         raise LengthError(
             f"gold: pair {place + 1} has more tokens than the {served.trained.longest} that the "
             "model reads. Take another."
         )
+    source, target = _words(gold, place)
+    counting = drawing.gold(gold.links[place], source, target)
+    return {
+        "source": source,
+        "target": target,
+        "sure": [list(link) for link in sorted(counting.sure)],
+        "possible": [list(link) for link in sorted(counting.possible - counting.sure)],
+        "weights": [[rounded(head) for head in layer] for layer in found[reading]],
+        "drawn": [
+            {
+                "layer": None if view.layer is None else view.layer + 1,
+                "head": None if view.head is None else view.head + 1,
+                "links": sorted(map(list, drawing.links(weights, source, target))),
+                "error_rate": drawing.counts(weights, gold.links[place], source, target).error_rate,
+            }
+            for view, weights in _by_view(found[reading], reading).items()
+        ],
+        "row": row,
+    }
+
+
+def _all_word_weights(shelf: Shelf, run: str) -> dict[int, dict[Row, WordWeights]]:
+    """The weights between the words of every pair that fits, by its place and by reading."""
+    served, gold = shelf.run(run), _gold(shelf)
+    places = range(min(MOST_PAIRS, len(gold.pairs)))
+    sides = [_words(gold, place) for place in range(len(gold.pairs))]
+    check_links(gold.links, [len(s) for s, _ in sides], [len(t) for _, t in sides])
+    found = {place: _word_weights(served, gold, place) for place in places}
+    fitting = {place: one for place, one in found.items() if one is not None}
+    if not fitting:
+        raise DataError(
+            f"gold: all {len(places)} pairs have more tokens than the {served.trained.longest} "
+            "that the model reads. Train with a larger model.max_len."
+        )
+    return fitting
+
+
+def _word_weights(served: Served, gold: GoldPairs, place: int) -> dict[Row, WordWeights] | None:
+    """The weights between the words of one pair; None where it is too long for the model."""
+    check_reads_texts(served.trained.loaded.recipe, "gold")
+    loaded, pair = served.trained.loaded, gold.pairs[place]
+    text, origins = _form(served, pair.source)
+    said, answered = _form(served, pair.targets[0])
+    read, written = [*loaded.source.encode(text), EOS], loaded.target.encode(said)
+    if max(len(read), len(written) + 1) > served.trained.longest:
+        return None
     with served.busy:
         cross = cross_maps(served.trained, read, written)
     pieces = Pieces(
         [*(origins[word] for word in words_of(text, loaded.source.offsets(text))), LEFT_OUT],
         [answered[word] for word in words_of(said, loaded.target.offsets(said))],
     )
-    weights = merge_pieces(weights_of(cross).cpu(), pieces, reading)
-    sure = sorted(links.sure)
-    return {
-        "source": pair.source.split(),
-        "target": pair.targets[0].split(),
-        "sure": [list(link) for link in sure],
-        "possible": [list(link) for link in sorted(links.possible - links.sure)],
-        "weights": [[[[round(weight, 7) for weight in line] for line in head] for head in layer]
-                    for layer in weights.tolist()],
-        "row": row,
-    }  # fmt: skip
+    weights = weights_of(cross).cpu()
+    return {row: merge_pieces(weights, pieces, row) for row in Row}
+
+
+def _words(gold: GoldPairs, place: int) -> tuple[list[str], list[str]]:
+    pair = gold.pairs[place]
+    return pair.source.split(), pair.targets[0].split()
 
 
 def _form(served: Served, text: str) -> tuple[str, dict[int, int]]:

@@ -13,6 +13,8 @@ from typing import final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.serving.turns import answer_while_there
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -112,7 +114,11 @@ class Guard:
             await _refuse(send, *refusal)
             return
         counted = _Counted(receive, send, limit)
-        await self.app(scope, counted.receive, counted.send)
+        has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        if has_body:
+            await self.app(scope, counted.receive, counted.send)
+        else:
+            await answer_while_there(self.app, scope, counted.receive, counted.send)
 
     def _refusal(self, headers: dict[str, str], limit: int) -> tuple[int, str, str] | None:
         host, origin = headers.get("host", ""), headers.get("origin")

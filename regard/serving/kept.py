@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Generic, TypeVar, final
 
 from regard.errors import UnknownChoice
+from regard.serving.turns import PATIENCE, check_asker
 
 T = TypeVar("T")
 
@@ -29,6 +30,10 @@ class Kept(Generic[T]):
     _things: OrderedDict[str, T] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._things)
+
     def put(self, name: str, thing: T) -> T:
         """Keep a thing; where one of this name is kept already, that one stays."""
         with self._lock:
@@ -49,10 +54,18 @@ class Kept(Generic[T]):
             self._things.move_to_end(name)
             return self._things[name]
 
+    def drop(self, name: str, thing: T) -> None:
+        """Forget a thing, unless another has taken its name."""
+        with self._lock:
+            if self._things.get(name) is thing:
+                del self._things[name]
+
 
 @final
 class Once(Generic[T]):
     """A value that is computed when it is first needed, by one caller, and kept.
+
+    Where its computing fails, the next caller tries again.
 
     Args:
         make: computes it.
@@ -64,7 +77,11 @@ class Once(Generic[T]):
 
     def __call__(self) -> T:
         """The value."""
-        with self._lock:
+        while not self._lock.acquire(timeout=PATIENCE):
+            check_asker()
+        try:
             if not self._made:
                 self._made.append(self._make())
             return self._made[0]
+        finally:
+            self._lock.release()

@@ -5,13 +5,19 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import final
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
 
 from regard.choices import find
 from regard.data import Example
-from regard.errors import RegardError, RunError
+from regard.errors import DataError, RegardError, RunError
 from regard.evaluating import Gold
+from regard.evaluating.heads import Row
 from regard.inspecting.caption_record import CaptionRecord
+from regard.inspecting.caption_saving import load_caption
 from regard.inspecting.record import Record
 from regard.inspecting.saving import load_record
 from regard.serving.kept import Kept, Once
@@ -21,14 +27,18 @@ from regard.training.trained import Trained, load
 
 N_EXAMPLES = 4
 """How many examples of a run's own data are offered."""
-
-
 MOST_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
 MOST_RECORDS = 16
 """How many records are kept; one of a long text takes many megabytes."""
 MOST_CAPTIONS = 8
 """How many captions are kept, each with its picture."""
+MOST_MATRICES = 4
+"""How many sets of numbers that follow from weights are kept; each has at most 4 million."""
+MOST_WEIGHED = 2
+"""Of how many runs the weights between all gold words are kept."""
+
+WordWeights = Float[Tensor, "layers heads t s"]
 
 
 @final
@@ -88,10 +98,18 @@ class Shelf:
     gold: GoldPairs | None = None
     saved: Mapping[str, Record] = field(default_factory=dict)
     """Records from files, by name; they are never forgotten."""
+    saved_captions: Mapping[str, CaptionRecord] = field(default_factory=dict)
+    """Captions from files, by name."""
     records: Kept[Once[Record]] = field(default_factory=lambda: Kept(most=MOST_RECORDS))
     tiles: Kept[Once[SentTile]] = field(default_factory=lambda: Kept(most=MOST_TILES))
     captions: Kept[CaptionRecord] = field(default_factory=lambda: Kept(most=MOST_CAPTIONS))
     errors_of_heads: Kept[Once[dict[str, object]]] = field(default_factory=Kept)
+    word_weights: Kept[Once[dict[int, dict[Row, WordWeights]]]] = field(
+        default_factory=lambda: Kept(most=MOST_WEIGHED)
+    )
+    matrices: Kept[Once[np.ndarray[Any, np.dtype[np.float32]]]] = field(
+        default_factory=lambda: Kept(most=MOST_MATRICES)
+    )
 
     def run(self, name: str) -> Served:
         """One run by its name, or an error that names the nearest."""
@@ -101,6 +119,11 @@ class Shelf:
         """A record that was saved, or that is still kept."""
         return self.saved[name] if name in self.saved else self.records.get(name)()
 
+    def caption(self, name: str) -> CaptionRecord:
+        """A caption that was saved, or that is still kept."""
+        saved = self.saved_captions.get(name)
+        return self.captions.get(name, "caption") if saved is None else saved
+
 
 def open_runs(
     paths: Sequence[Path],
@@ -109,26 +132,39 @@ def open_runs(
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
 ) -> Shelf:
-    """Load runs; those whose folders have one name are told apart by the folders above.
+    """Load runs and records; those of one name are told apart by the folders above.
 
     Args:
-        paths: finished runs.
+        paths: finished runs, or records in files.
         device: "cpu" or "cuda"; a GPU where there is one.
         gold: pairs with gold links, to show alignments with.
-        saved: records that `save_record` wrote.
+        saved: more records, that `save_record` or `save_caption` wrote.
     """
     if not paths and not saved:
         raise RunError(
-            "serve: expected at least one finished run, got none. Write regard serve RUN."
+            "serve: expected at least one finished run or record, got none. Write regard serve RUN."
         )
-    names = names_of([path.resolve() for path in paths])
+    folders = [path.resolve() for path in paths if not path.is_file()]
+    files = [path.resolve() for path in (*filter(Path.is_file, paths), *saved)]
     runs = {
         name: Served(name, load(path, device=device))
-        for name, path in zip(names, paths, strict=True)
+        for name, path in zip(names_of(folders), folders, strict=True)
     }
-    files = [path.resolve() for path in saved]
-    records = {name: load_record(path) for name, path in zip(names_of(files), files, strict=True)}
-    return Shelf(runs, gold, records)
+    read = {name: _read(path) for name, path in zip(names_of(files), files, strict=True)}
+    texts = {name: one for name, one in read.items() if isinstance(one, Record)}
+    captions = {name: one for name, one in read.items() if isinstance(one, CaptionRecord)}
+    return Shelf(runs, gold, texts, captions)
+
+
+def _read(path: Path) -> Record | CaptionRecord:
+    """A record of a text, or of a caption, whichever the file says it is."""
+    try:
+        return load_record(path)
+    except DataError as error:
+        try:
+            return load_caption(path)
+        except DataError:
+            raise error from None
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

@@ -32,7 +32,8 @@ FIRST_TWO = ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0))
 LAST_TWO = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
 JOINED = ((1.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 1.0))
 """The second number of an input is seen by both heads, so the output takes half from each."""
-MOST_ROWS = 12
+MOST_ROWS = 24
+"""Words, at most: as many as a head of a run is loaded with."""
 
 
 @final

@@ -12,6 +12,9 @@ from tests.browser.looking import TARGET, TEXT, open_view, table
 
 pytestmark = pytest.mark.browser
 
+CLOSE = 5.1e-5
+"""Half of the last decimal that the page shows."""
+
 
 @pytest.fixture(scope="module")
 def record(shelf):
@@ -42,7 +45,7 @@ def test_the_table_and_the_title_are_python_s(page, record, wishes, view):
     shown, want = table(page), panel.weights.tolist()
     assert [len(row) for row in shown] == [len(row) for row in want]
     for mine, theirs in zip(shown, want, strict=True):
-        assert mine == pytest.approx(theirs, abs=5.1e-4)
+        assert mine == pytest.approx(theirs, abs=CLOSE)
 
 
 def test_every_cell_that_arrow_keys_reach_says_its_weight_and_has_its_colour(page, record):
@@ -57,7 +60,7 @@ def test_every_cell_that_arrow_keys_reach_says_its_weight_and_has_its_colour(pag
         number = re.search(r"query (\d+) .* → key (\d+) .*: ([\d.]+) \(", said)
         assert number is not None
         assert (int(number[1]), int(number[2])) == (row + 1, column + 1)
-        assert float(number[3]) == pytest.approx(float(weights[row, column]), abs=5.1e-4)
+        assert float(number[3]) == pytest.approx(float(weights[row, column]), abs=CLOSE)
         red, green, blue, alpha = _pixel(page, ".cells canvas", column, row)
         want = colour(LIGHT, float(weights[row, column]) / float(weights.max()))
         assert alpha == 255
@@ -103,7 +106,7 @@ def test_tiles_on_the_page_are_the_record_s_numbers(page, record):
     number = re.search(r"query (\d+) .* → key (\d+) .*: ([\d.]+) \(lift ([\d.]+)\)", said)
     assert number is not None
     weight = float(weights[int(number[1]) - 1, int(number[2]) - 1])
-    assert float(number[3]) == pytest.approx(weight, abs=1e-4)
+    assert float(number[3]) == pytest.approx(weight, abs=CLOSE)
     assert float(number[4]) == pytest.approx(weight * weights.shape[1], abs=1e-2)
 
 
@@ -112,7 +115,7 @@ def test_mechanisms_show_what_the_server_computed(page, record):
     page.locator(".side-by-side .numbers summary").first.click()
     shown = table(page, ".side-by-side figure:first-child .numbers")
     for mine, theirs in zip(shown, record.weights("encoder", 0, 0).tolist(), strict=True):
-        assert mine == pytest.approx(theirs, abs=5.1e-4)
+        assert mine == pytest.approx(theirs, abs=CLOSE)
     page.locator(".side-by-side .cells").nth(2).focus()
     page.keyboard.press("ArrowRight")
     said = page.locator(".readout").inner_text()
@@ -121,7 +124,7 @@ def test_mechanisms_show_what_the_server_computed(page, record):
     assert (
         float(model[1])
         == float(model[2])
-        == pytest.approx(float(record.weights("encoder", 0, 0)[0, 1]), abs=5.1e-4)
+        == pytest.approx(float(record.weights("encoder", 0, 0)[0, 1]), abs=CLOSE)
     )
 
 
@@ -133,7 +136,7 @@ def test_a_caption_s_words_look_where_python_says(page, shelf):
     page.get_by_role("button", name="next word").click()
     cells = record.maps()[1]
     said = float(page.locator(".cell-weight").inner_text())
-    assert said == pytest.approx(float(cells.max()), abs=5.1e-4)
+    assert said == pytest.approx(float(cells.max()), abs=CLOSE)
 
 
 def test_the_error_rate_of_a_pair_is_that_of_its_links(page, shelf):

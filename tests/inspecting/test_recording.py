@@ -10,6 +10,7 @@ from regard.attention.chain import Chain
 from regard.errors import SettingError
 from regard.inspecting import capture
 from regard.inspecting.record import Record
+from regard.models.building import build_classifier, build_masked_language_model, build_tagger
 from regard.models.recurrent.attention import Look
 from tests.decoding.writers import (
     SPECS,
@@ -36,18 +37,55 @@ def contexts_of(model):
     return seen
 
 
-@pytest.mark.parametrize("name", sorted(SPECS))
-def test_weights_times_values_are_what_every_layer_of_a_transformer_gave_out(name):
-    model, example = transformer(name).eval(), 1
+def densely(model):
+    """The same model; its chains take no fast path any more."""
+    for part in model.modules():
+        if isinstance(part, Chain):
+            part.path = "dense"
+    return model
+
+
+def assert_the_record_gives_what_the_layers_gave(model, *given, example=1, count):
+    """Weights rebuilt from the record, times values, are what every chain gave out."""
     seen = contexts_of(model)
     with torch.no_grad(), capture(model, example=example) as record:
-        model(SOURCE, TARGET)
+        model(*given)
     layers = [layer for one in record.attention.values() for layer in one.layers]
-    assert len(layers) == len(seen) == 5
+    assert len(layers) == len(seen) == count
     for context in seen.values():
         apart = [float((one.context()[0] - context[example]).abs().max()) for one in layers
                  if one.context()[0].shape == context[example].shape]  # fmt: skip
         assert min(apart) < 1e-6
+
+
+@pytest.mark.parametrize("form", [lambda model: model, densely], ids=["as it is", "dense"])
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_weights_times_values_are_what_every_layer_of_a_transformer_gave_out(name, form):
+    model = form(transformer(name).eval())
+    assert_the_record_gives_what_the_layers_gave(model, SOURCE, TARGET, count=5)
+
+
+READERS = {
+    "masked": lambda: build_masked_language_model(SPECS["post_norm"], n_tokens=11),
+    "classifier": lambda: build_classifier(SPECS["pre_norm"], n_tokens=11, n_labels=6),
+    "tagger": lambda: build_tagger(SPECS["rotary"], n_tokens=11, n_labels=6),
+}
+
+
+@pytest.mark.parametrize("form", [lambda model: model, densely], ids=["as it is", "dense"])
+@pytest.mark.parametrize("name", READERS)
+def test_weights_times_values_are_what_every_layer_of_a_reader_gave_out(name, form):
+    model = form(READERS[name]().double().eval())
+    n_layers = sum(isinstance(part, Chain) for part in model.modules())
+    assert_the_record_gives_what_the_layers_gave(model, SOURCE, count=n_layers)
+
+
+@pytest.mark.parametrize("form", [lambda model: model, densely], ids=["as it is", "dense"])
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_weights_times_values_are_what_every_layer_of_a_language_model_gave_out(name, form):
+    model = form(language_model(name).eval())
+    n_layers = sum(isinstance(part, Chain) for part in model.modules())
+    assert_the_record_gives_what_the_layers_gave(model, SOURCE, count=n_layers)
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_SELF_ATTENTION.keys() - {"sutskever"}))
@@ -72,7 +110,7 @@ def test_weights_times_states_are_what_every_other_model_read(name):
         torch.testing.assert_close(got[:, 0].reshape(context.shape), context)
 
 
-@pytest.mark.parametrize("name", ["soft", "look after", "transformer"])
+@pytest.mark.parametrize("name", sorted(CAPTIONERS))
 def test_a_captioner_s_looks_at_its_picture_are_recorded(name):
     model, picture, words = build(CAPTIONERS[name]), annotations(1), read(1, 4)
     seen = contexts_of(model)

@@ -8,11 +8,12 @@ from regard.attention import Chain
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError, UnknownChoice
-from regard.inspecting import load_record, save_record, scaled
+from regard.inspecting import load_record, mechanisms, save_record, scaled
 from regard.inspecting import tiles as tiles_module
 from regard.inspecting.tiles import PIXELS, Pyramid
+from regard.layers import LAYERS
 from tests.inspecting.hand_made import Dense
-from tests.inspecting.mechanisms import NAMES, recorded
+from tests.inspecting.mechanisms import NAMES, WHOLES, recorded, recorded_whole
 
 N = 300
 
@@ -60,6 +61,53 @@ def test_stitched_tiles_are_the_dense_matrix_whatever_the_mechanism(name, tmp_pa
         kept = load_record(tmp_path / "x.safetensors").attention["self"].layers[0]
         got = stitched(Pyramid(kept), 1, pyramid.max_zoom)
         np.testing.assert_allclose(got, dense[1], atol=apart, rtol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tiles_of_a_dense_pass_are_the_same_matrix_and_give_what_it_gave(name):
+    _, layer, context = recorded(name, N, path="dense")
+    pyramid = Pyramid(layer)
+    got = stitched(pyramid, 1, pyramid.max_zoom)
+    np.testing.assert_allclose(got, layer.dense()[0, 1].numpy(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(layer.context(), context, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("path", ["fused", "dense"])
+@pytest.mark.parametrize("name", WHOLES)
+def test_heads_positions_and_branches_have_the_tiles_of_their_dense_matrix(name, path):
+    layer, context = recorded_whole(name, path, N)
+    dense, pyramid = layer.dense()[0].numpy(), Pyramid(layer)
+    for head in range(4):
+        got = stitched(pyramid, head, pyramid.max_zoom)
+        np.testing.assert_allclose(got, dense[head], atol=1e-5, rtol=0)
+    torch.testing.assert_close(layer.context(), context, atol=1e-5, rtol=1e-4)
+
+
+def test_every_mechanism_of_the_tables_is_looked_at():
+    # the other layers only stand around one of these
+    known = {entry.name for entry in mechanisms()} - (set(LAYERS) - set(WHOLES))
+    assert set(NAMES) | set(WHOLES) == known
+
+
+def test_a_pause_comes_after_every_block_and_what_it_raises_ends_the_tile(monkeypatch):
+    monkeypatch.setattr(tiles_module, "BLOCK", 64 * tiles_module.WIDTH)
+    pyramid, paused = Pyramid(random_map(256, 256)), []
+    pyramid.tile(0, 0, 0, 0, pause=lambda: paused.append(1))
+    assert len(paused) == 4
+
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pyramid.tile(0, 0, 0, 0, pause=stop)
+
+
+def test_keys_may_be_counted_for_all_queries_of_a_pixel():
+    # a pixel of 8 queries: a few of them are not in its middle
+    pyramid = Pyramid(random_map(1100, 1100, pattern=CausalPattern()))
+    got = pyramid.allowed(0, 0, rows=None)[:137]
+    np.testing.assert_array_equal(got, np.arange(1, 1097).reshape(137, 8).mean(1))
+    assert (pyramid.allowed(0, 0)[:137] != got).all()
 
 
 @pytest.mark.parametrize("shape", [(300, 270), (40, 1030)])

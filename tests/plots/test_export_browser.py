@@ -5,12 +5,14 @@ import re
 import pytest
 import torch
 
+from regard.attention.patterns.causal import CausalPattern
 from regard.inspecting import Pyramid, capture
 from regard.inspecting.panels import View
 from regard.models import TransformerSpec, build_transformer
 from regard.plots import document_page, look_page
 from regard.plots.colours import LIGHT, colour
 from tests.inspecting.hand_made import of_a_model, tokens, written_down
+from tests.plots.test_record_figures import long_record
 
 pytestmark = pytest.mark.browser
 
@@ -89,6 +91,31 @@ def test_its_pixels_are_the_colour_table_s(document, exported, offline):
         )
         share = float(tile.values[row, column]) / tile.highest
         assert tuple(got[:3]) == colour(LIGHT, round(share * 255) / 255)
+
+
+def test_the_lift_that_is_said_is_the_weight_times_the_keys_that_the_query_may_see(
+    offline, tmp_path
+):
+    torch.manual_seed(4)
+    record = long_record(300, pattern=CausalPattern())
+    (tmp_path / "look.html").write_text(document_page(record, View("self", 0, 0)), "utf-8")
+    page = offline(tmp_path / "look.html")
+    page.locator("#cells").focus()
+    for keys, (query, key) in ((["PageDown"], (10, 0)), (["Control+End"], (299, 299))):
+        for one in keys:
+            page.keyboard.press(one)
+        said = page.locator("#readout").inner_text()
+        lift = float(re.search(r"lift ([\d.e-]+)\)", said)[1])
+        weight = float(record.weights("self", 0, 0)[query, key])
+        assert lift == pytest.approx(weight * (query + 1), rel=6e-3)
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout").inner_text() == "queries 1 → keys 2: masked"
+    grey = page.evaluate(
+        "() => [...document.getElementById('canvas').getContext('2d')"
+        ".getImageData(1, 0, 1, 1).data]"
+    )
+    assert grey == [205, 208, 212, 255]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,8 +1,10 @@
 """Exports: a film with a frame a word, a page that says when it is too large, a notebook's cell."""
 
 import base64
+import builtins
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from importlib import import_module
 
@@ -11,8 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from regard.errors import LengthError
-from regard.inspecting import Pyramid
+from regard.attention.patterns.causal import CausalPattern
+from regard.errors import LengthError, MissingExtra
+from regard.inspecting import Pyramid, Record
 from regard.inspecting.panels import View
 from regard.plots import (
     document_page,
@@ -28,6 +31,7 @@ from tests.inspecting.hand_made import of_a_model, tokens, written_down
 from tests.plots.test_record_figures import long_record
 
 MODULE = import_module("regard.plots.document_page")
+PICTURES = import_module("regard.plots.picture_page")
 WEIGHTS = [[0.1, 0.2, 0.7], [0.05, 0.9, 0.05]]
 
 
@@ -95,6 +99,25 @@ def test_a_document_s_pictures_are_its_tiles(document):
     assert (told["pictures"][0]["scale"], told["pictures"][1]["scale"]) == (1, 4)
 
 
+def test_the_lift_of_each_picture_counts_the_keys_of_its_own_rows():
+    causal, full = (long_record(600, **links) for links in ({"pattern": CausalPattern()}, {}))
+    one = causal.attention["self"]
+    layers = (*one.layers, *full.attention["self"].layers)
+    told = data(document_page(Record("", "", {"self": replace(one, layers=layers)}), View("self")))
+    fine, coarse, *_, second = told["pictures"]
+    assert [one["name"] for one in (fine, coarse, second)] == [
+        "layer 1, head 1, finer", "layer 1, head 1", "layer 2, head 2",
+    ]  # fmt: skip
+    seen = np.arange(1, 601)
+    np.testing.assert_array_equal(numbers(fine["allowed"]), seen)
+    np.testing.assert_array_equal(numbers(coarse["allowed"]), seen.reshape(150, 4).mean(1))
+    np.testing.assert_array_equal(numbers(second["allowed"]), [600] * 150)
+    # what no query of a pixel may see is told from what it gave nothing
+    drawn = numbers(fine["numbers"]).reshape(600, 600)
+    assert (drawn[np.triu_indices(600, 1)] == -1).all()
+    assert (drawn[np.tril_indices(600)] >= 0).all()
+
+
 def test_its_far_links_are_exact(document):
     page = document_page(document, View("self", 0, 1))
     weights = document.weights("self", 0, 1)
@@ -150,6 +173,37 @@ def test_a_record_that_has_no_page_says_why(document, monkeypatch):
     monkeypatch.setattr(MODULE, "MOST_BYTES", 1000)
     monkeypatch.setattr(MODULE, "MOST_NUMBERS", 1000)
     assert "the page would have" in document._repr_html_()
+
+
+def test_a_page_of_many_pictures_that_grew_too_large_says_what_to_do(monkeypatch):
+    record = captioned([list(random_maps(1, 3, 16))], written("a", "dog"))
+    monkeypatch.setattr(PICTURES, "MOST_BYTES", 20_000)
+    with pytest.raises(LengthError, match=r"2 pictures would have 0\.\d MB; at most 0\.02 are"):
+        picture_page([record, record])
+    assert "Take fewer pictures at a time" in record._repr_html_()
+
+
+def test_without_matplotlib_a_caption_s_picture_names_the_extra_and_the_notebook_goes_on(
+    monkeypatch,
+):
+    record = captioned([list(random_maps(1, 3, 16))], written("a", "dog"))
+    honest = builtins.__import__
+
+    def missing(name, *rest):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return honest(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(MissingExtra, match=r"pip install 'regard\[plots\]'"):
+        notebook_module.caption_png(record)
+    assert set(record._repr_mimebundle_()) == {"text/html", "text/plain"}
+
+
+def test_a_caption_whose_page_is_too_large_for_a_cell_says_so(monkeypatch):
+    record = captioned([list(random_maps(1, 3, 16))], written("a", "dog"))
+    monkeypatch.setattr(notebook_module, "MOST_BYTES", 1000)
+    assert "more than the 0.001 that a notebook takes" in record._repr_html_()
 
 
 def test_a_caption_shows_itself_too():

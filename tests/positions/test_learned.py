@@ -48,7 +48,7 @@ def test_no_positions_need_no_table():
 def test_a_position_beyond_the_table_is_refused():
     said = (
         r"learned: position 11 was asked for, but the table has 11 \(0 to 10\)\. "
-        "Raise max_len in the dims and train again, or take sinusoidal or rotary"
+        "Raise max_len and train again, or take sinusoidal or rotary"
     )
     with pytest.raises(LengthError, match=said):
         LearnedPositions(DIMS)(torch.tensor([[0, 11]]))

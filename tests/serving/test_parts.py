@@ -103,6 +103,25 @@ def test_other_mechanisms_read_the_same_queries_and_keys(record):
     assert all((torch.tensor(one["weights"]).triu(1) == 0).all() for one in panels.values())
 
 
+def test_outputs_and_costs_of_mechanisms_by_hand(record):
+    said = side_by_side(record, "encoder", 0, 1)
+    panels = {one["name"]: one for one in said["panels"]}
+    seen = record.attention["encoder"].layers[0]
+    n, width, values = seen.shape[-1], seen.query.shape[-1], seen.value[0, 1]
+    own, hard = (torch.tensor(panels[name]["weights"]) @ values for name in ("model", "hard"))
+    want = torch.nn.functional.cosine_similarity(own, hard).mean()
+    assert panels["hard"]["cosine"] == pytest.approx(float(want), abs=1e-5)
+    assert panels["model"]["cosine"] == panels["scaled_dot"]["cosine"] == pytest.approx(1, abs=1e-6)
+    # all pairs are scored; all of them are read, or one of each row
+    assert panels["model"]["operations"] == 2 * width * n * n + 2 * width * n * n
+    assert panels["hard"]["operations"] == 2 * width * n * n + 2 * width * n
+    near = sum(abs(i - j) <= 2 for i in range(n) for j in range(n))
+    assert panels["sliding_window"]["operations"] == 4 * width * near
+    assert panels["sliding_window"]["bytes"] == 4 * near
+    assert panels["sliding_window"]["visible"][0] == [[0, 3]]
+    assert panels["model"]["visible"] == [[[0, n]]] * n
+
+
 def test_patterns_of_distance_are_not_offered_between_two_texts(record):
     names = {one["name"] for one in side_by_side(record, "cross", 0, 0)["panels"]}
     assert "sparsemax" in names

@@ -59,9 +59,9 @@ function Studio({ served, ramps }) {
   // while another run's facts are on their way, those of the last are not shown as its own
   const known = info.value?.name === run ? info.value : null;
   const shade = ramps[isDark ? "dark" : "light"];
-  const stops = useMemo(() => stopsOf(shade.weights), [shade]);
+  const stops = useMemo(() => stopsOf(shade.maps[params.map]?.ramp ?? shade.weights), [shade, params.map]);
   const differences = useMemo(() => stopsOf(shade.differences), [shade]);
-  const to = (name) => addressOf(name, { run: params.run, text: params.text, theme: params.theme });
+  const to = (name) => addressOf(name, { run: params.run, text: params.text, map: params.map });
   const go = (name) => { location.hash = to(name); };
   useKeys(views, go, help);
   useEffect(() => { document.title = `${here.title} · regard studio`; }, [here]);
@@ -74,6 +74,9 @@ function Studio({ served, ramps }) {
         onChange=${(name) => change({ run: name, pin: "", answer: "", layer: "", head: "" })} />`}
       <${Select} label="theme" value=${theme} onChange=${setTheme}
         options=${[["system", "as the system"], ["light", "light"], ["dark", "dark"]]} />
+      <${Select} label="colour map" value=${params.map in shade.maps ? params.map : ""}
+        options=${[["", "the house's"], ...Object.entries(shade.maps).map(([key, { name }]) => [key, name])]}
+        onChange=${(map) => change({ map })} />
       <button type="button" onClick=${() => setTouring(true)}>Tour</button>
       <button type="button" aria-label="keys" onClick=${() => help.current.showModal()}>?</button></div>
       <nav aria-label="views">${views.map((one) => html`<a key=${one.name} href=${to(one.name)}

@@ -1,22 +1,20 @@
 // The worked example, step by step, with the same steps as Python's. A number that somebody changed
 // stands in the place of what would have been computed; whatever comes after it is computed from it.
 
-const ORDER = ["X", "Y", "W_Q", "W_K", "W_V", "W_O", "Q", "K", "V", "products", "scores", "max",
-  "exp", "sum", "weights", "context", "joined", "out"];
-const INPUTS = 6;
+// inputs, then what follows from them, step by step
+const LEVELS = [["X", "Y", "W_Q", "W_K", "W_V", "W_O"], ["Q", "K", "V"], ["products"], ["scores"], ["max"],
+  ["exp"], ["sum"], ["weights"], ["context"], ["joined"], ["out"]];
+const levelOf = (name) => LEVELS.findIndex((stages) => stages.includes(name.split(".")[0]));
 
-export const isInput = (stage) => ORDER.indexOf(stage) < INPUTS;
+// where a head is loaded, its queries, keys and values are what is given
+export const isInput = (name, wish) => levelOf(name) <= (wish.given ? 1 : 0);
 
 // what a number's place is called in the address: stage, head, row, column
 export const nameOf = (stage, head, row, column) => [stage, head, row, column].join(".");
 
+// what was changed further on is computed again
 export function edited(edits, name, value) {
-  const stage = ORDER.indexOf(name.split(".")[0]);
-  const level = Math.max(stage, INPUTS - 1);
-  const kept = Object.entries(edits).filter(([other]) => {
-    const place = ORDER.indexOf(other.split(".")[0]);
-    return place < INPUTS ? true : stage >= INPUTS && place <= level;
-  });
+  const kept = Object.entries(edits).filter(([other]) => levelOf(other) <= levelOf(name));
   return { ...Object.fromEntries(kept), [name]: value };
 }
 
@@ -28,14 +26,9 @@ const transposed = (rows) => rows[0].map((_, j) => rows.map((row) => row[j]));
 export function steps(wish, edits = {}) {
   const placed = (stage, head, rows) => rows.map((row, i) => row.map((number, j) =>
     edits[nameOf(stage, head, i, j)] ?? number));
-  const X = placed("X", 0, wish.queries);
-  const Y = wish.isCross ? placed("Y", 0, wish.keys) : X;
-  const heads = wish.projections.map((given, h) => {
-    const W = { W_Q: placed("W_Q", h, given), W_K: placed("W_K", h, given), W_V: placed("W_V", h, given) };
-    const Q = placed("Q", h, times(X, W.W_Q)), K = placed("K", h, times(Y, W.W_K));
-    const V = placed("V", h, times(Y, W.W_V));
+  const weighed = (h, { Q, K, V }) => {
     const products = placed("products", h, times(Q, transposed(K)));
-    const divisor = (wish.isScaled ? Math.sqrt(Q[0].length) : 1) * wish.temperature;
+    const divisor = (wish.isScaled ? wish.given?.divisor ?? Math.sqrt(Q[0].length) : 1) * wish.temperature;
     const visible = (i, j) => !wish.isCausal || j <= i;
     const scores = placed("scores", h, products.map((row) => row.map((number) => number / divisor)));
     const max = placed("max", h, scores.map((row, i) =>
@@ -44,13 +37,51 @@ export function steps(wish, edits = {}) {
       (visible(i, j) ? Math.exp(number - max[i][0]) : 0))));
     const sum = placed("sum", h, exp.map((row) => [row.reduce((a, b) => a + b, 0)]));
     const weights = placed("weights", h, exp.map((row, i) => row.map((number) => number / sum[i][0])));
-    const context = placed("context", h, times(weights, V));
-    return { ...W, Q, K, V, products, scores, max, exp, sum, weights, context, divisor, visible };
+    return { products, scores, max, exp, sum, weights, divisor, visible,
+      context: placed("context", h, times(weights, V)) };
+  };
+  if (wish.given) {
+    const [Q, K, V] = ["Q", "K", "V"].map((stage) => placed(stage, 0, wish.given[stage]));
+    return { heads: [{ Q, K, V, ...weighed(0, { Q, K, V }) }] };
+  }
+  const X = placed("X", 0, wish.queries), Y = wish.isCross ? placed("Y", 0, wish.keys) : X;
+  const heads = wish.projections.map((matrix, h) => {
+    const [W_Q, W_K, W_V] = ["W_Q", "W_K", "W_V"].map((stage) => placed(stage, h, matrix));
+    const [Q, K, V] = [["Q", X, W_Q], ["K", Y, W_K], ["V", Y, W_V]].map(([stage, inputs, W]) =>
+      placed(stage, h, times(inputs, W)));
+    return { W_Q, W_K, W_V, Q, K, V, ...weighed(h, { Q, K, V }) };
   });
   const joined = placed("joined", 0, X.map((_, i) => heads.flatMap((head) => head.context[i])));
   const W_O = placed("W_O", 0, wish.W_O);
   return { X, Y, heads, joined, W_O, out: placed("out", 0, times(joined, W_O)) };
 }
+
+// what Python is asked to compute from the same inputs
+export function askedOf(wish, done) {
+  const unit = (size) => [...Array(size).keys()].map((i) => Array.from({ length: size }, (_, j) => Number(i === j)));
+  if (!wish.given) {
+    return { queries: done.X, keys: done.Y, W_O: done.W_O, is_scaled: wish.isScaled, is_causal: wish.isCausal,
+      temperature: wish.temperature, heads: done.heads.map(({ W_Q, W_K, W_V }) => ({ W_Q, W_K, W_V })) };
+  }
+  // keys and values side by side in one row, and matrices that pick the one or the other
+  const [{ Q, K, V, divisor }] = done.heads, [wide, values] = [K[0].length, V[0].length];
+  const picks = (first, size) => unit(wide + values).map((row) => row.slice(first, first + size));
+  return { queries: Q, keys: K.map((row, i) => [...row, ...V[i]]), W_O: unit(values), is_scaled: false,
+    is_causal: wish.isCausal, temperature: divisor,
+    heads: [{ W_Q: unit(wide), W_K: picks(0, wide), W_V: picks(wide, values) }] };
+}
+
+// the largest difference between two nested lists of numbers
+export const apart = (mine, theirs) => (Array.isArray(mine)
+  ? Math.max(0, ...mine.map((one, i) => apart(one, theirs[i]))) : Math.abs(mine - theirs));
+
+const PYTHON = { query: "Q", key: "K", value: "V", products: "products", scores: "scores", weights: "weights",
+  context: "context" };
+
+// the largest difference of all steps to Python's
+export const difference = (mine, theirs) => Math.max(mine.out ? apart(mine.out, theirs.out) : 0,
+  ...theirs.heads.flatMap((head, h) => Object.entries(PYTHON).map(([python, page]) =>
+    apart(mine.heads[h][page], head[python]))));
 
 const short = (number) => String(Number(number.toFixed(4)));
 const bracketed = (number) => (number < 0 ? `(${short(number)})` : short(number));
@@ -60,7 +91,8 @@ const summed = (left, right, result) =>
 // the sum that made a number, with the numbers it was made of
 export function told(done, stage, h, i, j) {
   const head = done.heads[h], down = (rows) => rows.map((row) => row[j]);
-  const by = {
+  const isGiven = !done.X && ["Q", "K", "V"].includes(stage);
+  const by = isGiven ? {} : {
     Q: () => summed(done.X[i], down(head.W_Q), head.Q[i][j]),
     K: () => summed(done.Y[i], down(head.W_K), head.K[i][j]),
     V: () => summed(done.Y[i], down(head.W_V), head.V[i][j]),

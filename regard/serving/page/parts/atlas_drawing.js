@@ -4,25 +4,36 @@ import { painted, PIXELS } from "./tiles.js";
 
 export const STRIP = 84;
 const PROFILE = 34, TEXT = 11;
+// milliseconds of a frame that may go to colouring tiles
+const PAINTING = 8;
 
+// A tile that is not here is drawn from the finest one above it that is. Colouring takes time: what is
+// over the share of this frame waits for the next. Says whether something waits.
 function drawTiles(context, tiles, camera, look, wide, high) {
-  const zoom = camera.zoom(tiles.maxZoom);
+  const zoom = camera.zoom(tiles.maxZoom), side = PIXELS * 2 ** (tiles.maxZoom - zoom);
+  const until = performance.now() + PAINTING;
+  let isWaiting = false;
   context.imageSmoothingEnabled = false;
-  const place = (z, x, y) => {
-    const side = PIXELS * 2 ** (tiles.maxZoom - z);
-    const { x: left, y: top } = camera.point(y * side, x * side, wide, high);
-    return [left, top, side * camera.scale];
-  };
-  // what is coarser and already here stands in for what is still to come
-  for (let z = 0; z <= zoom; z += 1) {
-    for (const [, x, y] of camera.tiles(z, tiles.maxZoom, wide, high)) {
-      const tile = tiles.get(z, x, y);
+  for (const [, x, y] of camera.tiles(zoom, tiles.maxZoom, wide, high)) {
+    const { x: left, y: top } = camera.point(y * side, x * side, wide, high), long = side * camera.scale;
+    for (let up = 0; up <= zoom; up += 1) {
+      const tile = tiles.get(zoom - up, x >> up, y >> up);
+      if (tile?.isEmpty) {
+        context.fillStyle = look.maskedCss;
+        context.fillRect(left, top, long, long);
+        break;
+      }
       if (!tile) continue;
-      const [left, top, side] = place(z, x, y);
-      if (!tile.isEmpty) context.drawImage(painted(tile, look), left, top, side, side);
-      else if (z === zoom) { context.fillStyle = look.maskedCss; context.fillRect(left, top, side, side); }
+      const isLate = tile.look !== look.name && performance.now() > until;
+      isWaiting ||= isLate;
+      const picture = isLate ? tile.picture : painted(tile, look);
+      if (!picture) continue;
+      const part = PIXELS / 2 ** up, mask = 2 ** up - 1;
+      context.drawImage(picture, (x & mask) * part, (y & mask) * part, part, part, left, top, long, long);
+      break;
     }
   }
+  return isWaiting;
 }
 
 function drawNumbers(context, tiles, camera, look, wide, high) {
@@ -38,7 +49,7 @@ function drawNumbers(context, tiles, camera, look, wide, high) {
       const { x, y } = camera.point(q + 0.5, k + 0.5, wide, high);
       const allowed = allowedAt(tiles, q, k);
       context.fillStyle = look.inkOf(look.share(weight, allowed, look.top));
-      context.fillText(weight < 0.001 && weight > 0 ? weight.toExponential(0) : weight.toFixed(3), x, y);
+      context.fillText(weight < 0.0001 && weight > 0 ? weight.toExponential(0) : weight.toFixed(4), x, y);
     }
   }
 }
@@ -64,7 +75,11 @@ function drawStrip(context, names, from, to, offsetOf, camera, colours, isAcross
   context.font = `${TEXT}px system-ui, sans-serif`;
   const isText = camera.scale >= TEXT;
   const every = isText ? 1 : step(camera.scale);
-  for (let i = Math.max(0, Math.ceil(from / every) * every); i < Math.min(to, names.length); i += every) {
+  // round numbers, counted from 1, and 1 itself
+  const first = Math.max(every === 1 ? 1 : 0, Math.floor((from + 1) / every));
+  const last = Math.min(to, names.length) / every;
+  for (let n = first; n <= last; n += 1) {
+    const i = Math.max(n * every - 1, 0);
     const said = isText ? names[i] : String(i + 1), at = offsetOf(i + 0.5);
     context.save();
     context.translate(isAcross ? at : STRIP - 6, isAcross ? STRIP - 6 : at);
@@ -76,6 +91,7 @@ function drawStrip(context, names, from, to, offsetOf, camera, colours, isAcross
   }
 }
 
+// draws all of it, and says whether some tiles wait for their colours
 export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profile, marks, found }) {
   const { width, height } = canvas, [wide, high] = [width - STRIP, height - STRIP];
   const context = canvas.getContext("2d");
@@ -87,7 +103,7 @@ export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profil
   context.beginPath();
   context.rect(0, 0, wide, high);
   context.clip();
-  drawTiles(context, tiles, camera, look, wide, high);
+  const isWaiting = drawTiles(context, tiles, camera, look, wide, high);
   drawNumbers(context, tiles, camera, look, wide, high);
   const line = (isRow, place, colour, size) => {
     const { x, y } = camera.point(isRow ? place : 0, isRow ? 0 : place, wide, high);
@@ -103,12 +119,12 @@ export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profil
   const low = camera.cell(0, 0, wide, high), top = camera.cell(wide, high, wide, high);
   if (profile) drawProfile(context, profile, camera, low, top, wide, high, colours);
   context.save();
-  context.beginPath(); context.rect(STRIP, PROFILE, wide, STRIP - PROFILE); context.clip();
+  context.beginPath(); context.rect(STRIP - TEXT, PROFILE, wide + TEXT, STRIP - PROFILE); context.clip();
   drawStrip(context, tokens.keys, low.key, top.key, (i) => STRIP + camera.point(0, i, wide, high).x, camera,
     colours, true);
   context.restore();
   context.save();
-  context.beginPath(); context.rect(0, STRIP, STRIP, high); context.clip();
+  context.beginPath(); context.rect(0, STRIP - TEXT, STRIP, high + TEXT); context.clip();
   drawStrip(context, tokens.queries, low.query, top.query, (i) => STRIP + camera.point(i, 0, wide, high).y, camera,
     colours, false);
   context.restore();
@@ -118,18 +134,19 @@ export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profil
   context.fillStyle = colours.quiet;
   context.font = `${TEXT}px system-ui, sans-serif`;
   context.textAlign = "right";
-  context.fillText("key →", STRIP - 6, 48);
-  context.fillText("query ↓", STRIP - 6, 66);
+  context.fillText("key →", STRIP - 22, 48);
+  context.fillText("query ↓", STRIP - 22, 66);
+  return isWaiting;
 }
 
-function drawProfile(context, profile, camera, low, top, wide, high, colours) {
-  const most = Math.max(...profile) || 1, bin = camera.size.keys / profile.length;
+function drawProfile(context, { bars, most }, camera, low, top, wide, high, colours) {
+  const bin = camera.size.keys / bars.length;
   context.fillStyle = colours.bars;
   context.save();
   context.beginPath(); context.rect(STRIP, 0, wide, PROFILE); context.clip();
-  const last = Math.min(Math.ceil(top.key / bin), profile.length);
+  const last = Math.min(Math.ceil(top.key / bin), bars.length);
   for (let i = Math.max(0, Math.floor(low.key / bin)); i < last; i += 1) {
-    const { x } = camera.point(0, i * bin, wide, high), tall = profile[i] / most * (PROFILE - 4);
+    const { x } = camera.point(0, i * bin, wide, high), tall = bars[i] / most * (PROFILE - 4);
     context.fillRect(STRIP + x, PROFILE - tall, Math.max(bin * camera.scale, 1), tall);
   }
   context.restore();

@@ -1,15 +1,44 @@
-// What is chosen above every look: kind, layer, head, words or pieces, special tokens, scale.
+// What is chosen above every look: kind, what of it, layer, head, words or pieces, special tokens, scale.
 
 import { html, useEffect } from "../vendor/preact.js";
-import { SCALES } from "./colours.js";
+import { scaleOf, scalesFor } from "./colours.js";
 import { named, places } from "./heads.js";
 import { MEAN } from "./numbers.js";
 
+// an option is a key, a name, and whether it cannot be taken
 export function Select({ label, value, options, onChange }) {
   return html`<label>${label} <select value=${value}
     onChange=${(event) => onChange(event.target.value)}>
-    ${options.map(([key, name]) => html`<option key=${key} value=${key}
+    ${options.map(([key, name, isOff]) => html`<option key=${key} value=${key} disabled=${Boolean(isOff)}
       selected=${String(key) === String(value)}>${name}</option>`)}</select></label>`;
+}
+
+export function Range({ label, value, low, high, step, onInput, said = value }) {
+  return html`<label>${label} <input type="range" min=${low} max=${high} step=${step} value=${value}
+    onInput=${(event) => onInput(event.target.value)} /> <output>${said}</output></label>`;
+}
+
+export const counted = (count) => [...Array(count ?? 0).keys()].map((i) => [i + 1, i + 1]);
+
+// one head: kind, layer and head, both counted from 1
+export function HeadChoice({ attention, kind, layer, head, change }) {
+  const one = attention[kind];
+  return html`<${Select} label="attention" value=${kind}
+      options=${Object.keys(attention).map((each) => [each, each])}
+      onChange=${(next) => change({ kind: next, layer: "", head: "" })} />
+    <${Select} label="layer" value=${layer} options=${counted(one.n_layers)}
+      onChange=${(next) => change({ layer: next })} />
+    <${Select} label="head" value=${head} options=${counted(one.n_heads)}
+      onChange=${(next) => change({ head: next })} />`;
+}
+
+// the head that an address names, and no other than there is
+export function headOf(params, attention, first) {
+  const kinds = Object.keys(attention ?? {});
+  const kind = kinds.includes(params.kind) ? params.kind : kinds.includes(first) ? first : kinds[0];
+  const one = attention?.[kind];
+  const limited = (value, count) => Math.min(Math.max(Math.trunc(Number(value)) || 1, 1), count ?? 1);
+  return { kind, one, layer: limited(params.layer, one?.n_layers), head: limited(params.head, one?.n_heads) };
 }
 
 export function Check({ label, isOn, onChange }) {
@@ -19,25 +48,41 @@ export function Check({ label, isOn, onChange }) {
 
 export const said = (place) => (place === MEAN ? "mean" : place + 1);
 
+function Shown({ one, view, change }) {
+  const { settings } = view;
+  return html`<${Select} label="quantity" value=${view.shown}
+      options=${Object.entries(one.shown).map(([key, each]) => [key, each.why_not
+        ? `${each.title} (${each.why_not})` : each.title, each.why_not])}
+      onChange=${(shown) => change({ shown: shown === "weights" ? "" : shown, pin: "" })} />
+    ${settings.temperature != null && html`<label>temperature <input type="number" min="0.05" max="20"
+      step="0.05" value=${settings.temperature}
+      onChange=${(event) => change({ temperature: event.target.value === "1" ? "" : event.target.value })}
+      /></label>`}
+    ${settings.residual != null && html`<${Range} label="residual" low="0" high="1" step="0.05"
+      value=${settings.residual} onInput=${(residual) => change({ residual })} />`}`;
+}
+
 export function Controls({ record, view, params, change, hasWords = true }) {
-  const one = record.attention[view.kind];
+  const one = record.attention[view.kind], { quantity } = view;
   useShortcuts(one, view, change);
+  const scale = scaleOf(params.scale, quantity.is_share);
   return html`<div class="bar">
     <${Select} label="attention" value=${view.kind}
       options=${Object.keys(record.attention).map((kind) => [kind, kind])}
       onChange=${(kind) => change({ kind, layer: "", head: "", pin: "" })} />
-    <${Select} label="layer" value=${said(view.layer)}
+    <${Shown} one=${one} view=${view} change=${change} />
+    ${!quantity.is_joined && html`<${Select} label="layer" value=${said(view.layer)}
       options=${places(one.n_layers).map((i) => [said(i), named("layer", i)])}
       onChange=${(layer) => change({ layer })} />
     <${Select} label="head" value=${said(view.head)}
       options=${places(one.n_heads).map((i) => [said(i), named("head", i)])}
-      onChange=${(head) => change({ head })} />
+      onChange=${(head) => change({ head })} />`}
     <${Select} label="show" value=${view.unit}
       options=${[["words", "words"], ["pieces", "sub-word pieces"]]}
       onChange=${(unit) => change({ unit, pin: "" })} />
-    <${Select} label="colours" value=${params.scale ?? "linear"}
-      options=${Object.entries(SCALES).map(([key, scale]) => [key, scale.name])}
-      onChange=${(scale) => change({ scale: scale === "linear" ? "" : scale })} />
+    <${Select} label="scale" value=${scalesFor(true).find(([, each]) => each === scale)[0]}
+      options=${scalesFor(quantity.is_share).map(([key, each]) => [key, each.name])}
+      onChange=${(next) => change({ scale: next === "linear" ? "" : next })} />
     <${Check} label="hide special tokens" isOn=${view.isHiding}
       onChange=${(isOn) => change({ specials: isOn ? "hidden" : "", pin: "" })} />
     ${hasWords && html`<${Check} label="numbers under words" isOn=${params.numbers === "on"}
@@ -55,7 +100,7 @@ export const isTyping = (event) => {
 function useShortcuts(one, view, change) {
   useEffect(() => {
     const pressed = (event) => {
-      if (isTyping(event)) return;
+      if (isTyping(event) || view.quantity.is_joined) return;
       const turn = (place, count, by) => {
         const all = places(count);
         return said(all[(all.indexOf(place) + by + all.length) % all.length]);

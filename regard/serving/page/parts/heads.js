@@ -1,38 +1,51 @@
 // Layers down, heads across: a small map of each, one colour scale for all. Choosing one shows it.
 
 import { html, useEffect, useMemo, useRef } from "../vendor/preact.js";
-import { paint } from "./colours.js";
-import { MEAN, chosen, entropy, largest, pooled } from "./numbers.js";
+import { paint, topOf } from "./colours.js";
+import { ARROWS, MEAN, chosen, entropy, pooled, written } from "./numbers.js";
+import { visibleOf } from "./panel.js";
 
 const SIZE = 64;
 
 export const places = (count) => (count === 1 ? [0] : [...Array(count).keys(), MEAN]);
 export const named = (what, place) => (place === MEAN ? `mean of ${what}s` : `${what} ${place + 1}`);
 
-function Thumb({ weights, share, stops }) {
+function Thumb({ weights, share, stops, visible }) {
   const canvas = useRef(null);
-  useEffect(() => { paint(canvas.current, weights, share, stops); });
+  useEffect(() => { paint(canvas.current, weights, share, stops, visible); });
   return html`<canvas ref=${canvas} aria-hidden="true"></canvas>`;
 }
 
-export function Heads({ one, weights, view, scale, stops, choose, focusRow }) {
+// the maps of all layers and heads, and of their means
+function gridOf(one, numbers) {
+  const size = [one.queries.pieces.length, one.keys.pieces.length];
+  return places(one.n_layers).map((layer) => {
+    const visible = visibleOf(numbers.visible, layer, ...size);
+    const allowed = visible?.map((row) => row.reduce((a, b) => a + b, 0));
+    return places(one.n_heads).map((head) => ({ weights: chosen(numbers.given, layer, head), visible, allowed }));
+  });
+}
+
+export function Heads({ one, numbers, view, scale, stops, choose, focusRow }) {
   const box = useRef(null);
-  const grid = useMemo(() => places(one.n_layers).map((layer) =>
-    places(one.n_heads).map((head) => chosen(weights, layer, head))), [weights]);
-  const top = useMemo(() => Math.max(...grid.flat().map(largest)), [grid]) || 1;
+  const grid = useMemo(() => gridOf(one, numbers), [numbers]);
+  const top = useMemo(() => Math.max(...grid.flat().map((each) => topOf(scale, each))), [grid, scale]);
   const walk = (event) => {
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     const here = document.activeElement.closest("td");
-    if (!(event.key in steps) || !here) return;
-    const [down, across] = steps[event.key];
+    if (!(event.key in ARROWS) || !here) return;
+    const [down, across] = ARROWS[event.key];
     const rows = [...box.current.querySelectorAll("tbody tr")];
     rows[rows.indexOf(here.parentElement) + down]?.cells[here.cellIndex + across]
       ?.querySelector("button")?.focus();
     event.preventDefault();
   };
   // a word in focus makes a strip of each map: its row alone
-  const part = (matrix) => (focusRow == null ? pooled(matrix, SIZE)
+  const part = (matrix) => matrix && (focusRow == null ? pooled(matrix, SIZE)
     : focusRow.map((place) => matrix[place]).filter(Boolean));
+  const [n, keys] = [one.queries.pieces.length, one.keys.pieces.length];
+  const rowOf = (i) => focusRow?.[i] ?? Math.floor(i * n / Math.min(n, SIZE));
+  const share = ({ allowed }) => (weight, i) =>
+    scale.share(scale.value(weight, allowed?.[rowOf(i)] ?? keys), top);
   return html`<div class="heads scroll" role="group" aria-label="every head" ref=${box}
     onKeyDown=${walk}><table>
     <thead><tr><td></td>${places(one.n_heads).map((head) =>
@@ -40,14 +53,14 @@ export function Heads({ one, weights, view, scale, stops, choose, focusRow }) {
     <tbody>${places(one.n_layers).map((layer, i) => html`<tr key=${layer}>
       <th scope="row">${named("layer", layer)}</th>
       ${places(one.n_heads).map((head, j) => {
-        const isChosen = layer === view.layer && head === view.head;
-        const spread = grid[i][j].reduce((sum, row) => sum + entropy(row), 0) / grid[i][j].length;
+        const isChosen = layer === view.layer && head === view.head, each = grid[i][j];
+        const spread = each.weights.reduce((sum, row) => sum + entropy(row), 0) / each.weights.length;
         return html`<td key=${head}><button type="button" aria-pressed=${String(isChosen)}
           tabIndex=${isChosen ? 0 : -1}
           aria-label=${`${named("layer", layer)}, ${named("head", head)}, entropy ${spread.toFixed(2)}`}
           onClick=${() => choose(layer, head)}
-          ><${Thumb} weights=${part(grid[i][j])} stops=${stops}
-            share=${(weight) => scale.share(weight, top)} /></button></td>`;
+          ><${Thumb} weights=${part(each.weights)} visible=${part(each.visible)} stops=${stops}
+            share=${share(each)} /></button></td>`;
       })}</tr>`)}</tbody></table>
-    <p class="quiet small">One colour scale for all, up to ${top.toFixed(3)}.</p></div>`;
+    <p class="quiet small">One colour scale for all: ${scale.name}, up to ${written(top)}.</p></div>`;
 }

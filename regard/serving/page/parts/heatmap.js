@@ -3,17 +3,16 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { paint } from "./colours.js";
-import { entropy, quoted, received, written } from "./numbers.js";
+import { ARROWS, entropy, limited, quoted, received, written } from "./numbers.js";
 
 const LONG = 90;
 
-const limited = (place, count) => Math.min(Math.max(place, 0), count - 1);
-
 function cellText(panel, { query, key }) {
   const weight = panel.weights[query][key];
-  return `query ${query + 1} ${quoted(panel.queries[query])} → key ${key + 1} `
-    + `${quoted(panel.keys[key])}: ${written(weight)}`
-    + (panel.isSigned ? "" : ` (${(weight * panel.keys.length).toFixed(1)} times an even share)`);
+  const where = `query ${query + 1} ${quoted(panel.queries[query])} → key ${key + 1} ${quoted(panel.keys[key])}: `;
+  if (panel.visible && !panel.visible[query][key]) return `${where}masked, this query may not see this key`;
+  const lift = weight * (panel.allowed?.[query] ?? panel.keys.length);
+  return where + written(weight) + (panel.isShare ? ` (${lift.toFixed(1)} times an even share)` : "");
 }
 
 export function HeatMap({ panel, share, stops, focus, label, marks, hasMargins = true, hint, linked,
@@ -25,7 +24,7 @@ export function HeatMap({ panel, share, stops, focus, label, marks, hasMargins =
   const [rows, columns] = [panel.queries.length, panel.keys.length];
   const isLong = Math.max(rows, columns) > LONG;
   const here = { query: limited(cell.query, rows), key: limited(cell.key, columns) };
-  useEffect(() => { paint(canvas.current, panel.weights, share, stops); });
+  useEffect(() => { paint(canvas.current, panel.weights, share, stops, panel.visible); });
 
   const move = (next) => {
     setCell(next);
@@ -41,8 +40,8 @@ export function HeatMap({ panel, share, stops, focus, label, marks, hasMargins =
   const left = () => { focus?.setHover(null); setShown(document.activeElement === box.current); };
   const pressed = (event) => {
     const far = event.ctrlKey ? Infinity : 0;
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
-      PageUp: [-10, 0], PageDown: [10, 0], Home: [-far, -Infinity], End: [far, Infinity] };
+    const steps = { ...ARROWS, PageUp: [-10, 0], PageDown: [10, 0], Home: [-far, -Infinity],
+      End: [far, Infinity] };
     if (event.key === "Enter" || event.key === " ") focus?.toggle("query", here.query, event.shiftKey);
     else if (event.key === "Escape") focus?.clear();
     else if (event.key in steps) {

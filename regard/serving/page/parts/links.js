@@ -2,7 +2,7 @@
 // fewest keys are drawn that reach the chosen share of its weight.
 
 import { html } from "../vendor/preact.js";
-import { quoted, reaching, written } from "./numbers.js";
+import { largest, quoted, reaching, written } from "./numbers.js";
 
 const ROW = 26, WIDE = 220, MOST = 60;
 
@@ -18,6 +18,8 @@ export function Links({ panel, focus, share, setShare }) {
       heat map and the atlas show longer texts.</p>`;
   }
   const links = linksOf(panel, share), at = focus.at;
+  // lengths may be above 1: the longest is drawn as a weight of 1 would be
+  const most = panel.isShare ? 1 : largest(panel.weights) || 1;
   const isLit = ({ query, key }) => at.some(({ side, place }) =>
     place === (side === "query" ? query : key));
   const middle = (place) => (place + 0.5) * ROW;
@@ -30,7 +32,7 @@ export function Links({ panel, focus, share, setShare }) {
     </ol>`;
   const strongest = [...links].sort((a, b) => b.weight - a.weight)[0];
   return html`<figure class="links"><figcaption>${strongest
-    ? html`The strongest link: <bdi>${quoted(panel.queries[strongest.query])}</bdi> looks at
+    ? html`The strongest link: <bdi>${quoted(panel.queries[strongest.query])}</bdi> ${panel.verbs[0]}
       <bdi> ${quoted(panel.keys[strongest.key])}</bdi> (${written(strongest.weight)}).`
     : "No link at all."}</figcaption>
     <label class="slider">links until <input type="range" min="0.1" max="1" step="0.05" value=${share}
@@ -47,8 +49,8 @@ export function Links({ panel, focus, share, setShare }) {
             class=${at.length ? (isLit(link) ? "lit" : "dim") : ""}
             d=${`M0 ${middle(link.key)}C${WIDE / 3} ${middle(link.key)} ${2 * WIDE / 3} `
               + `${middle(link.query)} ${WIDE} ${middle(link.query)}`}
-            stroke-width=${(0.5 + 5 * link.weight).toFixed(2)}
-            stroke-opacity=${at.length && !isLit(link) ? 0.06 : (0.15 + 0.85 * link.weight).toFixed(3)}
+            stroke-width=${(0.5 + 5 * link.weight / most).toFixed(2)}
+            stroke-opacity=${at.length && !isLit(link) ? 0.06 : (0.15 + 0.85 * link.weight / most).toFixed(3)}
             />`)}
         </svg></div>
       <div><div class="name">${panel.queryTitle}</div>${list("query", panel.queries)}</div>

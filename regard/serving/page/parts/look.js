@@ -3,7 +3,7 @@
 
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { Controls, said } from "./controls.js";
-import { scaleOf } from "./colours.js";
+import { scaleOf, shareOf, topOf } from "./colours.js";
 import { HeatMap } from "./heatmap.js";
 import { Heads } from "./heads.js";
 import { Links } from "./links.js";
@@ -13,20 +13,30 @@ import { Playback } from "./playback.js";
 import { get, numbers } from "./server.js";
 import { useAnswer, useFocus } from "./state.js";
 import { Statistics } from "./statistics.js";
-import { Legend, Line, readout, shadesOf } from "./words.js";
+import { Legend, Line, readout, shadesOf, shadesTop } from "./words.js";
 
-// texts and tokens of a record, and the weights of one kind
+// texts and tokens of a record, and the numbers of one kind: those asked for last, until the next come
 export function useRecord(name, params) {
   const record = useAnswer(() => name && get(["records", name]), [name]);
-  const kind = record.value && wished(params, record.value).kind;
-  const weights = useAnswer(
-    () => kind && numbers(["records", name, "weights", kind]).then((given) => ({ kind, name, given })),
-    [name, kind]);
-  const isWhole = weights.value && weights.value.kind === kind && weights.value.name === name
-    && record.value?.record === name;
-  return { record: record.value, weights: isWhole ? weights.value.given : null,
-    error: record.error ?? weights.error, isBusy: record.isBusy || weights.isBusy };
+  const known = record.value?.record === name ? record.value : null;
+  const view = known && wished(params, known);
+  const asked = view && JSON.stringify([name, view.kind, view.shown, view.settings]);
+  const fetched = useAnswer(() => {
+    if (!asked) return null;
+    const { kind, shown, quantity, settings } = view;
+    return Promise.all([numbers(["records", name, "weights", kind], { shown, ...settings }),
+      get(["records", name, "visible", kind], { shown })]).then(([given, seen]) =>
+      ({ name, kind, given, visible: seen.layers, shown, quantity, settings }));
+  }, [asked]);
+  const isFitting = fetched.value?.name === name && fetched.value?.kind === view?.kind
+    && fetched.value?.quantity.is_joined === view?.quantity.is_joined;
+  return { record: known, numbers: isFitting ? fetched.value : null,
+    error: record.error ?? fetched.error, isBusy: record.isBusy || fetched.isBusy };
 }
+
+// what the numbers that are here are, whatever has been asked for since
+export const viewOf = (params, record, { shown, quantity, settings }) =>
+  ({ ...wished(params, record), shown, quantity, settings });
 
 // the query that is surest, which is in focus until somebody chooses another
 function surest(panel) {
@@ -38,17 +48,20 @@ function surest(panel) {
   return best == null ? "none" : `q${best + 1}`;
 }
 
-export function Look({ record, weights, params, change, stops, chances }) {
-  const view = wished(params, record);
+const PICTURES = [["map", "Heat map"], ["links", "Links"], ["heads", "Every head"]];
+
+export function Look({ record, numbers: given, params, change, stops, chances }) {
+  const view = viewOf(params, record, given);
   const one = record.attention[view.kind];
-  const panel = useMemo(() => panelOf(record, weights, view),
-    [record, weights, view.kind, view.layer, view.head, view.unit, view.isHiding]);
+  const panel = useMemo(() => panelOf(record, given, view),
+    [record, given, view.kind, view.layer, view.head, view.unit, view.isHiding]);
   const [picture, setPicture] = useState(null);
   const focus = useFocus(params.pin || surest(panel), (pin) => change({ pin }));
-  const scale = scaleOf(params.scale), shades = shadesOf(panel, focus.at);
-  const top = shades && shades.count > 1 ? Math.max(...shades.weights, panel.top) : panel.top;
+  const scale = scaleOf(params.scale, panel.isShare), shades = shadesOf(panel, focus.at);
+  const most = useMemo(() => topOf(scale, panel), [scale, panel]), top = shadesTop(shades, scale, most);
   const lines = { panel, focus, shades, top, scale, stops, hasNumbers: params.numbers === "on" };
-  const shown = picture ?? params.picture ?? "map";
+  const pictures = PICTURES.filter(([key]) => key !== "heads" || !view.quantity.is_joined);
+  const wish = picture ?? params.picture, shown = pictures.some(([key]) => key === wish) ? wish : "map";
   const choose = (name) => { setPicture(name); change({ picture: name === "map" ? "" : name }); };
   const isChosen = focus.hover || params.pin;
   const rows = isChosen && focus.at.length && focus.at[0].side === "query"
@@ -63,20 +76,21 @@ export function Look({ record, weights, params, change, stops, chances }) {
     <${Playback} panel=${panel} focus=${focus} change=${change} chances=${fitting} isWords=${view.unit === "words"} />
     <${Line} side="key" ...${lines} />
     <p class="readout" role="status">${readout(panel, focus.at)}</p>
-    <${Legend} top=${top} stops=${stops} scale=${scale} />
+    <${Legend} top=${top} stops=${stops} scale=${scale} name=${panel.unit} hasMasked=${panel.hasMasked} />
+    <p class="quiet small shown">${view.quantity.text}</p>
     ${panel.removed && html`<p class="note">${panel.removed}</p>`}
     <div class="tabs" role="group" aria-label="picture">
-      ${[["map", "Heat map"], ["links", "Links"], ["heads", "Every head"]].map(([key, name]) => html`
+      ${pictures.map(([key, name]) => html`
         <button type="button" key=${key} aria-pressed=${String(shown === key)}
           onClick=${() => choose(key)}>${name}</button>`)}</div>
     <h2 class="what">${panel.title}</h2>
     ${shown === "map" && html`<${HeatMap} panel=${panel} focus=${focus} stops=${stops}
-      share=${(weight) => scale.share(weight, panel.top)} />`}
+      share=${shareOf(scale, panel, most)} hasMargins=${panel.isShare} />`}
     ${shown === "links" && html`<${Links} panel=${panel} focus=${focus}
       share=${Number(params.share ?? 0.8)} setShare=${(share) => change({ share })} />`}
     ${shown === "heads" && html`<p class="quiet">Choose a head to see it above. Pieces, not words;
       a word in focus shows its rows alone.</p>
-      <${Heads} one=${one} weights=${weights} view=${view} scale=${scale} stops=${stops}
+      <${Heads} one=${one} numbers=${given} view=${view} scale=${scale} stops=${stops}
         focusRow=${rows?.length ? rows : null}
         choose=${show} />
       <${Statistics} record=${record.record} kind=${view.kind} view=${view} choose=${show} />`}

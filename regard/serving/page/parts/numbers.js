@@ -79,6 +79,28 @@ export function pooled(weights, size) {
   return out;
 }
 
-export const written = (weight) => weight.toFixed(3);
+export const written = (weight) => weight.toFixed(4);
+export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+export const limited = (place, count) => Math.min(Math.max(place, 0), count - 1);
+
+// the mean of several matrices of one size
+export function mean(matrices) {
+  const out = zeros(matrices[0].length, matrices[0][0]?.length ?? 0);
+  matrices.forEach((one) => one.forEach((row, i) => row.forEach((weight, j) => {
+    out[i][j] += weight / matrices.length;
+  })));
+  return out;
+}
+
+// of nested lists layers × heads: those that are chosen, counted from 1, or all of them
+export const picked = (layers, layer, head) => {
+  const some = (place, list) => (place === MEAN ? list : [list[place - 1]]);
+  return some(layer, layers).flatMap((heads) => some(head, heads));
+};
+
+// where arrow keys lead, down and across
+export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
 // a name keeps its own direction, whatever stands around it
 export const quoted = (name) => `“\u2068${name}\u2069”`;

@@ -1,6 +1,6 @@
 // A panel: one matrix with names, as the address asks for it.
 
-import { MEAN, chosen, largest, merged } from "./numbers.js";
+import { MEAN, chosen, merged, zeros } from "./numbers.js";
 
 const place = (text, count) => {
   if (count === 1) return 0;
@@ -14,26 +14,42 @@ export const numbered = (text, count) => {
   return Number.isInteger(number) && number >= 1 && number <= count ? String(number) : "mean";
 };
 
+const between = (text, low, high, usual) => {
+  const number = Number(text);
+  return text && number >= low && number <= high ? number : usual;
+};
+
+// what of it is shown: its name, what the server says of it, and its settings
+function shownOf(params, one) {
+  const wish = one.shown[params.shown] && !one.shown[params.shown].why_not ? params.shown : "weights";
+  const all = { temperature: between(params.temperature, 0.05, 20, 1), residual: between(params.residual, 0, 1, 0.5) };
+  const settings = Object.fromEntries(one.shown[wish].settings.map((name) => [name, all[name]]));
+  return { shown: wish, quantity: one.shown[wish], settings };
+}
+
 export function wished(params, record) {
   const kinds = Object.keys(record.attention);
   const kind = kinds.includes(params.kind) ? params.kind
     : kinds.includes("cross") ? "cross" : kinds[0];
-  const one = record.attention[kind];
+  const one = record.attention[kind], what = shownOf(params, one);
   return {
-    kind,
-    layer: place(params.layer, one.n_layers),
-    head: place(params.head, one.n_heads),
+    kind, ...what,
+    layer: what.quantity.is_joined ? 0 : place(params.layer, one.n_layers),
+    head: what.quantity.is_joined ? 0 : place(params.head, one.n_heads),
     unit: params.unit === "pieces" ? "pieces" : "words",
     isHiding: params.specials === "hidden",
   };
 }
 
-export function title(one, { kind, layer, head }) {
+export function title(one, { kind, layer, head, shown, quantity, settings }) {
+  const heated = settings.temperature && settings.temperature !== 1 ? `, temperature ${settings.temperature}` : "";
+  const kept = settings.residual != null ? `, residual ${settings.residual}` : "";
+  if (quantity.is_joined) return `${kind} attention, ${quantity.title}${kept}`;
   const [layers, heads] = [`${one.n_layers} layers`, `${one.n_heads} heads`];
   const where = layer !== MEAN && head !== MEAN ? `layer ${layer + 1}, head ${head + 1}`
     : layer !== MEAN ? `layer ${layer + 1}, mean of ${heads}`
       : head !== MEAN ? `head ${head + 1}, mean of ${layers}` : `mean of ${layers} × ${heads}`;
-  return `${kind} attention, ${where}`;
+  return `${kind} attention, ${where}${shown === "weights" ? "" : `, ${quantity.title}`}${heated}`;
 }
 
 function side(tokens, unit) {
@@ -42,39 +58,62 @@ function side(tokens, unit) {
   return { names: tokens.pieces, specials: new Set(special) };
 }
 
-export function panelOf(record, weights, view) {
-  const one = record.attention[view.kind];
-  const pieces = chosen(weights, view.layer, view.head);
-  const all = view.unit === "words" ? merged(pieces, one.queries, one.keys) : pieces;
+// 1 where a chosen layer may look, from the spans of keys that it sees; null where nobody knows
+export function visibleOf(layers, layer, rows, columns) {
+  const some = layer === MEAN ? layers : [layers[layer]];
+  if (some.some((spans) => !spans)) return null;
+  const out = zeros(rows, columns);
+  some.forEach((spans) => spans.forEach((row, i) => row.forEach(([first, behind]) =>
+    out[i].fill(1, first, behind))));
+  return out;
+}
+
+// a word may be seen where any of its pieces may
+const mergedVisible = (visible, queries, keys) =>
+  merged(visible, queries, keys).map((row) => row.map((count) => Number(count > 0)));
+
+const counted = (visible) => visible?.map((row) => row.reduce((a, b) => a + b, 0));
+
+export function panelOf(record, numbers, view) {
+  const one = record.attention[view.kind], isWords = view.unit === "words";
+  const pieces = chosen(numbers.given, view.layer, view.head);
+  const seen = visibleOf(numbers.visible, view.layer, one.queries.pieces.length, one.keys.pieces.length);
   const [queries, keys] = [side(one.queries, view.unit), side(one.keys, view.unit)];
+  const visible = seen && isWords ? mergedVisible(seen, one.queries, one.keys) : seen;
   const panel = {
     title: title(one, view), queryTitle: one.query_title, keyTitle: one.key_title,
-    queries: queries.names, keys: keys.names, weights: all, isWords: view.unit === "words",
+    queries: queries.names, keys: keys.names, isWords,
+    weights: isWords ? merged(pieces, one.queries, one.keys) : pieces,
+    visible, isShare: view.quantity.is_share, unit: view.quantity.unit,
+    verbs: view.shown === "weights" ? ["looks at", "is seen by"] : ["takes from", "gives to"],
     specials: { query: queries.specials, key: keys.specials }, removed: "",
   };
   const shown = view.isHiding ? without(panel) : panel;
-  return { ...shown, top: largest(shown.weights) || 1 };
+  const hasMasked = Boolean(shown.visible?.some((row) => row.some((one_) => !one_)));
+  return { ...shown, hasMasked, allowed: counted(shown.visible) };
 }
 
-// Special keys are taken out and each row summed to one again; what was taken out is said.
+// Special keys are taken out and each row summed to what it did; what was taken out is said.
 function without(panel) {
   const rest = (names, special) => names.map((_, i) => i).filter((i) => !special.has(i));
   const rows = rest(panel.queries, panel.specials.query);
   const columns = rest(panel.keys, panel.specials.key);
   if (!rows.length || !columns.length) return panel;
-  let gone = 0;
+  const sum = (row) => row.reduce((a, b) => a + b, 0);
+  let [left, total] = [0, 0];
   const weights = rows.map((i) => {
-    const kept = columns.map((j) => panel.weights[i][j]);
-    const sum = kept.reduce((a, b) => a + b, 0);
-    gone += 1 - sum;
-    return Float64Array.from(kept, (weight) => (sum > 0 ? weight / sum : 0));
+    const kept = columns.map((j) => panel.weights[i][j]), [part, all] = [sum(kept), sum(panel.weights[i])];
+    left += part;
+    total += all;
+    return Float64Array.from(kept, (weight) => (part > 0 ? weight * all / part : 0));
   });
   const names = [...panel.specials.key].map((j) => panel.keys[j]);
-  const share = (100 * gone / rows.length).toFixed(1);
+  const share = (100 * (1 - left / (total || 1))).toFixed(1);
   return {
     ...panel, weights, queries: rows.map((i) => panel.queries[i]),
+    visible: panel.visible && rows.map((i) => Float64Array.from(columns, (j) => panel.visible[i][j])),
     keys: columns.map((j) => panel.keys[j]), specials: { query: new Set(), key: new Set() },
     removed: names.length ? `${share} % of the weight, on ${names.join(", ")}, is hidden; the rest `
-      + "of each row is made to sum to 1." : "",
+      + "of each row is made to sum to what the row did." : "",
   };
 }

@@ -35,8 +35,8 @@ export async function send(parts, file) {
 }
 
 // Numbers travel as they are in memory; the shape stands in a header.
-export async function numbers(parts) {
-  const answer = await fetched(address(parts));
+export async function numbers(parts, query = {}) {
+  const answer = await fetched(`${address(parts)}?${new URLSearchParams(query)}`);
   const shape = answer.headers.get("x-shape").split(",").map(Number);
   return { shape, flat: new Float32Array(await answer.arrayBuffer()) };
 }

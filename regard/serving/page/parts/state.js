@@ -14,6 +14,9 @@ export function addressOf(view, params) {
   return `#/${view}${query && `?${query}`}`;
 }
 
+/** The place that an address counts from 1, counted from 0; whatever is no number means the one otherwise taken. */
+export const placeOf = (said, otherwise = 1) => Math.max(Math.trunc(Number(said) || otherwise), 1) - 1;
+
 export function useAddress(first) {
   const [address, setAddress] = useState(() => readAddress());
   useEffect(() => {

@@ -2,6 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { said } from "./controls.js";
+import { written } from "./numbers.js";
 import { get } from "./server.js";
 import { useAnswer } from "./state.js";
 
@@ -32,6 +33,6 @@ export function Statistics({ record, kind, view, choose }) {
       <button type="button" aria-pressed=${String(view.layer === head.layer && view.head === head.head)}
         onClick=${() => choose(head.layer, head.head)}
         >layer ${said(head.layer)}, head ${said(head.head)}</button></th>
-      ${columns.map(([key]) => html`<td key=${key}>${head[key] == null ? "–" : head[key].toFixed(3)}${
+      ${columns.map(([key]) => html`<td key=${key}>${head[key] == null ? "–" : written(head[key])}${
         key === "redundancy" ? twin(head) : ""}</td>`)}</tr>`)}</tbody></table></div></details>`;
 }

@@ -18,16 +18,21 @@ export function Numbers({ panel, digits = written, summary = "The numbers as a t
       <th scope="row"><bdi>${panel.queries[i]}</bdi></th>
       ${isLong ? heaviest(row).slice(0, SHOWN).map(([weight, place]) => html`<td key=${place}>
           <bdi>${panel.keys[place]}</bdi> ${digits(weight)}</td>`)
-        : [...row].map((weight, j) => html`<td key=${j}
-          class=${weight > 0 && weight === Math.max(...row) ? "most" : ""}>${digits(weight)}</td>`)}
+        : [...row].map((weight, j) => html`<td key=${j} class=${classOf(panel, row, i, j)}>${
+          isMasked(panel, i, j) ? "" : digits(weight)}</td>`)}
       </tr>`)}</tbody></table></div></details>`;
 }
+
+// what is masked has no number; the style sheet says so in its place
+const isMasked = (panel, i, j) => Boolean(panel.visible) && !panel.visible[i][j];
+const classOf = (panel, row, i, j) => (isMasked(panel, i, j) ? "masked"
+  : row[j] > 0 && row[j] === Math.max(...row) ? "most" : "");
 
 function download(panel) {
   // a cell that begins like a formula must stay a text in a spreadsheet
   const safe = (name) => `"${String(name).replace(/^([=+\-@\t\r])/, "'$1").replaceAll('"', '""')}"`;
   const lines = [["", ...panel.keys.map(safe)], ...panel.weights.map((row, i) =>
-    [safe(panel.queries[i]), ...row])];
+    [safe(panel.queries[i]), ...[...row].map((weight, j) => (isMasked(panel, i, j) ? "" : weight))])];
   const file = new Blob([lines.map((line) => line.join(",")).join("\n")], { type: "text/csv" });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);

@@ -4,7 +4,8 @@
 import { octets } from "./server.js";
 
 export const PIXELS = 256;
-const AT_ONCE = 4, MOST = 400;
+// requests at once, tiles that are kept, and milliseconds of rest before exact tiles are asked for
+const AT_ONCE = 4, MOST = 400, IDLE = 400;
 
 export class Tiles {
   constructor(parts, maxZoom, changed) {
@@ -16,18 +17,28 @@ export class Tiles {
   // what is in sight now, most urgent first; requests for anything else are given up
   want(places) {
     this.wanted = places;
+    this.since = performance.now();
     const names = new Set(places.map((place) => place.join("/")));
     for (const [name, { control }] of this.asked) if (!names.has(name)) control.abort();
+    // what is in sight is forgotten last
+    for (const name of names) if (this.kept.has(name)) this.keep(name, this.kept.get(name));
     this.next();
   }
 
   next() {
-    const missing = this.wanted.find((place) => !this.kept.has(place.join("/")) && !this.asked.has(place.join("/")));
-    const rough = missing ?? this.wanted.find((place) => this.kept.get(place.join("/"))?.isExact === false
-      && !this.asked.has(place.join("/")));
-    if (!rough || this.asked.size >= (missing ? AT_ONCE : 1)) return;
-    this.ask(rough, missing ? 4 : 0);
-    this.next();
+    const isFree = (place) => !this.asked.has(place.join("/"));
+    const missing = this.wanted.find((place) => !this.kept.has(place.join("/")) && isFree(place));
+    if (missing) {
+      if (this.asked.size < AT_ONCE) { this.ask(missing, 4); this.next(); }
+      return;
+    }
+    // the finest first: they are what is looked at, and the soonest done
+    const rough = this.wanted.findLast((place) => this.kept.get(place.join("/"))?.isExact === false);
+    if (!rough || this.asked.size) return;
+    const left = this.since + IDLE - performance.now();
+    clearTimeout(this.later);
+    if (left > 0) this.later = setTimeout(() => this.next(), left);
+    else this.ask(rough, 0);
   }
 
   async ask([zoom, x, y], rows) {
@@ -51,6 +62,7 @@ export class Tiles {
   }
 
   keep(name, tile) {
+    this.kept.delete(name);
     this.kept.set(name, tile);
     for (const old of this.kept.keys()) {
       if (this.kept.size <= MOST) break;

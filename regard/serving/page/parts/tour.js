@@ -1,6 +1,7 @@
 // A short tour: cards at the bottom left that never block the page.
 
 import { html, useEffect, useRef } from "../vendor/preact.js";
+import { placeOf } from "./state.js";
 
 const STOPS = [
   { view: "translate", title: "Words that look at words", text: "Type a sentence and have the run "
@@ -21,7 +22,7 @@ const STOPS = [
 
 export function Tour({ views, go, here, params, change, close }) {
   const stops = STOPS.filter((stop) => views.some((view) => view.name === stop.view));
-  const place = Math.min(Math.max(Number(params.tour || 1) - 1, 0), stops.length - 1);
+  const place = Math.min(placeOf(params.tour), stops.length - 1);
   const stop = stops[place], card = useRef(null);
   const visit = (next) => {
     if (stops[next].view !== here.name) go(stops[next].view);

@@ -10,24 +10,32 @@ const SHOWN = 5;
 // the weights of the other side's words, summed over all words in focus
 export function shadesOf(panel, at) {
   if (!at.length) return null;
-  const [{ side }] = at;
-  const lines = at.filter((one) => one.place < panel[side === "query" ? "queries" : "keys"].length)
-    .map(({ place }) => (side === "query" ? panel.weights[place] : column(panel.weights, place)));
-  if (!lines.length) return null;
-  const out = zeros(1, lines[0].length)[0];
-  lines.forEach((line) => line.forEach((weight, i) => { out[i] += weight; }));
-  return { side: side === "query" ? "key" : "query", weights: out, count: lines.length };
+  const [{ side }] = at, isQuery = side === "query";
+  const places = at.map(({ place }) => place).filter((place) => place < panel[isQuery ? "queries" : "keys"].length);
+  if (!places.length) return null;
+  const line = (matrix, place) => (isQuery ? matrix[place] : column(matrix, place));
+  const out = zeros(1, panel[isQuery ? "keys" : "queries"].length)[0];
+  places.forEach((place) => line(panel.weights, place).forEach((weight, i) => { out[i] += weight; }));
+  // a word is masked where none of those in focus has anything to do with it
+  const isMasked = (i) => Boolean(panel.visible) && places.every((place) => !line(panel.visible, place)[i]);
+  const seen = (row) => panel.allowed?.[row] ?? panel.keys.length;
+  const allowed = isQuery ? () => places.reduce((sum, row) => sum + seen(row), 0) / places.length : seen;
+  return { side: isQuery ? "key" : "query", weights: out, count: places.length, isMasked, allowed };
 }
+
+// what the words in focus are shaded up to
+export const shadesTop = (shades, scale, top) => (shades && shades.count > 1
+  ? Math.max(...shades.weights.map((weight, i) => scale.value(weight, shades.allowed(i))), top) : top);
 
 export function readout(panel, at) {
   const shades = shadesOf(panel, at);
   if (!shades) return "Point at a word, or reach it with Tab and the arrow keys.";
   const isQuery = shades.side === "key";
-  const [own, names, verb] = isQuery ? [panel.queries, panel.keys, "looks at"]
-    : [panel.keys, panel.queries, "is seen by"];
+  const [looks, isSeen] = panel.verbs ?? ["looks at", "is seen by"];
+  const [own, names, verb] = isQuery ? [panel.queries, panel.keys, looks] : [panel.keys, panel.queries, isSeen];
   const said = at.map(({ place }) => quoted(own[place])).join(" + ");
-  return `${said} ${at.length > 1 && isQuery ? "look at" : verb} ` + heaviest(shades.weights)
-    .slice(0, SHOWN).map(([weight, place]) => `${quoted(names[place])} ${written(weight)}`).join(", ");
+  return `${said} ${at.length > 1 && isQuery ? verb.replace(/s /, " ") : verb} ` + heaviest(shades.weights)
+    .filter(([, place]) => !shades.isMasked(place)).slice(0, SHOWN).map(([weight, place]) => `${quoted(names[place])} ${written(weight)}`).join(", ");
 }
 
 export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers, lang }) {
@@ -53,10 +61,12 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
     <div class=${`line ${panel.isWords ? "words" : "pieces"}`} role="toolbar" aria-label=${label}
       dir="auto" lang=${lang} ref=${box} onKeyDown=${walk}>
       ${names.map((name, place) => {
-        const ground = shade && colour(stops, scale.share(shade[place], top));
+        const isMasked = Boolean(shade) && shades.isMasked(place);
+        const ground = shade && !isMasked
+          && colour(stops, scale.share(scale.value(shade[place], shades.allowed(place)), top));
         return html`<span class="word" key=${place}><button type="button"
           class=${[panel.specials[side].has(place) && "special",
-            isIn(focus.at, place) && "here"].filter(Boolean).join(" ")}
+            isIn(focus.at, place) && "here", isMasked && "masked"].filter(Boolean).join(" ")}
           style=${ground ? { background: css(ground), color: ink(ground) } : {}}
           tabIndex=${place === stop ? 0 : -1} aria-pressed=${String(isIn(focus.pins, place))}
           data-place=${place}
@@ -66,13 +76,14 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
           onBlur=${() => focus.setHover(null)}
           onClick=${(event) => focus.toggle(side, place, event.shiftKey)}
           >${name}</button>${hasNumbers && html`<small aria-hidden="true">${
-            shade ? written(shade[place]) : " "}</small>`}</span>`;
+            shade ? (isMasked ? "masked" : written(shade[place])) : " "}</small>`}</span>`;
       })}
     </div></div>`;
 }
 
-export function Legend({ top, stops, scale, from = "0", name = "weight" }) {
+export function Legend({ top, stops, scale, from = scale?.from ?? "0", name = "weight", hasMasked }) {
   const gradient = `linear-gradient(to right, ${stops.map((stop) => css(stop)).join(",")})`;
-  return html`<p class="legend"><span>${name} ${from}</span><i style=${{ background: gradient }}></i>
-    <span class="legend-top">${written(top)}</span><span class="quiet">${scale?.name ?? ""}</span></p>`;
+  return html`<p class="legend"><span>${scale?.unit ?? name} ${from}</span><i style=${{ background: gradient }}></i>
+    <span class="legend-top">${written(top)}</span><span class="quiet">${scale?.name ?? ""}</span>
+    ${hasMasked && html`<span><i class="masked-swatch"></i> masked</span>`}</p>`;
 }

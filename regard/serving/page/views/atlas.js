@@ -1,6 +1,6 @@
 // The map of a text of any length: what to look at, search, far links, and what each key receives.
 
-import { html, useMemo, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { Select } from "../parts/controls.js";
 import { quoted } from "../parts/numbers.js";
 import { get } from "../parts/server.js";
@@ -14,14 +14,50 @@ function matches(names, wish) {
   return low ? names.flatMap((name, i) => (name.toLowerCase().includes(low) ? [i] : [])).slice(0, 200) : [];
 }
 
+// surveys of all queries that were made, by what was asked; milliseconds of rest before the next pass
+const EXACT = new Map(), MOST = 32, REST = 500;
+const resting = (signal) => new Promise((ready, fail) => {
+  const waiting = setTimeout(ready, REST);
+  signal.addEventListener("abort", () => { clearTimeout(waiting); fail(signal.reason); });
+});
+
+// What a few queries say at once; then, when nothing else is to be done, more of them, and then all.
+function useSurvey(parts, far) {
+  const name = parts && JSON.stringify([...parts, far]);
+  const [answer, setAnswer] = useState({ value: null, error: null, isBusy: false });
+  useEffect(() => {
+    if (!name) { setAnswer({ value: null, error: null, isBusy: false }); return undefined; }
+    const control = new AbortController(), { signal } = control;
+    const pass = async (every) => {
+      const value = EXACT.get(name) ?? await get(parts, { far, every }, signal);
+      if (signal.aborted) return;
+      setAnswer({ value, error: null, isBusy: false });
+      if (value.is_exact) {
+        EXACT.set(name, value);
+        if (EXACT.size > MOST) EXACT.delete(EXACT.keys().next().value);
+        return;
+      }
+      await resting(signal);
+      await pass(Math.max(1, Math.floor(value.every / 8)));
+    };
+    setAnswer((last) => ({ ...last, error: null, isBusy: true }));
+    pass(0).catch((error) => signal.aborted || setAnswer({ value: null, error: error.message, isBusy: false }));
+    return () => control.abort();
+  }, [name]);
+  return answer;
+}
+
+const said = (count) => count.toLocaleString("en");
+
 function FarLinks({ survey, tokens, far, setFar, jump }) {
   // between two texts there is no distance: all links count
   const isFar = survey.far >= 0;
   return html`<h2>Strongest ${isFar ? "far " : ""}links</h2><div class="bar">${isFar && html`<label>more than
       <input type="number" min="0" value=${far} onChange=${(event) => setFar(event.target.value)} />
-      places apart</label>`}<span class="quiet">${survey.is_exact ? "all queries were used"
-        : `one query in ${survey.every} was used`}; bars above the map: weight that each key
-      receives</span></div>
+      places apart</label>`}<span class="quiet rows" role="status">${survey.is_exact
+        ? `Exact: all ${said(survey.n_queries)} queries were used.`
+        : `Sampled for now: ${said(survey.rows_used)} of ${said(survey.n_queries)} queries were used; more follow.`
+      }</span></div><p class="quiet small">Bars above the map: the weight that each key receives.</p>
     <ol class="far">${survey.links.slice(0, 12).map(([query, key, weight]) => html`
       <li key=${`${query}-${key}`}><button type="button" onClick=${() => jump({ query, key })}>
         <bdi>${quoted(tokens.queries[query])}</bdi> (${query + 1}) →${" "}
@@ -46,8 +82,7 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const far = Math.max(Number(params.far ?? 4) || 0, 0);
   const size = useAnswer(() => one && get(["records", name, "atlas", kind, layer]),
     [name, kind, layer, Boolean(one)]);
-  const survey = useAnswer(() => one && get(["records", name, "profile", kind, layer, head], { far }),
-    [name, kind, layer, head, far, Boolean(one)]);
+  const survey = useSurvey(one && ["records", name, "profile", kind, layer, head], far);
   const [jump, setJump] = useState(null);
   const tokens = useMemo(() => one && { queries: one.queries.pieces, keys: one.keys.pieces }, [one]);
   const found = useMemo(() => ({ keys: tokens ? matches(tokens.keys, params.find ?? "") : [],

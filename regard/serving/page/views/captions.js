@@ -2,27 +2,24 @@
 // cell shows what the model saw there.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { colour, css, scaleOf } from "../parts/colours.js";
-import { Check, Select } from "../parts/controls.js";
-import { entropy, heaviest, largest, quoted, written } from "../parts/numbers.js";
+import { colour, css, SCALES } from "../parts/colours.js";
+import { Check, counted, Range, Select } from "../parts/controls.js";
+import { ARROWS, entropy, heaviest, largest, limited, mean, percent, picked, quoted, written } from "../parts/numbers.js";
 import { numbered } from "../parts/panel.js";
 import { Playback } from "../parts/playback.js";
 import { get, picture, send } from "../parts/server.js";
-import { useAnswer, useFocus } from "../parts/state.js";
+import { placeOf, useAnswer, useFocus } from "../parts/state.js";
 import { Numbers } from "../parts/table.js";
 import { Legend } from "../parts/words.js";
 
-// of a canvas, however large the picture is
-const MOST_SIDE = 1600;
+// pixels of a canvas, however large the picture is
+const MOST_SIDE = 1600, SHEET_SIDE = 400, THUMB_SIDE = 96;
 
 // layer and head count from 1; "mean" is the mean of all, as Python has it
 function mapsOf(record, layer, head) {
-  const { weights, mean } = record;
-  if (layer === "mean" && head === "mean") return mean;
-  const some = (place, list) => (place === "mean" ? list : [list[place - 1]]);
-  const chosen = some(layer, weights).flatMap((heads) => some(head, heads));
-  return record.words.map((_, t) => mean[t].map((row, i) => row.map((__, j) =>
-    chosen.reduce((sum, one) => sum + one[t][i][j], 0) / chosen.length)));
+  if (layer === "mean" && head === "mean") return record.mean;
+  const some = picked(record.weights, layer, head);
+  return record.words.map((_, t) => mean(some.map((words) => words[t])).map((row) => [...row]));
 }
 
 const OVERLAYS = {
@@ -43,9 +40,9 @@ const OVERLAYS = {
   },
 };
 
-function draw(canvas, record, map, top, { overlay, opacity, stops, isSmooth }) {
+function draw(canvas, record, map, top, { overlay, opacity, stops, isSmooth, side = MOST_SIDE }) {
   const { width, height } = record.picture, { rows, columns, covered } = record.grid;
-  const shrink = Math.min(1, MOST_SIDE / Math.max(width, height));
+  const shrink = Math.min(1, side / Math.max(width, height));
   Object.assign(canvas, { width: Math.ceil(width * shrink), height: Math.ceil(height * shrink) });
   const context = canvas.getContext("2d");
   context.scale(canvas.width / width, canvas.height / height);
@@ -68,7 +65,6 @@ function draw(canvas, record, map, top, { overlay, opacity, stops, isSmooth }) {
 
 // bilinear, between the centres of cells
 function between(map, y, x) {
-  const limited = (place, count) => Math.min(Math.max(place, 0), count - 1);
   const [i, j] = [Math.floor(y), Math.floor(x)], [v, u] = [y - i, x - j];
   const at = (a, b) => map[limited(a, map.length)][limited(b, map[0].length)];
   return (1 - v) * ((1 - u) * at(i, j) + u * at(i, j + 1)) + v * ((1 - u) * at(i + 1, j) + u * at(i + 1, j + 1));
@@ -106,29 +102,29 @@ function Seen({ record, params, change, stops }) {
   const spread = entropy(flat(maps[place]));
   const change0 = place > 0 ? flat(maps[place]).reduce((sum, w, i) =>
     sum + Math.abs(w - flat(maps[place - 1])[i]), 0) / 2 : null;
-  const counts = (count) => [["mean", "mean"], ...[...Array(count).keys()].map((i) => [i + 1, i + 1])];
+  const counts = (count) => [["mean", "mean"], ...counted(count)];
   const ranking = cell && heaviest(maps.map((map) => map[cell.row][cell.column]));
   const panel = { title: "words at cells", queries: record.words, keys: [...Array(rows * columns).keys()]
     .map((i) => `${Math.floor(i / columns) + 1}, ${i % columns + 1}`), queryTitle: "query (word)",
   keyTitle: "key (cell: row, column)", weights: maps.map(flat) };
   const walk = (event) => {
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    if (!(event.key in steps)) return;
-    const now = cell ?? { row: 0, column: 0 }, [down, across] = steps[event.key];
-    setCell({ row: Math.min(Math.max(now.row + down, 0), rows - 1),
-      column: Math.min(Math.max(now.column + across, 0), columns - 1) });
+    if (!(event.key in ARROWS)) return;
+    const now = cell ?? { row: 0, column: 0 }, [down, across] = ARROWS[event.key];
+    setCell({ row: limited(now.row + down, rows), column: limited(now.column + across, columns) });
     event.preventDefault();
   };
   return html`${record.warning && html`<p class="note">${record.warning}</p>`}
     <div class="bar">
       <${Select} label="overlay" value=${overlay} options=${Object.keys(OVERLAYS).map((one) => [one, one])}
         onChange=${(next) => change({ overlay: next })} />
-      <label>opacity <input type="range" min="0.1" max="1" step="0.05" value=${opacity}
-        onInput=${(event) => change({ opacity: event.target.value })} /></label>
+      <${Range} label="opacity" low="0.1" high="1" step="0.05" value=${opacity}
+        onInput=${(next) => change({ opacity: next })} />
       <${Check} label="smoothed for display" isOn=${isSmooth}
         onChange=${(isOn) => change({ smooth: isOn ? "on" : "" })} />
       <${Check} label="one scale for all words" isOn=${isCommon}
         onChange=${(isOn) => change({ common: isOn ? "on" : "" })} />
+      <${Check} label="contact sheet" isOn=${params.sheet === "on"}
+        onChange=${(isOn) => change({ sheet: isOn ? "on" : "" })} />
       ${record.weights.length > 1 && html`<${Select} label="layer" value=${layer}
         options=${counts(record.weights.length)} onChange=${(next) => change({ layer: next })} />`}
       ${record.weights[0].length > 1 && html`<${Select} label="head" value=${head}
@@ -144,37 +140,61 @@ function Seen({ record, params, change, stops }) {
           onPointerLeave=${() => focus.setHover(null)}
           onClick=${() => change({ pin: `q${i + 1}` })}>
           <span class="thumb"><${Overlay} record=${record} map=${maps[i]} top=${largest(maps[i]) || 1}
-            wish=${{ ...wish, isSmooth: false }} label="" /></span><bdi>${word}</bdi></button>`)}</div>
+            wish=${{ ...wish, isSmooth: false, side: THUMB_SIDE }} label="" /></span><bdi>${word}</bdi></button>`)}</div>
       <${Playback} panel=${panel} focus=${focus} change=${change} isWords=${true} />
       <p class="readout" role="status">${quoted(record.words[place])} looks most at row
         ${" "}${Math.floor(strongest / columns) + 1}, column ${strongest % columns + 1} of ${rows} by ${columns}:
         ${" "}<span class="cell-weight">${written(weight)}</span>; entropy ${spread.toFixed(2)} of
         ${" "}${Math.log(rows * columns).toFixed(2)} nats${change0 == null ? ""
-          : `; ${(100 * change0).toFixed(1)} % of the weight elsewhere than for the word before`}${
+          : `; ${percent(change0)} of the weight elsewhere than for the word before`}${
           record.gates ? `; gate ${record.gates[place].toFixed(2)}` : ""}.</p>
-      <${Legend} top=${top} stops=${stops} scale=${scaleOf("linear")} />
+      <${Legend} top=${top} stops=${stops} scale=${SCALES.linear} />
       <p role="status">${cell ? html`Row ${cell.row + 1}, column ${cell.column + 1} is looked at by ${
         ranking.slice(0, 5).map(([w, i]) => `${quoted(record.words[i])} ${written(w)}`).join(", ")}.`
         : "Click a place of the picture to see which words look at it."}</p></div></div>
+    ${params.sheet === "on" && html`<${Sheet} record=${record} maps=${maps} place=${place} isCommon=${isCommon}
+      wish=${wish} choose=${(i) => change({ pin: `q${i + 1}` })} />`}
     <${Numbers} panel=${panel} />`;
 }
 
-export function Captions({ run, info, params, change, stops }) {
-  const [sent, setSent] = useState(null);
-  const example = Math.max(Number(params.example || 1) - 1, 0);
-  const own = useAnswer(() => sent && run && send(["runs", run, "caption"], sent), [run, sent]);
-  const ready = useAnswer(() => !sent && run && info?.examples.length > example
-    && get(["runs", run, "caption", example]), [run, info, example, sent]);
-  const seen = sent ? own : ready;
-  const take = (file) => { if (file) { setSent(file); change({ pin: "" }); } };
+// all words at once, as papers print them
+function Sheet({ record, maps, place, isCommon, wish, choose }) {
+  const most = Math.max(...maps.map(largest)) || 1;
+  return html`<h2>Contact sheet</h2>
+    <p class="quiet small">${isCommon ? `One scale for all words, up to ${written(most)}.`
+      : "Each word has its own scale, up to the number behind it."}</p>
+    <ol class="sheet">${record.words.map((word, i) => html`<li key=${i}><button type="button"
+      aria-pressed=${String(i === place)} onClick=${() => choose(i)}>
+      <${Overlay} record=${record} map=${maps[i]} top=${isCommon ? most : largest(maps[i]) || 1}
+        wish=${{ ...wish, side: SHEET_SIDE }} label="" />
+      <span><bdi>${word}</bdi> <small>${written(largest(maps[i]))}</small></span></button></li>`)}</ol>`;
+}
+
+function Picture({ info, take, show, isBusy }) {
   return html`<div class="ask" onDragOver=${(event) => event.preventDefault()}
       onDrop=${(event) => { event.preventDefault(); take(event.dataTransfer.files[0]); }}>
     <label>A picture of your own <input type="file" accept="image/*"
       onChange=${(event) => take(event.target.files[0])} /></label>
     <div class="offers"><span>From this run's data:</span>${(info?.examples ?? []).map((name, i) => html`
-      <button type="button" key=${name} onClick=${() => { setSent(null); change({ example: i + 1, pin: "" }); }}>
-        ${name.split("/").at(-1)}</button>`)}</div>
-    <span role="status" class="quiet">${seen.isBusy ? "The model is at work …" : ""}</span></div>
+      <button type="button" key=${name} onClick=${() => show(i)}>${name.split("/").at(-1)}</button>`)}</div>
+    <span role="status" class="quiet">${isBusy ? "The model is at work …" : ""}</span></div>`;
+}
+
+export function Captions({ served, run, info, params, change, stops }) {
+  const [sent, setSent] = useState(null);
+  const saved = served.captions.includes(params.record) ? params.record : run ? "" : served.captions[0];
+  const example = placeOf(params.example);
+  const own = useAnswer(() => !saved && sent && run && send(["runs", run, "caption"], sent), [run, sent, saved]);
+  const ready = useAnswer(() => !saved && !sent && run && info?.examples.length > example
+    && get(["runs", run, "caption", example]), [run, info, example, sent, saved]);
+  const kept = useAnswer(() => saved && get(["captions", saved]), [saved]);
+  const seen = saved ? kept : sent ? own : ready;
+  const take = (file) => { if (file) { setSent(file); change({ pin: "" }); } };
+  const show = (i) => { setSent(null); change({ example: i + 1, pin: "" }); };
+  return html`${served.captions.length > 0 && html`<div class="bar"><${Select} label="caption of" value=${saved}
+      options=${[...(run ? [["", "a picture for the run"]] : []), ...served.captions.map((each) => [each, each])]}
+      onChange=${(record) => change({ record, pin: "", layer: "", head: "" })} /></div>`}
+    ${!saved && html`<${Picture} info=${info} take=${take} show=${show} isBusy=${seen.isBusy} />`}
     ${seen.error && html`<p class="error" role="alert">${seen.error}</p>`}
     ${seen.value && seen.value.words.length > 0 && html`<${Seen} key=${seen.value.record} record=${seen.value}
       params=${params} change=${change} stops=${stops} />`}

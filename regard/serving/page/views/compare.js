@@ -2,24 +2,25 @@
 // both have the same words.
 
 import { html, useMemo, useState } from "../vendor/preact.js";
-import { scaleOf, signed } from "../parts/colours.js";
+import { scaleOf, shareOf, signed, topOf } from "../parts/colours.js";
 import { Controls, Select } from "../parts/controls.js";
 import { HeatMap } from "../parts/heatmap.js";
-import { useRecord } from "../parts/look.js";
-import { largest } from "../parts/numbers.js";
+import { useRecord, viewOf } from "../parts/look.js";
+import { largest, written } from "../parts/numbers.js";
 import { panelOf, wished } from "../parts/panel.js";
-import { useFocus } from "../parts/state.js";
+import { placeOf, useFocus } from "../parts/state.js";
 import { Numbers } from "../parts/table.js";
 import { Legend, readout } from "../parts/words.js";
-import { TextForm, useAnswers } from "./translate.js";
+import { TextForm, textOf, useAnswers } from "./translate.js";
 
 function useSide(run, text, place, params) {
   const answered = useAnswers(run, text);
   const answers = answered.value?.answers ?? [];
   const at = Math.min(place, answers.length - 1);
   const seen = useRecord(answers[at]?.record, params);
-  const panel = useMemo(() => seen.weights && panelOf(seen.record, seen.weights, wished(params, seen.record)),
-    [seen.weights, params.kind, params.layer, params.head, params.unit, params.specials]);
+  const panel = useMemo(() => seen.numbers
+    && panelOf(seen.record, seen.numbers, viewOf(params, seen.record, seen.numbers)),
+    [seen.numbers, params.kind, params.layer, params.head, params.unit, params.specials]);
   return { run, answers, at, panel, record: seen.record, isBusy: answered.isBusy || seen.isBusy,
     error: answered.error ?? seen.error };
 }
@@ -35,7 +36,7 @@ function Pane({ side, letter, runs, choose, focus, cell, scale, stops, top }) {
     ${side.panel && html`<h2 class="what">${side.panel.title}</h2>
       <p class="readout">${focus.at.length ? readout(side.panel, focus.at) : ""}</p>
       <${HeatMap} panel=${side.panel} focus=${focus} linked=${cell} stops=${stops}
-        share=${(w) => scale.share(w, top)} label=${`${letter}: ${side.panel.title}`} />
+        share=${shareOf(scale, side.panel, top)} hasMargins=${side.panel.isShare} label=${`${letter}: ${side.panel.title}`} />
       <${Numbers} panel=${side.panel} />`}</figure>`;
 }
 
@@ -47,33 +48,35 @@ function Difference({ a, b, focus, cell, stops }) {
       cell by cell difference; what is pointed at is shown in both by its place.</p>`;
   }
   const weights = a.weights.map((row, i) => Float64Array.from(row, (w, j) => b.weights[i][j] - w));
-  const panel = { ...a, title: "B minus A", weights, isSigned: true };
+  const panel = { ...a, title: "B minus A", weights, isShare: false };
   const top = largest(weights.map((row) => row.map(Math.abs))) || 1;
   return html`<h2>B minus A</h2>
-    <${Legend} top=${top} stops=${stops} name="difference" from=${`−${top.toFixed(3)}`} />
+    <${Legend} top=${top} stops=${stops} name="difference" from=${`−${written(top)}`} />
     <${HeatMap} panel=${panel} focus=${focus} linked=${cell} stops=${stops} hasMargins=${false}
       share=${(w) => signed(w, top)} /><${Numbers} panel=${panel} />`;
 }
 
 export function Compare({ served, info, run, params, change, stops, differences }) {
   const runs = served.runs.filter(({ reads }) => reads === "texts").map(({ name }) => name);
-  const text = params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
+  const text = textOf(params, info);
   const known = (name, other) => (runs.includes(name) ? name : other);
-  const a = useSide(info && known(params.a, run), text, Number(params.answerA || 1) - 1, params);
+  const a = useSide(info && known(params.a, run), text, placeOf(params.answerA), params);
   const other = runs.find((name) => name !== a.run) ?? a.run;
   const b = useSide(info && known(params.b, other), text,
-    Number(params.answerB || (known(params.b, other) === a.run ? 2 : 1)) - 1, params);
+    placeOf(params.answerB, known(params.b, other) === a.run ? 2 : 1), params);
   const focus = useFocus(params.pin, (pin) => change({ pin }));
   const cell = { cell: useState({ query: 0, key: 0 }), seen: useState(false) };
   const swap = () => change({ a: b.run, b: a.run, answerA: b.at + 1, answerB: a.at + 1 });
-  const scale = scaleOf(params.scale), top = Math.max(a.panel?.top ?? 0, b.panel?.top ?? 0) || 1;
+  const panels = [a.panel, b.panel].filter(Boolean), isShare = panels.every((panel) => panel.isShare);
+  const scale = scaleOf(params.scale, isShare), top = Math.max(0, ...panels.map((panel) => topOf(scale, panel))) || 1;
   const shared = { focus, cell, scale, stops, runs, top };
   return html`<${TextForm} text=${text} target="" hasTarget=${false} info=${info}
       isBusy=${a.isBusy || b.isBusy} ask=${(next) => change({ text: next, pin: "", answerA: "", answerB: "" })} />
     ${a.record && html`<${Controls} record=${a.record} view=${wished(params, a.record)} params=${params}
       change=${change} hasWords=${false} />`}
     <div class="bar"><button type="button" onClick=${swap}>Swap A and B</button></div>
-    <${Legend} top=${top} stops=${stops} scale=${scale} />
+    <${Legend} top=${top} stops=${stops} scale=${scale} name=${panels[0]?.unit}
+      hasMasked=${panels.some(({ hasMasked }) => hasMasked)} />
     <div class="panes"><${Pane} letter="A" side=${a} ...${shared}
         choose=${(wish) => change({ a: wish.run ?? a.run, answerA: wish.answer ?? "" })} />
       <${Pane} letter="B" side=${b} ...${shared}

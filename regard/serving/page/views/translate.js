@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { Look, useRecord } from "../parts/look.js";
 import { post } from "../parts/server.js";
-import { useAnswer } from "../parts/state.js";
+import { placeOf, useAnswer } from "../parts/state.js";
 
 export function TextForm({ text, info, ask, isBusy, target, hasTarget = true }) {
   const [draft, setDraft] = useState(text), [wish, setWish] = useState(target);
@@ -27,6 +27,9 @@ export function TextForm({ text, info, ask, isBusy, target, hasTarget = true }) 
   </form>`;
 }
 
+// what is looked at before anybody has typed anything
+export const textOf = (params, info) => params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
+
 export function useAnswers(run, text, target) {
   return useAnswer(() => run && text?.trim()
     && post(["runs", run, "predict"], { text, ...(target ? { target } : {}) }), [run, text, target]);
@@ -42,10 +45,10 @@ function Answers({ answers, chosen, choose }) {
 }
 
 export function Translate({ run, info, params, change, stops }) {
-  const text = params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
+  const text = textOf(params, info);
   const answered = useAnswers(info && run, text, params.target);
   const answers = answered.value?.answers ?? [];
-  const place = Math.min(Number(params.answer || 1), answers.length) - 1;
+  const place = Math.min(placeOf(params.answer), answers.length - 1);
   const seen = useRecord(answers[place]?.record, params);
   const ask = (next, target) => change({ text: next, target, answer: "", pin: "" });
   const error = answered.error ?? seen.error;
@@ -56,7 +59,7 @@ export function Translate({ run, info, params, change, stops }) {
       ${answered.value.note && html`<p class="note">${answered.value.note}</p>`}
       ${answers.some((one) => one.text || one.score != null) && html`<${Answers} answers=${answers} chosen=${place}
         choose=${(i) => change({ answer: String(i + 1), pin: "" })} />`}`}
-    ${seen.weights && html`<${Look} key=${seen.record.record} record=${seen.record}
-      weights=${seen.weights} params=${params} change=${change} stops=${stops}
+    ${seen.numbers && html`<${Look} key=${seen.record.record} record=${seen.record}
+      numbers=${seen.numbers} params=${params} change=${change} stops=${stops}
       chances=${answers[place]?.words} />`}`;
 }

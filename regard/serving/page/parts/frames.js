@@ -1,0 +1,53 @@
+// Draws no more often than the browser shows a frame, and counts the frames while something moves.
+
+const REST = 200;
+
+export class Frames {
+  // `told` hears of each movement once it has ended
+  constructor(draw, told) {
+    Object.assign(this, { draw, told, waiting: 0, isDue: false, movement: null });
+  }
+
+  // a new picture is due in the next frame
+  ask() {
+    this.isDue = true;
+    this.waiting ||= requestAnimationFrame((time) => this.show(time));
+  }
+
+  moved() {
+    this.movement ??= { first: null, last: null, before: null, drawn: 0, shown: 0, longest: 0 };
+    this.movement.at = performance.now();
+    this.ask();
+  }
+
+  stop() { cancelAnimationFrame(this.waiting); }
+
+  show(time) {
+    this.waiting = 0;
+    const one = this.movement, isDrawn = this.isDue;
+    this.isDue = false;
+    if (isDrawn) this.draw();
+    if (one) this.count(one, time, isDrawn);
+  }
+
+  count(one, time, isDrawn) {
+    one.shown += 1;
+    if (one.before != null) one.longest = Math.max(one.longest, time - one.before);
+    one.before = time;
+    if (isDrawn) {
+      one.first ??= time;
+      Object.assign(one, { last: time, drawn: one.drawn + 1, until: one.shown });
+    }
+    if (performance.now() - one.at < REST) {
+      this.waiting ||= requestAnimationFrame((next) => this.show(next));
+      return;
+    }
+    this.movement = null;
+    const seconds = (one.last - one.first) / 1000;
+    // of two or three frames nothing can be said
+    if (seconds > 0.25) {
+      this.told({ seconds, longest: one.longest, drawn: (one.drawn - 1) / seconds,
+        shown: (one.until - 1) / seconds });
+    }
+  }
+}
