@@ -29,7 +29,11 @@ slow: env
 	$(BIN)/python benchmarks/mutations.py
 
 browser: env
-	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || { \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || { \
+	  echo "make browser needs Chromium: install Debian's package 'chromium' as root, or say CHROMIUM=/path/to/it" >&2; \
+	  exit 1; }
 	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q
 
 bench: env

@@ -33,10 +33,12 @@ def browser_type_launch_args(browser_type_launch_args):
     return {**browser_type_launch_args, "executable_path": path, "args": args}
 
 
-@pytest.fixture(scope="session")
-def browser_context_args(browser_context_args):
+@pytest.fixture
+def browser_context_args(browser_context_args, base_url):
     return {
         **browser_context_args,
+        # a file of tests may have a server of its own, and files take turns
+        "base_url": base_url,
         "viewport": {"width": 1000, "height": 800},
         "device_scale_factor": 1,
         "reduced_motion": "reduce",

@@ -25,7 +25,7 @@ TEXT = f"a {WORD} dog"
 ADDRESSED = (
     "kind", "layer", "head", "pin", "scale", "shown", "unit", "picture", "edits", "temperature",
     "mask", "find", "far", "atlasScale", "map", "row", "drawing", "overlay", "opacity", "share",
-    "difference", "theme", "record", "answer", "pair", "example", "answerA", "answerB", "tour",
+    "difference", "theme", "record", "answer", "pair", "example", "answerA", "answerB",
 )  # fmt: skip
 """What an address may ask for; a link from somebody else may say anything."""
 
