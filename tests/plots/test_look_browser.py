@@ -53,4 +53,4 @@ def test_hostile_tokens_are_shown_and_do_nothing(tmp_path):
     assert "<title>caught" not in shown
     assert "<img" not in shown
     assert "“&lt;img src=x" in shown
-    assert "looks at “dog” 0.700, “&lt;/script&gt;” 0.300" in shown
+    assert "looks at “dog” 0.7000, “&lt;/script&gt;” 0.3000" in shown
