@@ -1,7 +1,7 @@
 """Quick layer: a decoder layer that writes one token at a time on the CPU, with fewer calls.
 
 A step of one sentence multiplies few rows, and asking which path computes each attention takes as
-long as computing it. For heads of scaled dots and softmax under no pattern the answer is known
+long as computing it. For heads of dot products and softmax under no pattern the answer is known
 beforehand. Anything else is left to the layer itself. The function stays the same.
 """
 
@@ -14,7 +14,6 @@ from regard.attention import FULL, GroupedQueryHeads, KeyValues
 from regard.attention.engine.kernels import softmax_attention
 from regard.attention.folding import Folded
 from regard.attention.links import NO_RELATION, Pattern
-from regard.attention.scores.scaled_dot import ScaledDotScore
 from regard.layers import DecoderCache, DecoderLayer
 
 WORTHWHILE = 2
@@ -111,7 +110,7 @@ class QuickLayer(nn.Module):
 
 
 def can_be_quick(layer: DecoderLayer) -> bool:
-    """Whether both of its attentions are scaled dots and softmax, and nothing besides."""
+    """Whether both of its attentions are dot products and softmax, and nothing besides."""
     return all(plain_scale(heads) is not None for heads in (layer.attention, layer.cross_attention))
 
 
@@ -125,10 +124,11 @@ def plain_scale(heads: GroupedQueryHeads) -> float | None:
         or chain.memory is not None
         or chain.path is not None
     )
-    if has_more or not isinstance(chain.score, ScaledDotScore):
+    dot, softmax = chain.score.as_dot(nothing, nothing), chain.select.as_softmax()
+    if has_more or dot is None or softmax is None:
         return None
-    softmax = chain.select.as_softmax()
-    return None if softmax is None else softmax * chain.score.as_dot(nothing, nothing).scale
+    # a score that multiplies its query by weights of its own has another here
+    return softmax * dot.scale if dot.query is nothing and dot.key is nothing else None
 
 
 def _attend(
