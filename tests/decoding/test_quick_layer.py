@@ -8,6 +8,8 @@ import torch
 from regard.attention import Chain, KeyValues, multi_head
 from regard.attention.folding import Folded
 from regard.attention.heads.grouped_query import GroupedQueryHeads
+from regard.attention.scores.dot import DotScore
+from regard.attention.scores.general import GeneralScore
 from regard.choices import Choice
 from regard.decoding import arranged
 from regard.decoding.quick_layer import QuickLayer, plain_scale
@@ -99,6 +101,8 @@ def test_a_source_with_padding_and_several_positions_are_left_to_the_layer():
 
 def test_what_does_more_than_dots_and_softmax_has_no_plain_scale():
     assert plain_scale(multi_head(DIMS)) == pytest.approx(8**-0.5)
+    assert plain_scale(multi_head(DIMS, chain=Chain(score=DotScore()))) == 1.0
+    assert plain_scale(multi_head(DIMS, chain=Chain(score=GeneralScore(DIMS.head())))) is None
     assert plain_scale(multi_head(DIMS, chain=Chain(path="dense"))) is None
 
 
