@@ -4,8 +4,8 @@
     python docs/build.py --check    fail if a page or the README is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
-from docs/ablations.json, docs/luong.json and docs/documents.json, written by
-benchmarks/ablations.py, luong_summary.py and documents_summary.py.
+from docs/ablations.json, luong.json, documents.json and comparisons.json, written by
+benchmarks/ablations.py, luong_summary.py, documents_summary.py and pairs_summary.py.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import ablations
+import comparisons
 import documents
 import luong
 
@@ -141,7 +142,7 @@ def pages() -> dict[Path, str]:
     parts = DOCS / "ablations.md"
     text = filled(parts.read_text(), "scores", ablations.scores_table())
     made[parts] = filled(text, "start", ablations.start_table())
-    for study in (luong, documents):
+    for study in (luong, documents, comparisons):
         page = DOCS / f"{study.__name__}.md"
         made[page] = page.read_text()
         for mark, content in study.tables().items():
