@@ -25,7 +25,7 @@ from regard.models.language_model import LanguageModel
 from regard.models.learning import Learner, Lesson
 from regard.models.masking import MASK, Masked, masked
 from regard.models.model import Model
-from regard.models.published.gpt2 import Continuer, Gpt2Spec, build_gpt2
+from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
 from regard.models.published.marian import MarianSpec, build_marian
 from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.network import Recurrent
@@ -44,7 +44,6 @@ __all__ = [
     "Captioner",
     "CaptionerSpec",
     "Classifier",
-    "Continuer",
     "Convolutional",
     "ConvolutionalSpec",
     "Encoder",

@@ -20,16 +20,16 @@ SECTIONS = {
     "running text": f'kind = "language_model"\nrows = "running"\n{STACK}',
     "T-DMCA": f'kind = "language_model"\nattends = ["blocks:size=4", "memory_compressed"]\n{STACK}',
     "marian": f'kind = "marian"\n{SMALL_STACKS}',
+    "gpt2": f'kind = "gpt2"\n{STACK}',
     "convolutional": 'kind = "convolutional"\nd_model = 8\nn_encoder_layers = 2',
 }
-GPT2 = f'kind = "gpt2"\n{STACK}'
 LOOKS_AT_NOTHING = f'kind = "recurrent"\nsize = "sutskever"\n{SMALL}'
 
 
 def test_every_kind_has_an_example_here():
     # what looks at pictures cannot be asked in words; its verbs are tested in test_captions.py
     # and what only reads, in test_encoder_run.py
-    asked = {*KINDS} - {"transformer", "encoder", "gpt2"} - LOOKERS
+    asked = {*KINDS} - {"transformer", "encoder"} - LOOKERS
     assert all(any(kind in text for text in SECTIONS.values()) for kind in asked)
 
 
@@ -57,12 +57,3 @@ def test_a_model_that_looks_at_nothing_answers_but_shows_nothing(words, tmp_path
     capsys.readouterr()
     assert main([str(run) if word == "RUN" else word for word in words]) == 2
     assert "this model looks at nothing" in capsys.readouterr().err
-
-
-def test_a_model_that_continues_its_own_text_has_no_alignments(tmp_path, capsys):
-    run = make_run(tmp_path / "run", model=GPT2)
-    assert main(["predict", str(run), "--text", "a b", "--json"]) == 0
-    assert main(["look", str(run), "a b", "--out", str(tmp_path / "x.html")]) == 0
-    capsys.readouterr()
-    assert main(["predict", str(run), "--text", "a b", "--alignments"]) == 2
-    assert "no source apart from its own text" in capsys.readouterr().err

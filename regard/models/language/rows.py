@@ -2,11 +2,13 @@
 
     separated   s1 … sn end begin y1 … ym end       T-D; the begin token is its separator
     running     begin s1 … sn y1 … ym               a text, cut anywhere, that goes on
+    continued   s1 … sn y1 … ym end                 GPT-2; begin is read where there is no source
 
-Corpora put an end token behind either side. In a running text there is no such end, so it is taken
-away, and nothing is asked there.
+Corpora put an end token behind either side. Where the target goes on with the source, the source
+has no such end, and in a running text there is none at all: it is taken away, and nothing is asked
+there.
 
-Paper: Liu et al. 2018, section 4.2.1.
+Paper: Liu et al. 2018, section 4.2.1; Radford et al. 2019.
 """
 
 from collections.abc import Mapping
@@ -119,14 +121,58 @@ class Running:
     def opened(self, source: Int[Tensor, "b s"]) -> Opened:
         """The source but for its last token, which the first step reads."""
         begin = torch.full_like(source[:, :1], BOS)
-        row = torch.cat([begin, source.masked_fill(source == EOS, PAD)], 1)
-        row, _ = _gapless(row, row)
-        last = (row != PAD).sum(1, keepdim=True) - 1
-        return Opened(row.scatter(1, last, PAD)[:, :-1], row.gather(1, last).squeeze(1))
+        return _opened(torch.cat([begin, source.masked_fill(source == EOS, PAD)], 1))
 
 
-ROWS: Mapping[str, Rows] = {"separated": Separated(), "running": Running()}
+@final
+class Continued:
+    """A text that goes on and ends: what was begun is read as it is, with nothing before it."""
+
+    def joined(
+        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"], *, asks_all: bool
+    ) -> Taught:
+        """The target goes on where the source stops, and ends."""
+        before = source.masked_fill(source == EOS, PAD)
+        begin = _begin_of(before)
+        asked = before if asks_all else torch.zeros_like(before)
+        rows = torch.cat([begin, before, target], 1)
+        return _shifted(rows, torch.cat([torch.zeros_like(begin), asked, target], 1))
+
+    def laid(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Laid:
+        """Where there is a source, the begin token has no place, and no end token but the last."""
+        kept = source.masked_fill(source == EOS, PAD)
+        is_begun = (kept != PAD).any(1, keepdim=True)
+        whole = torch.cat([target[:, :1].masked_fill(is_begun, PAD), kept, target[:, 1:]], 1)
+        row, _ = _gapless(whole, whole)
+        says = ((kept != PAD).sum(1, keepdim=True) - is_begun.long()) + _counted(target)
+        own = ((kept != PAD).cumsum(1) - 1).masked_fill(kept == PAD, NOWHERE)
+        at = torch.cat([says[:, :1].masked_fill(is_begun, NOWHERE), says[:, 1:]], 1)
+        return Laid(row, says, own, at.masked_fill(target == PAD, NOWHERE))
+
+    def opened(self, source: Int[Tensor, "b s"]) -> Opened:
+        """The source but for its last token, which the first step reads."""
+        kept = source.masked_fill(source == EOS, PAD)
+        return _opened(torch.cat([_begin_of(kept), kept], 1))
+
+
+ROWS: Mapping[str, Rows] = {
+    "separated": Separated(),
+    "running": Running(),
+    "continued": Continued(),
+}
 """What `model.rows` may say."""
+
+
+def _begin_of(source: Int[Tensor, "b s"]) -> Int[Tensor, "b 1"]:
+    """The begin token in front of what is empty, and padding elsewhere."""
+    return BOS * (source == PAD).all(1, keepdim=True).to(source.dtype)
+
+
+def _opened(row: Int[Tensor, "b n"]) -> Opened:
+    """A row without its last token, and that token."""
+    row, _ = _gapless(row, row)
+    last = (row != PAD).sum(1, keepdim=True) - 1
+    return Opened(row.scatter(1, last, PAD)[:, :-1], row.gather(1, last).squeeze(1))
 
 
 def _shifted(rows: Int[Tensor, "b n"], asked: Int[Tensor, "b n"]) -> Taught:

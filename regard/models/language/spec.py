@@ -64,7 +64,8 @@ class LanguageSpec:
     memories ("memory_compressed"), for the first layer, the second, … and from the start again.
     None sees the future."""
     rows: str = "separated"
-    """"separated": source, end, begin, target, end in one row; "running": a text that goes on."""
+    """"separated": source, end, begin, target, end in one row; "running": a text that goes on;
+    "continued": one that goes on and ends, as GPT-2's do."""
     asks: str = "target"
     """What is learned: "target", or "all" tokens of a row, the source's too."""
     dropout: float = 0.1

@@ -9,32 +9,20 @@ two documents, as in the training of the model. c is 0, and very low for pieces 
 Paper: Radford et al. 2019.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast, final
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch import nn
 
-from regard.attention import AttentionMap, KeyValues, all_of, padding
-from regard.attention.caches import reordered
-from regard.attention.capture import captured
-from regard.attention.patterns.causal import CausalPattern
 from regard.choices import find
 from regard.dims import Dims
-from regard.layers import EncoderLayer
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.checking import check_future
 from regard.models.embedding import Embedding
-from regard.models.model import Model
+from regard.models.language.rows import ROWS
+from regard.models.language_model import LanguageModel
 from regard.models.published.layering import AppendOne, Layering, tied_output
 from regard.models.published.sizes import check_one_vocabulary, check_shares, check_sizes
-from regard.models.stepping import BOS, EOS, PAD, rows_of
 from regard.positions import LearnedPositions
-
-CAUSAL = CausalPattern()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,132 +68,7 @@ class Gpt2Spec:
         return True
 
 
-class _Begun(NamedTuple):
-    """Prompts with their padding in front, and the last token of each apart."""
-
-    tokens: Int[Tensor, "b s"]
-    last: Int[Tensor, " b"]
-
-
-class ContinuerState(NamedTuple):
-    """What decoding remembers: every layer's cache, what in it is padding, and where it begins."""
-
-    caches: tuple[KeyValues | None, ...]
-    length: int
-    """Positions read so far, padding counted."""
-    valid: Bool[Tensor, "r k"] | None
-    """The positions that hold a token; None if all do, which the fastest kernels want to know."""
-    skipped: Int[Tensor, " r"]
-    """How many positions before a row's first token are padding."""
-    last: Int[Tensor, " r"]
-    """What the begin token stands for."""
-
-
-@final
-class Continuer(Model):
-    """Goes on with a text; no token sees a later one, and padding (token 0) never leaks.
-
-    Args:
-        embedding: tokens and positions.
-        layers: pre-norm layers.
-        norm: the last norm.
-        output: maps `b n m` to logits; its weight is the embedding's.
-    """
-
-    def __init__(
-        self,
-        *,
-        embedding: Embedding,
-        layers: Sequence[EncoderLayer],
-        norm: nn.Module,
-        output: nn.Linear,
-    ) -> None:
-        super().__init__()
-        self.embedding, self.layers = embedding, nn.ModuleList(layers)
-        self.norm, self.output = norm, output
-
-    def hidden(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "b t m"]:
-        """What the output layer reads after each target token, all at once."""
-        return self.norm(self._states(source, target))[:, -target.shape[1] :]
-
-    def maps(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> dict[str, tuple[AttentionMap, ...]]:
-        """Where each token of the whole text looks: "decoder", a map for each layer."""
-        with captured(self) as maps:
-            self._states(source, target)
-        return {"decoder": tuple(maps.values())}
-
-    def row(self, source: Sequence[int], target: Sequence[int]) -> list[int]:
-        """What rows and columns of a map stand for: the prompt, and what goes on from it."""
-        prompt = [token for token in source if token not in (PAD, EOS)]
-        return [*(prompt or [BOS]), *target]
-
-    def start(self, source: Int[Tensor, "b s"]) -> ContinuerState:
-        """Read a prompt; rows may have different lengths, and padding stands at their ends."""
-        tokens, last = _begun(source)
-        missing = tokens == PAD
-        valid = missing.new_zeros(len(tokens), 0) if bool(missing.any()) else None
-        nothing = (None,) * len(self.layers)
-        state = ContinuerState(nothing, 0, valid, missing.sum(1), last)
-        return self._read(state, tokens)[1] if tokens.shape[1] else state
-
-    def step(
-        self, state: ContinuerState, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t v"], ContinuerState]:
-        """Logits after each new token; earlier ones are in the state."""
-        x, after = self._read(state, _without_begin(tokens, state.last))
-        return self.output(self.norm(x)), after
-
-    def select(self, state: ContinuerState, rows: Int[Tensor, " r"]) -> ContinuerState:
-        """The state of some rows, each with its own prompt."""
-        caches = tuple(None if past is None else past.select(rows) for past in state.caches)
-        return self._kept(state, caches, rows)
-
-    def branch(self, state: ContinuerState, parents: Int[Tensor, "b w"]) -> ContinuerState:
-        """Go on in w rows a sentence; a prompt is part of its row, and moves along."""
-        rows = rows_of(parents, len(state.last))
-        pasts = [past for past in state.caches if past is not None]
-        caches = tuple(reordered(pasts, rows)) if pasts else state.caches
-        return self._kept(state, caches, rows)
-
-    def _kept(
-        self, state: ContinuerState, caches: tuple[KeyValues | None, ...], rows: Int[Tensor, " r"]
-    ) -> ContinuerState:
-        valid = None if state.valid is None else state.valid[rows]
-        return ContinuerState(caches, state.length, valid, state.skipped[rows], state.last[rows])
-
-    def _states(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "b n m"]:
-        begun, last = _begun(source)
-        row = torch.cat([begun, _without_begin(target, last)], 1)
-        skipped = (begun == PAD).sum(1, keepdim=True)
-        at = torch.arange(row.shape[1], device=row.device) - skipped
-        x, mask = self.embedding(row, at=at.clamp(min=0)), all_of(CAUSAL, padding(row != PAD))
-        for layer in self.layers:
-            x = layer(x, mask=mask)
-        return x
-
-    def _read(
-        self, state: ContinuerState, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t m"], ContinuerState]:
-        length, caches = state.length + tokens.shape[1], []
-        at = torch.arange(state.length, length, device=tokens.device)
-        x = self.embedding(tokens, at=(at - state.skipped[:, None]).clamp(min=0))
-        valid = None if state.valid is None else torch.cat([state.valid, tokens != PAD], 1)
-        mask = CAUSAL if valid is None else all_of(CAUSAL, padding(valid))
-        layers = cast(list[EncoderLayer], list(self.layers))
-        for layer, past in zip(layers, state.caches, strict=True):
-            x, longer = layer.step(x, past, mask)
-            # these layers keep all of their past
-            caches.append(cast(KeyValues, longer))
-        return x, ContinuerState(tuple(caches), length, valid, state.skipped, state.last)
-
-
-def build_gpt2(spec: Gpt2Spec, *, n_source_tokens: int, n_target_tokens: int) -> Continuer:
+def build_gpt2(spec: Gpt2Spec, *, n_source_tokens: int, n_target_tokens: int) -> LanguageModel:
     """Make the model; prompt and continuation have one vocabulary."""
     check_one_vocabulary(spec.kind, n_source_tokens, n_target_tokens)
     layering = Layering(
@@ -225,31 +88,13 @@ def build_gpt2(spec: Gpt2Spec, *, n_source_tokens: int, n_target_tokens: int) ->
         scale=1.0,
         has_output_bias=True,
     )
-    model = Continuer(
+    model = LanguageModel(
         embedding=embedding,
         layers=[layering.encoder_layer() for _ in range(spec.n_layers)],
         norm=nn.Sequential(layering.last_norm(), AppendOne()),
         output=tied_output(embedding.E),
+        rows=ROWS["continued"],
     )
     if embedding.E.weight.device.type != "meta":
-        check_future(model, lambda tokens: model.hidden(tokens[:, :0], tokens), n_target_tokens)
+        check_future(model, model.read, n_target_tokens)
     return model
-
-
-def _begun(source: Int[Tensor, "b s"]) -> _Begun:
-    """Prompts as they are read before the first step."""
-    tokens = pad(source.masked_fill(source == EOS, PAD), (1, 0), value=PAD)
-    order = (tokens != PAD).long().argsort(dim=1, stable=True)
-    # padding moves to the front, where it stands between no two tokens
-    moved = tokens.gather(1, order)
-    last = moved[:, -1].masked_fill(moved[:, -1] == PAD, BOS)
-    if moved.is_cuda and torch.cuda.is_current_stream_capturing():
-        # a recording cannot wait for a number; more padding changes nothing
-        return _Begun(moved[:, :-1], last)
-    longest = int((moved != PAD).sum(1).max()) if len(moved) else 0
-    return _Begun(moved[:, max(0, moved.shape[1] - longest) : -1], last)
-
-
-def _without_begin(tokens: Int[Tensor, "r t"], last: Int[Tensor, " r"]) -> Int[Tensor, "r t"]:
-    """The tokens with what the begin token stands for in its place."""
-    return torch.where(tokens == BOS, last[:, None], tokens)

@@ -11,7 +11,7 @@ from regard.decoding import greedy
 from regard.errors import SettingError
 from regard.layers.mixtures.experts import imbalance, listening
 from regard.models import LanguageSpec, build_language_model
-from regard.models.language.rows import ROWS
+from regard.models.language.rows import NOWHERE, ROWS
 from regard.models.language.spec import ExpertsSpec
 from regard.models.language.token_maps import by_token
 from regard.models.learning import LessonWithExtra
@@ -59,9 +59,32 @@ def test_the_loss_over_all_tokens_is_another_one_and_only_in_training():
     assert torch.equal(every.eval().lesson(SOURCE, TARGET).gold, some.lesson(SOURCE, TARGET).gold)
 
 
+def test_a_continued_text_begins_with_its_source_and_ends_once():
+    read, gold = ROWS["continued"].joined(SOURCE, TARGET, asks_all=False)
+    assert read.tolist() == [[7, 8, 5, PAD, PAD, PAD], [9, 6, 4, PAD, PAD, PAD]]
+    assert gold.tolist() == [[PAD, 5, EOS, PAD, PAD, PAD], [6, 4, EOS, PAD, PAD, PAD]]
+    _, everything = ROWS["continued"].joined(SOURCE, TARGET, asks_all=True)
+    assert everything.tolist() == [[8, 5, EOS, PAD, PAD, PAD], [6, 4, EOS, PAD, PAD, PAD]]
+
+
+def test_a_continued_text_without_a_source_begins_with_the_begin_token():
+    rows, sources = ROWS["continued"], torch.tensor([[EOS, PAD], [9, EOS]])
+    read, gold = rows.joined(sources, torch.tensor([[5, EOS], [6, EOS]]), asks_all=False)
+    assert read.tolist() == [[BOS, 5, PAD, PAD], [9, 6, PAD, PAD]]
+    assert gold.tolist() == [[5, EOS, PAD, PAD], [6, EOS, PAD, PAD]]
+    prefix, first = rows.opened(sources)
+    assert (prefix.tolist(), first.tolist()) == ([[PAD, PAD]] * 2, [BOS, 9])
+    laid = rows.laid(sources, torch.tensor([[BOS, 5], [BOS, 6]]))
+    assert laid.row.tolist() == [[BOS, 5, PAD, PAD], [9, 6, PAD, PAD]]
+    assert laid.says.tolist() == [[0, 1], [0, 1]]
+    assert laid.target.tolist() == [[0, 1], [NOWHERE, 1]]
+    assert laid.source.tolist() == [[NOWHERE, NOWHERE], [0, NOWHERE]]
+
+
+@pytest.mark.parametrize("rows", ["running", "continued"])
 @pytest.mark.parametrize("attends", [("full",), ("blocks", "memory_compressed")])
-def test_a_running_text_goes_on_in_a_search_as_it_does_in_a_lesson(attends):
-    writer = model(rows="running", attends=tuple(map(Choice, attends)))
+def test_a_text_goes_on_in_a_search_as_it_does_in_a_lesson(rows, attends):
+    writer = model(rows=rows, attends=tuple(map(Choice, attends)))
     source, target = SOURCE, torch.tensor([[5, 11, 12, EOS], [6, 4, 13, EOS]])
     hidden, gold = writer.lesson(source, target)
     given = torch.cat([torch.full((2, 1), BOS), target[:, :2]], 1)
@@ -140,8 +163,9 @@ def test_experts_stand_in_the_layers_that_were_named():
         ExpertsSpec(count=2, used=3)
 
 
-def test_the_maps_of_a_running_text_give_the_end_of_the_source_nothing():
-    writer = model(rows="running")
+@pytest.mark.parametrize("rows", ["running", "continued"])
+def test_the_maps_of_a_text_that_goes_on_give_the_end_of_the_source_nothing(rows):
+    writer = model(rows=rows)
     source, target = torch.tensor([[7, 8, EOS]]), torch.tensor([[BOS, 5, 6]])
     maps = writer.maps(source, target)
     cross, own = maps["cross"][0].dense(), maps["decoder"][0].dense()
