@@ -1,6 +1,8 @@
 # Every target creates .venv by itself; nothing but Python 3.11 or newer and make is needed.
 PYTHON ?= python3
 BIN := .venv/bin
+# what was compiled once is kept, whatever the shell says: tests start Python many times
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: env demo test check slow browser bench docs clean
@@ -34,7 +36,7 @@ browser: env
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || { \
 	  echo "make browser needs Chromium: install Debian's package 'chromium' as root, or say CHROMIUM=/path/to/it" >&2; \
 	  exit 1; }
-	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q tests/browser tests/plots
 
 bench: env
 	$(BIN)/regard bench attention

@@ -48,6 +48,19 @@ FIRST = """() => {
   const whole = tiles.find((one) => one.name.includes("/0/0/0?"));
   return [whole, tiles.at(-1)].map((one) => one.responseEnd - start);
 }"""
+GATHER = """() => {
+  window.rates = [];
+  window.watching?.disconnect();
+  let last = document.querySelector(".rate")?.dataset.rate;
+  window.watching = new MutationObserver(() => {
+    const now = document.querySelector(".rate")?.dataset.rate;
+    if (now && now !== last) window.rates.push(last = now);
+  });
+  window.watching.observe(document.body,
+    { subtree: true, childList: true, attributeFilter: ["data-rate"] });
+}"""
+REST = 1000
+"""Milliseconds after which the last movement has been counted."""
 SIZE = """async () => {
   const { records } = await (await fetch("/api/runs")).json();
   return (await fetch(`/api/records/${records[0]}/atlas/encoder/0`)).json();
@@ -70,18 +83,22 @@ def served(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def movement(page: Page, move: Callable[[int], None], seconds: float) -> dict[str, Any]:
-    """Move for a while; what the page counted."""
-    before = page.evaluate("document.querySelector('.rate')?.dataset.rate")
+    """Move for a while; what the page counted, also where it took a stop for the end."""
+    page.evaluate(GATHER)
     start, turn = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
         turn += 1
         move(turn)
-    page.wait_for_function(
-        "(before) => { const now = document.querySelector('.rate')?.dataset.rate;"
-        " return now && now !== before; }",
-        arg=before,
-    )
-    return dict(json.loads(page.evaluate("document.querySelector('.rate').dataset.rate")))
+    # the page counts a movement when it has rested
+    page.wait_for_timeout(REST)
+    page.wait_for_function("() => window.rates.length > 0")
+    rates = [json.loads(one) for one in page.evaluate("window.rates")]
+    whole = sum(rate["seconds"] for rate in rates)
+    frames = {
+        name: sum(rate[name] * rate["seconds"] for rate in rates) / whole
+        for name in ("drawn", "shown")
+    }
+    return {**frames, "longest": max(rate["longest"] for rate in rates), "seconds": whole}
 
 
 def told(what: str, rate: dict[str, Any]) -> float:
@@ -149,14 +166,21 @@ def tiles(page: Page, max_zoom: int) -> None:
 
 
 def look(path: Path, seconds: float) -> bool:
-    browser_path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser")
+    browser_path = next((found for name in names if name and (found := shutil.which(name))), None)
+    if browser_path is None:
+        sys.exit("frames: no Chromium here. Install it, or name it: CHROMIUM=/path/to/chromium.")
     with served(path) as (address, pid), sync_playwright() as play:
         browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(120_000)
         page.goto(f"{address}#/atlas?kind=encoder&layer=1&head=1")
         page.evaluate("performance.setResourceTimingBufferSize(20000)")
-        page.wait_for_selector(".exactness:has-text('of each pixel')")
+        # a map of fewer than 4,096 cells a tile is exact at once
+        page.wait_for_function(
+            "() => /of each pixel|are exact/.test("
+            "document.querySelector('.exactness')?.textContent ?? '')"
+        )
         whole, all_ = page.evaluate(FIRST)
         print(f"Chromium {browser.version}; from the first request for a tile the whole map takes "
               f"{whole:.0f} ms, all tiles in sight {all_:.0f} ms")  # fmt: skip
@@ -172,10 +196,12 @@ def look(path: Path, seconds: float) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--length", type=int, default=50_000)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=8.0, help="for each movement")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--length", type=int, default=50_000, help="tokens of the text (50000)")
+    parser.add_argument("--layers", type=int, default=6, help="each has 8 heads (6)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="for each movement (8)")
     parser.add_argument("--record", type=Path, help="look at this record instead")
     asked = parser.parse_args()
     if asked.record is not None:

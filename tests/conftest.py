@@ -6,6 +6,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+# jaxtyping finds its checker by this name, and only if somebody has imported it
+import tests.checking
+
 # a shared machine may take its time over any example; how long is no promise of ours
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
@@ -13,6 +16,7 @@ settings.load_profile("unhurried")
 
 @pytest.fixture(autouse=True)
 def _fixed_ground(request):
+    tests.checking.begin_test()
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)

@@ -102,10 +102,12 @@ def _data(found: Diagnosis) -> dict[str, object]:
 
 def _text(found: Diagnosis) -> str:
     tested = "" if found.test_examples is None else f", {found.test_examples} test examples"
-    said = "nothing wrong" if found.is_clean else f"{len(found.findings)} findings"
+    n = len(found.findings)
+    said = "nothing wrong" if found.is_clean else f"{n} finding{'s' * (n != 1)}"
     lines = [f"{found.examples} examples{tested}: {said}."]
     for finding in found.findings:
-        lines += ["", f"{finding.check:<12} {finding.message}", f"{'':<12} {_where(finding)}"]
+        lines += ["", f"{finding.check:<12} {finding.message}"]
+        lines += [f"{'':<12} {_where(finding)}"] if finding.places else []
     return "\n".join(lines)
 
 

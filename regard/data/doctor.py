@@ -102,6 +102,8 @@ def diagnose(
     for row in train.rows():
         looked.take(row)
     findings = [*looked.line_findings(""), *looked.outliers(), *looked.limits("")]
+    if not looked.examples:
+        findings.append(Finding("nothing", "there is no example to learn from.", 0, ()))
     if test is None:
         return Diagnosis(looked.examples, None, tuple(findings))
     tested = _Examination(max_tokens, subwords)

@@ -91,10 +91,11 @@ def check_is_file(path: Path) -> None:
         return
     if path.is_dir():
         raise DataError(f"files: '{path}' is a folder; a file was expected.")
-    raise DataError(f"files: there is no file '{path}'. {_near(path)}")
+    raise DataError(f"files: there is no file '{path}'. {names_like(path)}")
 
 
-def _near(path: Path) -> str:
+def names_like(path: Path) -> str:
+    """What lies where something was looked for, under a name like its own."""
     if not path.parent.is_dir():
         return f"Its folder '{path.parent}' does not exist either."
     names = sorted(entry.name for entry in path.parent.iterdir())

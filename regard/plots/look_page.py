@@ -105,7 +105,7 @@ def _without_script(record: Record, view: View) -> str:
     if panel.weights.numel() > MOST_CELLS:
         return said
     rows = [
-        [name, *(f"{weight:.3f}" for weight in row)]
+        [name, *(f"{weight:.4f}" for weight in row)]
         for name, row in zip(panel.queries, panel.weights.tolist(), strict=True)
     ]
     return said + table([f"{panel.query_title} ↓", *panel.keys], rows, caption=panel.title)

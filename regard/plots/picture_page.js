@@ -6,8 +6,7 @@
   const HINT = "Point at the picture, or walk over it with the arrow keys, to see which words look there.";
   const OUTSIDE = "The model did not see this part.";
   const find = (id) => document.getElementById(id);
-  const number = (value) => value.toFixed(3);
-  const shared = (weight) => weight.toFixed(4);
+  const number = (value) => value.toFixed(4);
   const quoted = (name) => `“${name}”`;
   // where there is one, it is its own mean
   const places = (count) => (count === 1 ? [0] : [...Array(count).keys(), MEAN]);
@@ -46,7 +45,7 @@
     function said(word) {
       const best = heaviest(view.cells[word]);
       return `${quoted(record.words[word])} looks most at ${spot(best)} `
-        + `(${shared(view.cells[word][best])}).`;
+        + `(${number(view.cells[word][best])}).`;
     }
 
     function tell(word) {
@@ -62,7 +61,7 @@
         [make("dt", name), make("dd", text)]));
       const { key, said: how } = overlays[state.overlay];
       part("legend").querySelector("i").style.background = `linear-gradient(to right, ${key})`;
-      part("top").textContent = shared(word === null ? largest(view.tops) : view.tops[word]);
+      part("top").textContent = number(word === null ? largest(view.tops) : view.tops[word]);
       part("said").textContent = record.words.length ? `Weight of a cell; the map is ${how}.` : "";
       part("title").textContent = maps.titleOf(record);
     }
@@ -146,8 +145,8 @@
         width: share(right - left, width), height: share(bottom - top, height) });
       const most = view.cells.map((cells, i) => [cells[cell], record.words[i]])
         .sort((a, b) => b[0] - a[0]).slice(0, SHOWN)
-        .map(([weight, name]) => `${quoted(name)} ${shared(weight)}`).join(", ");
-      const own = word === null ? "" : `${quoted(record.words[word])} ${shared(view.cells[word][cell])}; `;
+        .map(([weight, name]) => `${quoted(name)} ${number(weight)}`).join(", ");
+      const own = word === null ? "" : `${quoted(record.words[word])} ${number(view.cells[word][cell])}; `;
       part("cell").textContent = `${spot(cell)}: ${own}most of ${most || "no word"}`;
     }
 
@@ -212,7 +211,7 @@
         record.words.map((name, word) => {
           const cells = view.cells[word], best = heaviest(cells);
           return [name, ...gate([record.gates && number(record.gates[word])]),
-            number(view.entropies[word]), spot(best), shared(cells[best])];
+            number(view.entropies[word]), spot(best), number(cells[best])];
         })));
     }
 
@@ -223,7 +222,7 @@
       const out = table(`${quoted(record.words[word])}: the weight of every cell`,
         ["row ↓ column →", ...Array.from({ length: columns }, (_, i) => String(i + 1))],
         Array.from({ length: rows }, (_, i) => [String(i + 1),
-          ...cells.slice(i * columns, (i + 1) * columns).map(shared)]));
+          ...cells.slice(i * columns, (i + 1) * columns).map(number)]));
       out.querySelectorAll("td")[best]?.classList.add("most");
       part("table-of-cells").replaceChildren(out);
     }

@@ -181,11 +181,11 @@ def _table(record: CaptionRecord) -> str:
     for word, cells, entropy in zip(record.words, record.maps(), record.entropies(), strict=True):
         row, column = divmod(int(cells.argmax()), record.grid.columns)
         place = f"row {row + 1}, column {column + 1}"
-        lines.append([word, f"{float(entropy):.3f}", place, f"{float(cells.max()):.4f}"])
+        lines.append([word, f"{float(entropy):.4f}", place, f"{float(cells.max()):.4f}"])
     if record.gates is not None:
         head.insert(1, "gate β")
         for line, gate in zip(lines, record.gates, strict=True):
-            line.insert(1, f"{gate:.3f}")
+            line.insert(1, f"{gate:.4f}")
     return table(head, lines, caption=record.title())
 
 

@@ -128,6 +128,8 @@ def demo_recipe(changes: Sequence[str] = ()) -> Recipe:
 
 def check_out(out: Path, recipe: Recipe) -> None:
     """Refuse a directory that holds anything but this recipe's run, finished or not."""
+    if out.exists() and not out.is_dir():
+        raise RunError(f"demo: '{out}' is a file; a run is a folder. Choose another --out.")
     if not out.exists() or not any(out.iterdir()):
         return
     held = out / "recipe.toml"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from regard.data.files import names_like
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, RegardError, RunError
 from regard.models import Model, build_model, shapes_of
@@ -41,6 +42,10 @@ def load_run(path: Path) -> Loaded:
 def finished_weights(path: Path) -> Path:
     """The weights of a finished run."""
     weights = path / "model.safetensors"
+    if not path.is_dir():
+        raise RunError(
+            f"'{path}' is not a finished run: there is no such folder. {names_like(path)}"
+        )
     if not weights.is_file():
         raise RunError(
             f"'{path}' is not a finished run: there is no model.safetensors in it. Train it to its "

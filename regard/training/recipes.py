@@ -10,6 +10,7 @@ import torch
 
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
+from regard.data.files import names_like
 from regard.data.framing import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.dims import Dims
@@ -186,8 +187,10 @@ class Recipe:
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe file, with `section.key=value` changes on top."""
+    if path.is_dir():
+        raise RecipeError(f"recipe: '{path}' is a folder; give the recipe, a file like run.toml.")
     if not path.is_file():
-        raise RecipeError(f"recipe: there is no file '{path}'.")
+        raise RecipeError(f"recipe: there is no file '{path}'. {names_like(path)}")
     text = path.read_bytes().decode("utf-8", errors="replace")
     try:
         table = tomllib.loads(text)

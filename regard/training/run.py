@@ -17,7 +17,7 @@ from types import FrameType
 import tomli_w
 import torch
 
-from regard.errors import RunError
+from regard.errors import RegardError, RunError
 from regard.models import build_model
 from regard.training.accumulating import CPU
 from regard.training.averages import MovingAverage, mean_of
@@ -70,21 +70,34 @@ def run(
             yield Finished(out, progress, is_complete=True)
         return
     changed = _changed(recipe, out) if resume and workers.is_first else []
-    metrics = Metrics(out)
+    metrics, is_untouched = Metrics(out), workers.is_first and not _holds_anything(out)
     try:
         yield from (Said(note) for note in changed)
         for event in _Training(recipe, out, hardware, workers, metrics).events():
+            # what was only said is no beginning: the first update is
+            is_untouched = is_untouched and isinstance(event, Said)
             if workers.is_first:
                 metrics.record(event)
                 yield event
+    except RegardError:
+        if is_untouched:
+            # whoever mends a recipe goes on with the same --out
+            shutil.rmtree(out, ignore_errors=True)
+        raise
     finally:
         metrics.close()
 
 
+def _holds_anything(out: Path) -> bool:
+    return out.is_dir() and any(out.iterdir())
+
+
 def _check_is_new(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise RunError(f"train: '{out}' is a file; a run is a folder. Choose another --out.")
     if (out / "model.safetensors").exists():
         raise RunError(f"train: '{out}' holds a finished run. Choose another --out.")
-    if out.exists() and any(out.iterdir()):
+    if _holds_anything(out):
         raise RunError(
             f"train: '{out}' is not empty, and a run is never overwritten. Add --resume to go on "
             "with it, or choose another --out."

@@ -1,4 +1,9 @@
-"""The studio in Debian's Chromium. Every test also fails on an error, or on a request elsewhere."""
+"""The studio in Debian's Chromium. Every test also fails on an error, or on a request elsewhere.
+
+Loading the studio takes longer than most of what is asked of it, so `page` stays open from test to
+test; it is as wide, as light and as still as at first when the next one begins, and a test that
+fails takes it away with it. `fresh` is loaded for one test alone.
+"""
 
 import os
 import shutil
@@ -11,6 +16,7 @@ from playwright.sync_api import expect
 from regard.serving import build_app
 from regard.serving.running import running
 from regard.serving.shelf import Shelf, open_runs
+from tests.browser.looking import COUNTING
 from tests.captioning import RECIPE, trained_captioner
 from tests.serving.serving import make_shelf
 
@@ -22,6 +28,17 @@ RECIPE_OF_CAPTIONS = (
     .replace("every = 4", "every = 200")
 )
 """Its one caption is soon known by heart, so that a caption has several words."""
+HAS_FAILED = pytest.StashKey[bool]()
+SIZE = {"width": 1000, "height": 800}
+SETTINGS = {
+    "viewport": SIZE,
+    "device_scale_factor": 1,
+    "reduced_motion": "reduce",
+    "locale": "en-GB",
+    "timezone_id": "UTC",
+}
+PATIENCE = 30_000
+"""Milliseconds until something is missed; machines that build are slow, and shared."""
 
 
 @pytest.fixture(scope="session")
@@ -35,16 +52,8 @@ def browser_type_launch_args(browser_type_launch_args):
 
 @pytest.fixture
 def browser_context_args(browser_context_args, base_url):
-    return {
-        **browser_context_args,
-        # a file of tests may have a server of its own, and files take turns
-        "base_url": base_url,
-        "viewport": {"width": 1000, "height": 800},
-        "device_scale_factor": 1,
-        "reduced_motion": "reduce",
-        "locale": "en-GB",
-        "timezone_id": "UTC",
-    }
+    # a file of tests may have a server of its own, and files take turns
+    return {**browser_context_args, **SETTINGS, "base_url": base_url}
 
 
 @pytest.fixture(scope="session")
@@ -64,28 +73,66 @@ def base_url(shelf):
         yield address.rstrip("/")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        item.stash[HAS_FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def open_pages():
+    """Pages that stay open, by the server that they show, and what went wrong on each."""
+    return {}
+
+
 @pytest.fixture
 def faults():
     """What went wrong on the page; a test that provokes something takes it out."""
     return []
 
 
-@pytest.fixture
-def page(page, base_url, faults):
-    bad = faults
-    page.on("pageerror", lambda error: bad.append(str(error)))
-    page.on("dialog", lambda dialog: bad.append(f"dialog: {dialog.message}"))
-    page.on("console", lambda said: bad.append(said.text) if said.type == "error" else None)
+def _watched(context, base_url, faults):
+    """A page of a context that says what goes wrong."""
+    context.add_init_script(COUNTING)
+    page = context.new_page()
+    page.on("pageerror", lambda error: faults().append(str(error)))
+    page.on("dialog", lambda dialog: faults().append(f"dialog: {dialog.message}"))
+    page.on("console", lambda said: faults().append(said.text) if said.type == "error" else None)
     page.on(
         "request",
         lambda asked: (
-            bad.append(f"outside: {asked.url}")
+            faults().append(f"outside: {asked.url}")
             if not asked.url.startswith((base_url, "data:", "blob:"))
             else None
         ),
     )
-    # machines that build are slow, and shared
-    page.set_default_timeout(60_000)
-    expect.set_options(timeout=60_000)
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    return page
+
+
+@pytest.fixture
+def fresh(context, base_url, faults):
+    """A page that nobody has used yet."""
+    yield _watched(context, base_url, lambda: faults)
+    assert not faults, faults
+
+
+@pytest.fixture
+def page(request, browser, open_pages, base_url, faults):
+    """The page that stays open, as it was at first."""
+    if base_url not in open_pages:
+        context, bad = browser.new_context(**SETTINGS, base_url=base_url), [faults]
+        open_pages[base_url] = _watched(context, base_url, lambda: bad[0]), bad
+    page, bad = open_pages[base_url]
+    bad[0] = faults
+    page.emulate_media(color_scheme="light", reduced_motion="reduce", forced_colors="none")
+    page.set_viewport_size(SIZE)
+    page.mouse.move(0, 0)
     yield page
-    assert not bad, bad
+    if faults or HAS_FAILED in request.node.stash:
+        del open_pages[base_url]
+        page.context.close()
+    assert not faults, faults

@@ -2,6 +2,8 @@
 
 from urllib.parse import urlencode
 
+from axe_playwright_python.sync_playwright import Axe
+
 VIEWS = (
     "translate", "worked", "mechanisms", "captions", "atlas", "gold", "compare", "training"
 )  # fmt: skip
@@ -19,15 +21,58 @@ WHOLE = {
     "training": ".chart svg",
 }
 """What is there once a view is whole."""
+ELSEWHERE = {"training": "worked"}
+"""Where one comes from, so that a view is made anew; others are come to from the training view."""
+COUNTING = """
+  const fetched = window.fetch;
+  let asked = 0;
+  window.still = 0;
+  window.fetch = async (where, how) => {
+    asked += 1;
+    try {
+      const answer = await fetched(where, how);
+      await answer.clone().arrayBuffer();
+      return answer;
+    } finally {
+      asked -= 1;
+      window.still = 0;
+    }
+  };
+  const frame = () => {
+    window.still = asked ? 0 : window.still + 1;
+    requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+"""
+"""For how many frames the page has not waited for any answer."""
+FRAMES = 6
+"""After which a view is at rest: what an answer leads to is asked two frames later."""
 
 
 def open_view(page, view, **wishes):
-    """Open a view and wait until it is whole."""
+    """Open a view, from another one where the studio is open already, and wait until it rests."""
     asked = urlencode({"text": TEXT, "target": TARGET, **wishes})
-    page.goto("about:blank")
-    page.goto(f"/#/{view}?{asked}")
+    if page.url == "about:blank":
+        page.goto(f"/#/{view}?{asked}", wait_until="commit")
+    else:
+        _go(page, ELSEWHERE.get(view, "training"), "")
+        _go(page, view, asked)
     page.wait_for_selector(WHOLE[view])
-    page.wait_for_load_state("networkidle")
+    settle(page)
+
+
+def _go(page, view, asked):
+    page.evaluate("(address) => { location.hash = address; }", f"/{view}?{asked}")
+    page.wait_for_selector(WHOLE[view])
+
+
+def settle(page):
+    """Wait until nothing is on its way and nothing is about to be drawn."""
+    page.evaluate("window.still = 0")
+    page.wait_for_function(
+        "(frames) => window.still > frames && [...document.images].every((one) => one.complete)",
+        arg=FRAMES,
+    )
 
 
 def table(page, where=".numbers"):
@@ -38,3 +83,9 @@ def table(page, where=".numbers"):
         " Number(cell.textContent)))",
         rows.element_handles(),
     )
+
+
+def violations(page):
+    """What axe finds wrong, and where."""
+    found = Axe().run(page).response["violations"]
+    return [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found]

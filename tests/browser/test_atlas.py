@@ -60,6 +60,12 @@ def base_url(document):
 
 
 @pytest.fixture
+def page(fresh):
+    """What is asked for is counted, so nothing is known yet."""
+    return fresh
+
+
+@pytest.fixture
 def atlas(page, base_url):
     """Opens the map of the document, all of it or around a cell."""
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import VIEWS, WHOLE, open_view
+from tests.browser.looking import VIEWS, WHOLE, open_view, settle
 
 pytestmark = pytest.mark.browser
 
@@ -13,12 +13,18 @@ FAR = 120
 """The most steps that anything may be away from the beginning of a view."""
 
 
+@pytest.fixture
+def page(fresh):
+    """Where Tab goes on from depends on what was touched last: nothing was."""
+    return fresh
+
+
 def _come(page, view):
     """From another view by its number, and past the navigation by the skip link."""
     open_view(page, "worked" if view == "training" else "training", run="first")
     page.keyboard.press(str(VIEWS.index(view) + 1))
     page.wait_for_selector(WHOLE[view])
-    page.wait_for_load_state("networkidle")
+    settle(page)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
@@ -85,7 +91,7 @@ def _mechanisms(page):
     _reach(page, _select("head"))
     page.keyboard.press("ArrowDown")
     page.wait_for_url("**head=2**")
-    page.wait_for_load_state("networkidle")
+    settle(page)
     _reach(page, ".side-by-side .cells")
     page.keyboard.press("ArrowDown")
     assert re.search(r"model 0\.\d{4}, scaled_dot 0\.\d{4}", _said(page))
@@ -113,7 +119,7 @@ def _atlas(page):
     _reach(page, _select("head"))
     page.keyboard.press("ArrowDown")
     page.wait_for_url("**head=2**")
-    page.wait_for_load_state("networkidle")
+    settle(page)
     _reach(page, ".atlas [role=application]")
     canvas = page.locator(".atlas canvas").first
     whole = canvas.get_attribute("data-view")
@@ -143,7 +149,7 @@ def _compare(page):
     _reach(page, _select("layer"))
     page.keyboard.press("ArrowUp")
     page.wait_for_url("**layer=2**")
-    page.wait_for_load_state("networkidle")
+    settle(page)
     _reach(page, ".cells")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

@@ -67,6 +67,16 @@ def test_each_fault_is_found_on_its_lines(tmp_path, capsys, check):
     assert set(found) - {check} <= beside
 
 
+def test_files_without_a_line_are_a_finding(tmp_path, capsys):
+    for side in ("en", "de"):
+        (tmp_path / f"train.{side}").write_text("")
+    words = [str(tmp_path / f"train.{side}") for side in ("en", "de")]
+    assert main(["doctor", *words]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("0 examples: 1 finding.\n")
+    assert "there is no example to learn from." in said
+
+
 def test_only_ten_lines_are_named_and_all_are_counted(tmp_path, capsys):
     paths = _pairs(tmp_path, [*CLEAN, *CLEAN])
     (finding,) = _doctor(capsys, *paths, code=1)["findings"]

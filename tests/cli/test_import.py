@@ -159,6 +159,20 @@ def test_a_run_without_a_head_says_what_to_ask_for(runs, capsys):
     assert "--vectors" in err
 
 
+def test_a_byte_of_the_weights_that_changed_is_noticed(tmp_path, capsys):
+    folder, _ = bert(tmp_path / "bert")
+    run = tmp_path / "run"
+    assert main(["import", str(folder), "--out", str(run)]) == 0
+    assert main(["verify", str(run)]) == 0
+    weights = bytearray((run / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (run / "model.safetensors").write_bytes(weights)
+    capsys.readouterr()
+    code, out, _ = said(capsys, "verify", run)
+    assert code == 1
+    assert "model.safetensors" in out
+
+
 @pytest.mark.parametrize("name", ["marian", "gpt2"])
 def test_a_translation_and_a_continuation_are_those_of_the_run(runs, capsys, name):
     text = "the cat sat"

@@ -127,7 +127,13 @@ def test_a_line_that_is_not_utf_8_is_named(run, capsys, monkeypatch):
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     err = _says(capsys, tmp_path, "--text", "a", code=2).err
-    assert "is not a finished run" in err
+    assert "is not a finished run: there is no model.safetensors in it" in err
+
+
+def test_a_run_whose_name_was_mistyped_is_found_by_its_likes(run, capsys):
+    err = _says(capsys, run.with_name(f"{run.name}s"), "--text", "a", code=2).err
+    assert "there is no such folder" in err
+    assert f"holds {run.name}" in err
 
 
 def test_long_lines_are_split_or_left_out_and_counted(run, capsys):

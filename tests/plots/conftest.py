@@ -27,7 +27,7 @@ def offline(context):
     bad, page = [], context.new_page()
     context.set_offline(True)
     # machines that build are slow, and shared
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(30_000)
     page.on("pageerror", lambda error: bad.append(str(error)))
     page.on("console", lambda said: bad.append(said.text) if said.type == "error" else None)
     page.on("dialog", lambda dialog: bad.append(dialog.message))

@@ -11,11 +11,15 @@ from regard.inspecting.panels import View
 from regard.models import TransformerSpec, build_transformer
 from regard.plots import document_page, look_page
 from regard.plots.colours import LIGHT, colour
+from regard.plots.picture_page import picture_page
+from tests.inspecting.captions_by_hand import captioned, random_maps, written
 from tests.inspecting.hand_made import of_a_model, tokens, written_down
 from tests.plots.test_record_figures import long_record
 
 pytestmark = pytest.mark.browser
 
+CLOSE = 5.1e-5
+"""Half of the last decimal that a page shows."""
 LENGTH = 16_000
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -138,7 +142,7 @@ def test_two_notebook_outputs_on_one_page_both_work(offline, tmp_path):
     )
     page = offline(tmp_path / "notebook.html")
     first, second, third = (page.frame_locator("iframe").nth(i) for i in range(3))
-    assert "“chien” looks at “dog” 0.750" in second.locator("#readout").inner_text()
+    assert "“chien” looks at “dog” 0.7500" in second.locator("#readout").inner_text()
     for frame in (first, third):
         frame.locator("#layer").select_option("1")
         frame.locator("#head").select_option("2")
@@ -146,8 +150,8 @@ def test_two_notebook_outputs_on_one_page_both_work(offline, tmp_path):
         page.keyboard.press("ArrowRight")
         want = float(record.words("cross", 1, 2)[0, 1])
         said = frame.locator("#cell").inner_text()
-        assert float(said.rpartition(": ")[2]) == pytest.approx(want, abs=5.1e-4)
-    assert "“chien” looks at “dog” 0.750" in second.locator("#readout").inner_text()
+        assert float(said.rpartition(": ")[2]) == pytest.approx(want, abs=CLOSE)
+    assert "“chien” looks at “dog” 0.7500" in second.locator("#readout").inner_text()
 
 
 def test_a_translation_opens_from_disk_and_follows_the_keyboard(offline, tmp_path):
@@ -160,4 +164,30 @@ def test_a_translation_opens_from_disk_and_follows_the_keyboard(offline, tmp_pat
         page.keyboard.press("ArrowDown")
     want = float(record.words("cross")[3, 0])
     said = page.locator("#cell").inner_text()
-    assert float(said.rpartition(": ")[2]) == pytest.approx(want, abs=5.1e-4)
+    assert float(said.rpartition(": ")[2]) == pytest.approx(want, abs=CLOSE)
+
+
+def test_a_caption_opens_from_disk_and_every_cell_says_whose_weight_it_has(offline, tmp_path):
+    record = captioned([list(random_maps(2, 4, 16))], written("a", "red", "dog"))
+    (tmp_path / "look.html").write_text(picture_page([record]), encoding="utf-8")
+    page = offline(tmp_path / "look.html")
+    page.locator(".line button").nth(2).click()
+    stage, maps = page.locator(".stage"), record.maps()
+    stage.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowUp")
+    for row in range(4):
+        page.keyboard.press("Home")
+        for column in range(4):
+            said = page.locator(".cell").inner_text()
+            told = re.match(
+                r"row (\d), column (\d): “dog” ([\d.]+); most of “(\w+)” ([\d.]+)", said
+            )
+            assert told is not None, said
+            assert (int(told[1]), int(told[2])) == (row + 1, column + 1)
+            cell = maps[:, row, column]
+            assert float(told[3]) == pytest.approx(float(cell[2]), abs=CLOSE)
+            assert told[4] == record.words[int(cell.argmax())]
+            assert float(told[5]) == pytest.approx(float(cell.max()), abs=CLOSE)
+            page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowDown")

@@ -71,7 +71,7 @@ def test_readers_without_scripts_get_the_first_view_as_a_table(record, page):
     inside = re.search(r"<noscript>(.*?)</noscript>", page, re.DOTALL)
     assert inside is not None
     cells = re.findall(r"<td>([\d.]+)</td>", inside[1])
-    want = [f"{weight:.3f}" for row in record.words("cross").tolist() for weight in row]
+    want = [f"{weight:.4f}" for row in record.words("cross").tolist() for weight in row]
     assert cells == want
 
 

@@ -1,10 +1,6 @@
 """The page of captioned pictures in a real browser: what its script draws and says is Python's."""
 
 import json
-import re
-import shutil
-import subprocess
-from html import unescape
 
 import numpy as np
 import pytest
@@ -18,6 +14,8 @@ from tests.inspecting.captions_by_hand import captioned, grey_picture, random_ma
 
 pytestmark = pytest.mark.browser
 
+CLOSE = 5.1e-5
+"""Half of the last decimal that the page shows."""
 LONGER = 800
 """Pixels of the longer side of the picture that is drawn."""
 ASK = """<script>
@@ -39,26 +37,16 @@ addEventListener("load", () => {
 </script>"""
 
 
-def _opened(page, folder, fragment=""):
-    """The page's text after its script has run, opened from disk."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert browser, "no chromium: install it (apt-get install chromium)"
+def _opened(offline, page, folder, fragment=""):
+    """The page, opened from disk with the network off."""
     (folder / "page.html").write_text(page, encoding="utf-8")
-    done = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
-         "--force-color-profile=srgb", f"--user-data-dir={folder / 'profile'}", "--dump-dom",
-         f"file://{folder / 'page.html'}{fragment}"],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    return done.stdout
+    return offline(f"{folder / 'page.html'}{fragment}")
 
 
-def _asked(page, folder, question, fragment=""):
+def _asked(offline, page, folder, question, fragment=""):
     """What a script that stands in the page answers when all is there."""
-    shown = _opened(page.replace("</main>", f"</main>{ASK % question}"), folder, fragment)
-    answer = re.search(r'<pre id="answer">(.*?)</pre>', shown, re.DOTALL)
-    assert answer is not None
-    return json.loads(unescape(answer[1]))
+    asking = page.replace("</main>", f"</main>{ASK % question}")
+    return json.loads(_opened(offline, asking, folder, fragment).inner_text("#answer"))
 
 
 CHANGED = """
@@ -78,14 +66,14 @@ return words().map((_, word) => {
 
 
 @pytest.mark.parametrize("frame", [Framing.cropped, Framing.squeezed])
-def test_a_marked_cell_lights_its_place_of_the_original_and_nothing_else(frame, tmp_path):
+def test_a_marked_cell_lights_its_place_of_the_original_and_nothing_else(frame, offline, tmp_path):
     picture, framing = grey_picture(width=96, height=64), frame(96, 64, 32)
     cells = [(3, 3), (0, 0), (1, 2)]
     lit = [torch.eye(16)[4 * row + column] for row, column in cells]
     maps = torch.stack([torch.zeros(16), *lit, torch.zeros(16)])
     words = written("nothing", "last", "first", "middle")
     record = captioned([[maps]], words, picture=picture, framing=framing)
-    nothing, *got = _asked(picture_page([record], overlay="cells"), tmp_path, CHANGED)
+    nothing, *got = _asked(offline, picture_page([record], overlay="cells"), tmp_path, CHANGED)
     assert nothing["count"] == 0
     for (row, column), changed in zip(cells, got, strict=True):
         wide, high = changed["size"]
@@ -98,14 +86,14 @@ def test_a_marked_cell_lights_its_place_of_the_original_and_nothing_else(frame, 
 
 
 @pytest.mark.parametrize("name", list(OVERLAYS))
-def test_what_is_drawn_has_python_s_colours(name, tmp_path):
+def test_what_is_drawn_has_python_s_colours(name, offline, tmp_path):
     record = captioned([[random_maps(3, 16)]], written("a", "dog"))
     places = [(200, 70), (333, 200), (450, 100), (600, 500), (470, 333)]
     script = f"""
 const [canvas, all] = drawn(1);
 return {json.dumps(places)}.map(([x, y]) => 4 * (y * canvas.width + x))
   .map((i) => [...all.slice(i, i + 3)]);"""
-    got = _asked(picture_page([record], overlay=name), tmp_path, script)
+    got = _asked(offline, picture_page([record], overlay=name), tmp_path, script)
     overlay = OVERLAYS[name]
     cells = overlay.shape(record.maps()[1].double().numpy())
     ground = overlay.ground(record.picture.pixels)[0, 0].astype(float)
@@ -119,7 +107,7 @@ return {json.dumps(places)}.map(([x, y]) => 4 * (y * canvas.width + x))
         np.testing.assert_allclose(seen, want, atol=5)
 
 
-def test_arrow_keys_walk_enter_keeps_and_escape_lets_go(tmp_path):
+def test_arrow_keys_walk_enter_keeps_and_escape_lets_go(offline, tmp_path):
     record = captioned(
         [[random_maps(4, 16)]], written("a", "red", "dog"), gates=(0.1, 0.2, 0.3, 1.0)
     )
@@ -138,7 +126,7 @@ press("Escape"); out.push(said());
 out.push(document.querySelector(".stage").classList.contains("alone"));
 out.push(words().filter((word) => word.tabIndex === 0).length);
 return out;"""
-    got = _asked(picture_page([record]), tmp_path, script)
+    got = _asked(offline, picture_page([record]), tmp_path, script)
     assert got[:6] == ["“a”", "“red”", "red", "“dog”", "“dog”", "“a”"]
     assert got[6] == ["false", "true", "false"]
     assert got[7:] == ["The picture alone; choose a word.", True, 1]
@@ -148,7 +136,7 @@ return out;"""
     ("fragment", "layer", "head"),
     [("", None, None), ("#layer=2&head=1", 1, 0), ("#head=3", None, 2)],
 )
-def test_tables_and_titles_are_python_s(fragment, layer, head, tmp_path):
+def test_tables_and_titles_are_python_s(fragment, layer, head, offline, tmp_path):
     maps = random_maps(2, 3, 3, 16)
     record = captioned(
         [list(heads) for heads in maps], written("a", "dog"), gates=(0.125, 0.5, 1.0)
@@ -161,23 +149,23 @@ const texts = (where, what) => [...document.querySelectorAll(`${where} ${what}`)
 return { words: texts(".table-of-words", "td"), title: texts(".table-of-words", "caption"),
   cells: texts(".table-of-cells", "td"), shown: texts(".title", ""),
   numbers: texts(".numbers", "dd") };"""
-    got = _asked(picture_page([record]), tmp_path, script, fragment)
+    got = _asked(offline, picture_page([record]), tmp_path, script, fragment)
     assert got["title"] == got["shown"] == [record.title(layer, head)]
     heaviest = record.maps(layer, head).flatten(1).max(-1).values.tolist()
     entropies = record.entropies(layer, head).tolist()
     numbers = [float(text) for text in got["words"] if not text.startswith("row")]
     want = [one for row in zip((0.125, 0.5), entropies, heaviest, strict=True) for one in row]
-    assert numbers == pytest.approx(want, abs=5.1e-4)
+    assert numbers == pytest.approx(want, abs=CLOSE)
     cells = [float(text) for text in got["cells"]]
-    assert cells == pytest.approx(record.maps(layer, head)[1].flatten().tolist(), abs=5.1e-4)
-    assert got["numbers"][0] == "0.500"
-    assert float(got["numbers"][1].split()[0]) == pytest.approx(entropies[1], abs=5.1e-4)
+    assert cells == pytest.approx(record.maps(layer, head)[1].flatten().tolist(), abs=CLOSE)
+    assert got["numbers"][0] == "0.5000"
+    assert float(got["numbers"][1].split()[0]) == pytest.approx(entropies[1], abs=CLOSE)
 
 
-def test_hostile_names_are_shown_and_do_nothing(tmp_path):
+def test_hostile_names_are_shown_and_do_nothing(offline, tmp_path):
     hostile = "<img src=x onerror=\"document.title='caught'\">"
     record = captioned([[random_maps(2, 16)]], written(hostile), picture=grey_picture(hostile))
-    shown = _opened(picture_page([record]), tmp_path)
+    shown = _opened(offline, picture_page([record]), tmp_path).content()
     assert "<title>caught" not in shown
     assert shown.count("<img") == 1
     assert "“&lt;img src=x" in shown

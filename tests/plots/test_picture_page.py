@@ -108,7 +108,7 @@ def test_readers_without_scripts_get_words_gates_and_entropies(records, page):
     ):
         row, column = divmod(int(cells_of_word.argmax()), 4)
         place = f"row {row + 1}, column {column + 1}"
-        want += [f"{gate:.3f}", f"{entropy:.3f}", place, f"{float(cells_of_word.max()):.4f}"]
+        want += [f"{gate:.4f}", f"{entropy:.4f}", place, f"{float(cells_of_word.max()):.4f}"]
     assert cells == want
     assert "gate β" not in second
     assert "mean of 2 layers × 3 heads" in second

@@ -1,20 +1,33 @@
 """card.md of an imported run: what it was made from, and what was left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from torch import Tensor
 
 import regard
 from regard.training.checkpoints import write_text
-from regard.training.quoting import Quoted, QuotedFile, code_hash, file_hash, quoted_text
+from regard.training.quoting import (
+    MODEL,
+    Quoted,
+    QuotedFile,
+    code_hash,
+    file_hash,
+    quoted_text,
+    weights_hash,
+)
 
 
-def write_imported_card(run: Path, folder: Path, notes: Sequence[str]) -> Path:
+def write_imported_card(
+    run: Path, folder: Path, notes: Sequence[str], weights: Mapping[str, Tensor]
+) -> Path:
     """The card of a run; all its files but the weights are there.
 
     Args:
         run: its directory.
         folder: what was imported.
         notes: what a reader should know.
+        weights: what will be written to model.safetensors.
     """
     files = tuple(
         QuotedFile("published", str(path), file_hash(path))
@@ -22,6 +35,7 @@ def write_imported_card(run: Path, folder: Path, notes: Sequence[str]) -> Path:
         if path.is_file()
     )
     own = {path.name: file_hash(path) for path in sorted(run.iterdir()) if path.suffix != ".part"}
+    own[MODEL] = weights_hash(weights)
     quoted = Quoted(files, own, None, {"regard": regard.__version__, "code": code_hash()})
     lines = "\n".join(f"| {Path(file.path).name} | SHA-256 {file.sha256} |" for file in files)
     parts = [

@@ -25,9 +25,8 @@ from regard.training.importing.folder import Folder
 from regard.training.importing.layouts import Rows, converted
 from regard.training.importing.vocabularies import Vocabulary, vocabularies
 from regard.training.loading import subword_files
+from regard.training.quoting import MODEL
 from regard.training.recipes import DataRecipe, Recipe, TokensRecipe, TrainingRecipe
-
-MODEL = "model.safetensors"
 
 
 @final
@@ -85,7 +84,7 @@ def import_run(path: Path, out: Path) -> Imported:
     write_text(out / "recipe.toml", _said(imported) + tomli_w.dumps(recipe.as_table()))
     for name, subwords in zip(subword_files(recipe), sides, strict=False):
         subwords.save(out / name)
-    write_imported_card(out, imported.folder.path, imported.notes)
+    write_imported_card(out, imported.folder.path, imported.notes, imported.weights)
     # last of all, since a run with weights is a finished one
     write_tensors(out / MODEL, imported.weights)
     _check_works(out, imported)
