@@ -32,9 +32,9 @@ TEXT = "Mittwoch, 9. Mai 2029"
 LONG = " ".join(["Mittwoch, 9. Mai 2029", "dom., 4 de fev. de 2080", "mer. 12 janv. 2056"] * 6)
 Wanted = Mapping[str, tuple[str, Mapping[str, object]]]
 VIEWS: Wanted = {
-    "translate": (".map canvas", {"text": TEXT, "pin": "q5"}),
+    "translate": (".map canvas", {"text": TEXT, "pin": "q10", "head": 1}),
     "heads": (".heads canvas", {"text": TEXT, "kind": "encoder", "picture": "heads"}),
-    "links": (".links path", {"text": TEXT, "picture": "links", "pin": "q5"}),
+    "links": (".links path", {"text": TEXT, "unit": "words", "picture": "links", "pin": "q5"}),
     "worked": (".stage input", {"scaled": "on", "edits": "X.0.1.2~4"}),
     "mechanisms": (".side-by-side canvas", {"text": TEXT, "kind": "encoder", "layer": 2}),
     "captions": (".photo canvas", {"smooth": "on"}),

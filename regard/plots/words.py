@@ -4,6 +4,7 @@ Without colours the same is said in numbers: the words that weigh most, heaviest
 """
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import LengthError
-from regard.inspecting.panels import OVERVIEW, Link, Panel, View
+from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.reading import harmless
 from regard.inspecting.record import Record
 from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
@@ -68,10 +69,10 @@ def plain_words(record: Record, view: View = OVERVIEW) -> str:
     """A line for each query: the keys that weigh most, with their weights."""
     panel = _small(record.panel(view))
     margin = max(map(cell_len, panel.queries), default=0)
-    lines = [_pair(record).plain, panel.title, ""]
+    lines, keys = [_pair(record).plain, panel.title, ""], told_apart(panel.keys)
     for name, weights in zip(panel.queries, panel.weights.tolist(), strict=True):
         heaviest = sorted(range(len(weights)), key=lambda place: -weights[place])
-        said = [f"{panel.keys[place]} {weights[place]:.2f}" for place in heaviest[:SHOWN]]
+        said = [f"{keys[place]} {weights[place]:.2f}" for place in heaviest[:SHOWN]]
         if rest := heaviest[SHOWN:]:
             said.append(f"others {sum(weights[place] for place in rest):.2f}")
         lines.append(f"{' ' * (margin - cell_len(name))}{name} ← {' · '.join(said)}")
@@ -80,8 +81,22 @@ def plain_words(record: Record, view: View = OVERVIEW) -> str:
 
 def strongest_line(panel: Panel, count: int = 5) -> str:
     """The surest links of a panel in one line."""
-    links = [_link(panel, link) for link in panel.strongest(count)]
+    queries, keys = told_apart(panel.queries), told_apart(panel.keys)
+    links = [
+        f"{queries[link.query]} ← {keys[link.key]} {link.weight:.2f}"
+        for link in panel.strongest(count)
+    ]
     return f"strongest: {' · '.join(links) or 'none'}"
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Names that stand several times with the number of their place.
+
+    >>> told_apart(["M", "a", "M"])
+    ['M (1)', 'a', 'M (3)']
+    """
+    often = Counter(names)
+    return [f"{name} ({place})" if often[name] > 1 else name for place, name in enumerate(names, 1)]
 
 
 def ramp_of_terminal() -> Sequence[str]:
@@ -120,7 +135,3 @@ def _style(ramp: Sequence[str], share: float, *, is_heaviest: bool) -> Style:
 
 def _rich(rgb: RGB) -> Color:
     return Color.from_rgb(*rgb)
-
-
-def _link(panel: Panel, link: Link) -> str:
-    return f"{panel.queries[link.query]} ← {panel.keys[link.key]} {link.weight:.2f}"

@@ -51,7 +51,7 @@ FRAMES = 6
 
 def open_view(page, view, **wishes):
     """Open a view, from another one where the studio is open already, and wait until it rests."""
-    asked = urlencode({"text": TEXT, "target": TARGET, **wishes})
+    asked = urlencode({"text": TEXT, "target": TARGET, "unit": "words", **wishes})
     if page.url == "about:blank":
         page.goto(f"/#/{view}?{asked}", wait_until="commit")
     else:

@@ -75,6 +75,18 @@ def test_playback_goes_word_by_word_and_moves_alone_only_where_motion_is_welcome
     expect(page.locator(".playback")).to_contain_text("word 4 of")
 
 
+def test_a_model_that_reads_letters_is_shown_by_letters_until_words_are_asked_for(page):
+    open_view(page, "translate", run="first", unit="")
+    keys, shown = page.locator(".line").nth(1).locator("button"), page.get_by_label("show")
+    expect(keys).to_have_text([*"a▁dog▁ate", "<eos>"], use_inner_text=False)
+    assert shown.locator("option:checked").inner_text() == "letters"
+    expect(page.locator(".playback")).to_contain_text("piece ")
+    shown.select_option("words")
+    expect(keys).to_have_text(["a", "dog", "ate", "<eos>"], use_inner_text=False)
+    open_view(page, "compare", unit="")
+    assert page.get_by_label("show").input_value() == "words"
+
+
 @pytest.mark.parametrize(
     ("text", "answer"),
     [

@@ -1,9 +1,10 @@
-// What is chosen above every look: kind, what of it, layer, head, words or pieces, special tokens, scale.
+// What is chosen at every look: kind, what of it, layer, head, words or pieces, special tokens, scale.
 
 import { html, useEffect } from "../vendor/preact.js";
 import { scaleOf, scalesFor } from "./colours.js";
 import { named, places } from "./heads.js";
 import { MEAN } from "./numbers.js";
+import { isOfLetters } from "./panel.js";
 
 // an option is a key, a name, and whether it cannot be taken
 export function Select({ label, value, options, onChange }) {
@@ -78,7 +79,7 @@ export function Controls({ record, view, params, change, hasWords = true }) {
       options=${places(one.n_heads).map((i) => [said(i), named("head", i)])}
       onChange=${(head) => change({ head })} />`}
     <${Select} label="show" value=${view.unit}
-      options=${[["words", "words"], ["pieces", "sub-word pieces"]]}
+      options=${[["words", "words"], ["pieces", isOfLetters(one) ? "letters" : "sub-word pieces"]]}
       onChange=${(unit) => change({ unit, pin: "" })} />
     <${Select} label="scale" value=${scalesFor(true).find(([, each]) => each === scale)[0]}
       options=${scalesFor(quantity.is_share).map(([key, each]) => [key, each.name])}

@@ -71,7 +71,6 @@ export function Look({ record, numbers: given, params, change, stops, chances })
     ? chances : null;
   const show = (layer, head) => change({ layer: said(layer), head: said(head) });
   return html`<section aria-label="what the model looked at">
-    <${Controls} record=${record} view=${view} params=${params} change=${change} />
     <${Line} side="query" ...${lines} />
     <${Playback} panel=${panel} focus=${focus} change=${change} chances=${fitting} isWords=${view.unit === "words"} />
     <${Line} side="key" ...${lines} />
@@ -79,6 +78,7 @@ export function Look({ record, numbers: given, params, change, stops, chances })
     <${Legend} top=${top} stops=${stops} scale=${scale} name=${panel.unit} hasMasked=${panel.hasMasked} />
     <p class="quiet small shown">${view.quantity.text}</p>
     ${panel.removed && html`<p class="note">${panel.removed}</p>`}
+    <${Controls} record=${record} view=${view} params=${params} change=${change} />
     <div class="tabs" role="group" aria-label="picture">
       ${pictures.map(([key, name]) => html`
         <button type="button" key=${key} aria-pressed=${String(shown === key)}

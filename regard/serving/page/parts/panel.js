@@ -27,6 +27,10 @@ function shownOf(params, one) {
   return { shown: wish, quantity: one.shown[wish], settings };
 }
 
+// whether the model reads words letter by letter: then letters are what one wants to see
+export const isOfLetters = ({ keys }) => keys.pieces.length > keys.names.length
+  && keys.pieces.every((piece, i) => keys.specials.includes(keys.words[i]) || [...piece].length === 1);
+
 export function wished(params, record) {
   const kinds = Object.keys(record.attention);
   const kind = kinds.includes(params.kind) ? params.kind
@@ -36,7 +40,7 @@ export function wished(params, record) {
     kind, ...what,
     layer: what.quantity.is_joined ? 0 : place(params.layer, one.n_layers),
     head: what.quantity.is_joined ? 0 : place(params.head, one.n_heads),
-    unit: params.unit === "pieces" ? "pieces" : "words",
+    unit: ["pieces", "words"].includes(params.unit) ? params.unit : isOfLetters(one) ? "pieces" : "words",
     isHiding: params.specials === "hidden",
   };
 }

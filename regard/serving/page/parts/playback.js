@@ -33,7 +33,7 @@ export function Playback({ panel, focus, change, chances, isWords }) {
     <button type="button" aria-label="next word" onClick=${() => go(here + 1)}>▶</button>
     <button type="button" aria-label="last word" onClick=${() => go(last)}>▶|</button>
     <span class="quiet">${here >= 0 && here <= last
-      ? html`word ${here + 1} of ${last + 1}: <bdi>${quoted(panel.queries[here])}</bdi>${chance}`
-      : `${last + 1} words`}</span>
+      ? html`${isWords ? "word" : "piece"} ${here + 1} of ${last + 1}: <bdi>${quoted(panel.queries[here])}</bdi>${chance}`
+      : `${last + 1} ${isWords ? "words" : "pieces"}`}</span>
   </div>`;
 }

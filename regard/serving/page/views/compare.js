@@ -56,7 +56,9 @@ function Difference({ a, b, focus, cell, stops }) {
       share=${(w) => signed(w, top)} /><${Numbers} panel=${panel} />`;
 }
 
-export function Compare({ served, info, run, params, change, stops, differences }) {
+export function Compare({ served, info, run, params: asked, change, stops, differences }) {
+  // runs cut words in their own ways; whole words are what they share
+  const params = { ...asked, unit: asked.unit || "words" };
   const runs = served.runs.filter(({ reads }) => reads === "texts").map(({ name }) => name);
   const text = textOf(params, info);
   const known = (name, other) => (runs.includes(name) ? name : other);
