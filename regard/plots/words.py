@@ -115,6 +115,8 @@ def _small(panel: Panel) -> Panel:
 
 
 def _pair(record: Record) -> Text:
+    if not record.target:
+        return Text(harmless(record.source))
     return Text.assemble(harmless(record.source), "  →  ", (harmless(record.target), "bold"))
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.color import Color
@@ -74,6 +75,17 @@ def test_without_colours_the_heaviest_words_come_with_their_numbers(monkeypatch)
     assert "\x1b" not in said
     assert "chien ← dog 0.90 · big 0.10 · red 0.00\n" in said
     assert said.endswith("strongest: chien ← dog 0.90 · rouge ← red 0.80\n")
+
+
+def test_words_that_stand_twice_are_told_apart_by_their_place():
+    lines = plain_words(_record(keys=("red", "dog", "red"))).splitlines()
+    assert "chien ← red (3) 0.90 · dog 0.10 · red (1) 0.00" in lines
+    assert lines[-1].startswith("strongest: chien ← red (3) 0.90")
+
+
+def test_what_answers_nothing_has_no_arrow():
+    record = replace(_record(), source="a cat", target="")
+    assert plain_words(record).splitlines()[0] == "a cat"
 
 
 def test_a_file_gets_no_colours_either():
