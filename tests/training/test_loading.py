@@ -132,7 +132,7 @@ def _mutated(draws, content):
     return bytes(data)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_hundred_mutated_runs_load_or_are_refused_and_nothing_else(seed, copy):
     draws = random.Random(seed)
     names = ["model.safetensors", "tokenizer.json", "recipe.toml"]
