@@ -6,14 +6,7 @@ from regard.cli import main
 from regard.errors import RegardError, RunError
 from regard.training import read_recipe, run
 from regard.training.loop import Step
-from tests.training.test_run import RECIPE
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    path = tmp_path / "recipe.toml"
-    path.write_text(RECIPE)
-    return path
+from tests.training.small_recipe import RECIPE
 
 
 def test_a_file_is_no_place_for_a_run(recipe, tmp_path):

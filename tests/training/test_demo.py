@@ -157,6 +157,10 @@ def test_only_an_empty_directory_or_the_same_run_is_gone_on_with(tmp_path):
     recipe = demo_recipe(SMALL)
     check_out(tmp_path / "new", recipe)
     check_out(tmp_path, recipe)
+    (tmp_path / "a file").touch()
+    with pytest.raises(RunError, match="is a file; a run is a folder"):
+        check_out(tmp_path / "a file", recipe)
+    (tmp_path / "a file").unlink()
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match=r"demo: '.*' is not empty and holds no run; nothing"):
         check_out(tmp_path, recipe)

@@ -9,14 +9,6 @@ import pytest
 from regard.training import read_recipe, run
 from regard.training.events import Said, Validated
 from regard.training.loop import Step
-from tests.training.test_run import RECIPE
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    path = tmp_path / "recipe.toml"
-    path.write_text(RECIPE)
-    return path
 
 
 def test_patience_stops_a_training_that_no_longer_improves(recipe, tmp_path):

@@ -162,6 +162,8 @@ def test_a_mistake_says_where_and_what_to_do(change, text, tmp_path):
 def test_a_missing_file_and_a_malformed_change_are_named(tmp_path):
     with pytest.raises(RecipeError, match=r"there is no file '.*nowhere\.toml'"):
         read_recipe(tmp_path / "nowhere.toml")
+    with pytest.raises(RecipeError, match="is a folder; give the recipe"):
+        read_recipe(tmp_path)
     with pytest.raises(RecipeError, match=r"--set takes section\.key=value, got 'steps'"):
         read_recipe(_write(tmp_path, GOOD), ["steps"])
 

@@ -25,41 +25,9 @@ from regard.training.preparing import prepare
 from regard.training.run import Finished, Said, Validated
 from regard.training.validating import UNANSWERABLE, decoded
 from regard.training.workers import ALONE
+from tests.training.small_recipe import RECIPE
 
 ROOT = Path(__file__).parents[2]
-
-RECIPE = """\
-[data]
-train = { name = "reverse", count = 300 }
-valid = { name = "reverse", count = 20 }
-
-[tokens]
-kind = "words"
-size = 32
-
-[model]
-size = "tiny"
-d_model = 16
-d_hidden = 16
-dropout = 0.1
-
-[training]
-steps = 24
-target_tokens_per_update = 200
-target_tokens_per_batch = 100
-warmup_steps = 5
-checkpoint_every = 4
-keep_checkpoints = 2
-validate_every = 8
-validate_examples = 10
-"""
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    path = tmp_path / "recipe.toml"
-    path.write_text(RECIPE)
-    return path
 
 
 def _sha(run_dir):
