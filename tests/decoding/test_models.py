@@ -144,16 +144,16 @@ def test_an_empty_source_has_an_answer_too(name):
     assert decode_all(model, [], SEARCHES["beam"]) == []
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("name", ["post_norm", "rotary", "shaw"])
-def test_an_arranged_model_is_the_same_model(name, dtype):
+def test_an_arranged_model_is_the_same_model(name, dtype, atol):
     model = transformer(name).to(dtype)
     ours = arranged(model)
     # oneDNN packs single precision only
     assert isinstance(ours.output, PackedLinear) == (dtype is torch.float32)
     source, target = torch.randint(4, 11, (2, 5)), torch.randint(4, 11, (2, 6))
     source[1, 3:] = PAD
-    assert_close("logits", ours(source, target), model(source, target))
+    assert_close("logits", ours(source, target), model(source, target), atol=atol)
     assert ours.encoder[0].attention.chain.explain(8).path == (
         model.encoder[0].attention.chain.explain(8).path
     )

@@ -56,7 +56,7 @@ def softmax_attention(
     bias = _with_hidden(bias, valid, query)
     if query.is_cpu:
         out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, is_causal, attn_mask=bias, scale=scale
+            query, key, value, 0.0, is_causal, attn_mask=_for_all(bias, query), scale=scale
         )
     elif query.device.type == "cuda" and bias is None and _fits_flash(query):
         out, lse, *_ = _ops._scaled_dot_product_flash_attention(
@@ -64,7 +64,7 @@ def softmax_attention(
         )
     elif query.device.type == "cuda":
         out, lse, _, _ = _ops._scaled_dot_product_efficient_attention(
-            query, key, value, _aligned(bias, query, key), True, 0.0, is_causal, scale=scale
+            query, key, value, _for_all(_aligned(bias), query), True, 0.0, is_causal, scale=scale
         )
         lse = lse[..., : query.shape[-2]].nan_to_num(posinf=EMPTY_ROW, neginf=EMPTY_ROW)
     else:
@@ -123,8 +123,7 @@ def _with_hidden(bias: Tensor | None, valid: Tensor | None, query: Tensor) -> Te
     hidden = ~valid[:, None, None]
     if bias is not None:
         return bias.masked_fill(hidden, -torch.inf)
-    shown = query.new_zeros(hidden.shape).masked_fill(hidden, -torch.inf)
-    return shown.expand(*query.shape[:-1], -1)
+    return query.new_zeros(hidden.shape).masked_fill(hidden, -torch.inf)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -141,12 +140,16 @@ def _narrowed(out: Tensor, width: int) -> Tensor:
     return out if out.shape[-1] == width else out[..., :width]
 
 
-def _aligned(bias: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+def _aligned(bias: Tensor | None) -> Tensor | None:
     """The CUDA kernel wants its bias in rows of a multiple of 16 numbers."""
-    if bias is None:
-        return None
-    n = key.shape[-2]
-    return pad(bias, (0, -n % 16))[..., :n].expand(*query.shape[:-1], n)
+    if bias is None or not (short := -bias.shape[-1] % 16):
+        return bias
+    return pad(bias, (0, short))[..., :-short]
+
+
+def _for_all(bias: Tensor | None, query: Tensor) -> Tensor | None:
+    """The bias of every query, without a copy: what is one row for all of them stays one."""
+    return None if bias is None else bias.expand(*query.shape[:-1], -1)
 
 
 def _algebra(

@@ -3,11 +3,13 @@
     a[i,j] = softmax over e[i,j] >= t[i] of e[i,j],   t[i] = the k-th largest score of the row
 
 Paper: Zhao et al. 2019 (Explicit Sparse Transformer), equations 4 to 6.
-Cost: time O(q · k); normaliser and threshold are kept per row. Keys tied at t[i] all stay.
+Cost: time O(q · k); normaliser and threshold are kept per row. Keys tied at t[i], but for
+rounding, all stay.
 """
 
 from typing import NamedTuple, final
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -15,6 +17,9 @@ from regard.attention.links import largest_negative, log_normaliser, normalised
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
+
+ROUNDING = 16
+"""Units in the last place of a row's largest score by which tied scores may differ."""
 
 
 class TopRows(NamedTuple):
@@ -44,7 +49,10 @@ class TopKSelection(nn.Module):
         """Threshold and normaliser of each row."""
         seen = scores.detach().masked_fill(~mask, largest_negative(scores))
         last = seen.topk(min(self.count, scores.shape[-1])).values[..., -1:]
-        below = seen.masked_fill(seen >= last, largest_negative(scores)).amax(-1, keepdim=True)
+        # the same product at another place of a matrix may be rounded otherwise
+        tied = seen >= last - ROUNDING * _resolution(scores.detach().masked_fill(~mask, 0.0))
+        last = seen.masked_fill(~tied, torch.inf).amin(-1, keepdim=True)
+        below = seen.masked_fill(tied, largest_negative(scores)).amax(-1, keepdim=True)
         # halfway to the next score, so that a score rebuilt in a tile falls on the same side
         threshold = last / 2 + below / 2
         return TopRows(log_normaliser(scores, mask & (scores >= threshold)), threshold)
@@ -64,3 +72,8 @@ class TopKSelection(nn.Module):
 
     def as_window(self) -> None:
         """The best keys may stand anywhere."""
+
+
+def _resolution(scores: Float[Tensor, "*b q k"]) -> Float[Tensor, "*b q 1"]:
+    """How finely the largest score of each row is told from its neighbours."""
+    return torch.finfo(scores.dtype).eps * scores.abs().amax(-1, keepdim=True)

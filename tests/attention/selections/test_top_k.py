@@ -75,6 +75,14 @@ def test_a_weight_rebuilt_alone_in_single_precision_is_the_one_of_the_whole(coun
             assert_close(f"weight {i, j}", tile[..., 0, 0], whole[..., i, j], atol=1e-5)
 
 
+def test_scores_that_differ_by_rounding_alone_are_tied():
+    largest = torch.tensor(7.0)
+    beside = largest.nextafter(torch.tensor(0.0)).nextafter(torch.tensor(0.0))
+    scores = torch.stack([largest, torch.tensor(6.9), beside, largest])[None]
+    wanted = torch.tensor([[1 / 3, 0.0, 1 / 3, 1 / 3]])
+    assert_close("weights", weigh(TopKSelection(count=1), scores), wanted, atol=1e-5)
+
+
 def test_tied_keys_rebuilt_alone_in_single_precision_all_stay():
     # six times the same key: whichever two are the best, the others are tied with them
     query, key = torch.randn(1, 1, 7, 64), torch.randn(1, 1, 1, 64).repeat(1, 1, 6, 1)
