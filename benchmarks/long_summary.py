@@ -110,7 +110,6 @@ def _loss(row: Row) -> dict[str, Any]:
         "word_perplexity": math.exp(per_word) if row["asked"] == row["valid_tokens"] else None,
         "losses": [[tokens, round(loss, 4)] for tokens, loss in row["losses"]],
         "by_place": [[end, round(loss, 4), int(count)] for end, loss, count in row["by_place"]],
-        "peak_bytes": row["peak_bytes"],
     }
 
 

@@ -4,8 +4,9 @@
     python docs/build.py --check    fail if a page or the README is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
-from docs/ablations.json, luong.json, documents.json and comparisons.json, written by
-benchmarks/ablations.py, luong_summary.py, documents_summary.py and pairs_summary.py.
+from docs/ablations.json, luong.json, documents.json, comparisons.json, positions.json and long.json,
+written by benchmarks/ablations.py, luong_summary.py, documents_summary.py, pairs_summary.py,
+positions.py and long_summary.py.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from pathlib import Path
 import ablations
 import comparisons
 import documents
+import long
 import luong
+import positions
 
 from regard.inspecting import Mechanism, example, mechanisms
 from regard.plots import heatmap
@@ -142,7 +145,7 @@ def pages() -> dict[Path, str]:
     parts = DOCS / "ablations.md"
     text = filled(parts.read_text(), "scores", ablations.scores_table())
     made[parts] = filled(text, "start", ablations.start_table())
-    for study in (luong, documents, comparisons):
+    for study in (luong, documents, comparisons, positions, long):
         page = DOCS / f"{study.__name__}.md"
         made[page] = page.read_text()
         for mark, content in study.tables().items():
