@@ -4,9 +4,9 @@
     python docs/build.py --check    fail if a page or the README is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
-from docs/ablations.json, luong.json, documents.json, comparisons.json, positions.json and long.json,
-written by benchmarks/ablations.py, luong_summary.py, documents_summary.py, pairs_summary.py,
-positions.py and long_summary.py.
+from docs/ablations.json, luong.json, documents.json, comparisons.json, positions.json and
+long.json, written by benchmarks/ablations.py, luong_summary.py, documents_summary.py,
+pairs_summary.py, positions.py and long_summary.py.
 """
 
 import argparse

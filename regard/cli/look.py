@@ -10,9 +10,11 @@ import typer
 from rich.console import Console
 
 from regard.choices import find
+from regard.cli.options import MaxTokens, limits_of
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
 from regard.cli.waiting import counted_words, waiting
+from regard.decoding import Search
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
@@ -30,6 +32,7 @@ def look(
         None, help="A text, by default a line of standard input; or pictures, for such a run."
     ),
     target: str | None = typer.Option(None, help="An answer to look at instead of the model's."),
+    max_tokens: MaxTokens = None,
     kind: str | None = typer.Option(
         None, help="cross, encoder or decoder; cross unless the model has none."
     ),
@@ -55,10 +58,25 @@ def look(
     write = _writer(out, has_grid=heads)
     if heads:
         _refuse({"--layer": layer, "--head": head})
+    if target is not None and max_tokens is not None:
+        raise SettingError(
+            f"look: --target is the answer to look at, so --max-tokens {max_tokens} limits none. "
+            "Leave one of the two out."
+        )
     unit = "pieces" if pieces else "words"
     view = View(kind or View.kind, _from_zero(layer), _from_zero(head), unit)
     trained = load(run)
-    asked = _Asked(tuple(text or ()), view, target, out, as_json, write, has_kind=kind is not None)
+    limits = limits_of(trained, max_tokens, "look")
+    asked = _Asked(
+        texts=tuple(text or ()),
+        view=view,
+        target=target,
+        search=replace(trained.default_search(), limits=limits),
+        out=out,
+        as_json=as_json,
+        write=write,
+        has_kind=kind is not None,
+    )
     find(trained.loaded.recipe.source_kind, LOOKS)(trained, asked)
 
 
@@ -69,6 +87,7 @@ class _Asked:
     texts: tuple[str, ...]
     view: View
     target: str | None
+    search: Search
     out: Path | None
     as_json: bool
     write: "Writer"
@@ -79,7 +98,7 @@ class _Asked:
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
     text, view, out = _text(asked.texts), asked.view, asked.out
     with waiting(f"looking at {counted_words(text)}"):
-        record = trained.look(text, asked.target)
+        record = trained.look(text, asked.target, search=asked.search)
     if not asked.has_kind and view.kind not in record.attention:
         view = replace(view, kind=next(iter(record.attention)))
     find(view.kind, record.attention)
@@ -109,6 +128,7 @@ def _look_at_pictures(trained: Trained, asked: _Asked) -> None:
         asked.texts,
         asked.view,
         target=asked.target,
+        search=asked.search,
         out=asked.out,
         as_json=asked.as_json,
     )

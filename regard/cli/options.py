@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from regard.choices import find
-from regard.training.trained import ON_LONG
+from regard.decoding import Limits
+from regard.errors import SettingError
+from regard.training.trained import ON_LONG, Trained
 
 
 def _known(name: str) -> str:
@@ -18,3 +20,21 @@ OnLong = Annotated[
     str,
     typer.Option(help=f"A text that is too long: {', '.join(ON_LONG)}.", callback=_known),
 ]
+
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(help="Longest answer; 50 tokens beyond the text, or the model's limit, if less."),
+]
+
+
+def limits_of(trained: Trained, max_tokens: int | None, verb: str) -> Limits:
+    """How long an answer may be: as somebody said, or as the run has it."""
+    most = trained.longest - 1
+    if max_tokens is None:
+        return trained.default_search().limits
+    if not 1 <= max_tokens <= most:
+        raise SettingError(
+            f"{verb}: --max-tokens must lie between 1 and {most}, the model's limit, got "
+            f"{max_tokens}."
+        )
+    return Limits(max_tokens=max_tokens)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from regard.decoding import Search
 from regard.errors import SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.panels import View
@@ -21,6 +22,7 @@ def look_at_pictures(
     view: View,
     *,
     target: str | None,
+    search: Search,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -31,11 +33,12 @@ def look_at_pictures(
         addresses: the pictures.
         view: the layer and head to show.
         target: a caption to look at instead of the model's.
+        search: how captions are found.
         out: a page, a sheet, a text or JSON; the terminal unless given.
         as_json: print JSON.
     """
     _refuse(addresses, view, target, out)
-    records = [trained.look_at_picture(address, target) for address in addresses]
+    records = [trained.look_at_picture(each, target, search=search) for each in addresses]
     for record in records:
         record.maps(view.layer, view.head)
         if record.warning:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from regard.cli.counting import counting
-from regard.cli.options import OnLong
+from regard.cli.options import MaxTokens, OnLong, limits_of
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.cli.waiting import counted_words, spinning
@@ -49,7 +49,7 @@ def predict(
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     n_best: int = typer.Option(1, help="How many answers to give for each text (with --json)."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
-    max_tokens: int | None = typer.Option(None, help="Longest answer; the model's limit if less."),
+    max_tokens: MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
     constraints: Path | None = typer.Option(
         None, help="A file with a line for each text: phrases to hold, separated by tabs."
@@ -108,7 +108,7 @@ def predict(
         )
     trained = load(run, *ensemble, device=device, precision=precision)
     check_alone(trained.loaded.recipe, ensemble)
-    limits = _limits(trained, max_tokens)
+    limits = limits_of(trained, max_tokens, "predict")
     if sample:
         search: Search = Sampling(
             n_samples=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
@@ -194,18 +194,6 @@ def _refuse_beside_vectors(given: Mapping[str, object]) -> None:
                 f"predict: --vectors writes a vector for each text and no answers: {name} has no "
                 f"meaning for it. Leave {name} out."
             )
-
-
-def _limits(trained: Trained, max_tokens: int | None) -> Limits:
-    most = trained.longest - 1
-    if max_tokens is None:
-        return trained.default_search().limits
-    if not 1 <= max_tokens <= most:
-        raise SettingError(
-            f"predict: --max-tokens must lie between 1 and {most}, the model's limit, got "
-            f"{max_tokens}."
-        )
-    return Limits(max_tokens=max_tokens)
 
 
 def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> Search:

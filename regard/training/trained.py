@@ -137,7 +137,7 @@ class Trained:
         check_one_run(self.others)
         return sentence_vectors(self.loaded, self.hardware, texts, each=each)
 
-    def look(self, text: str, target: str | None = None) -> Record:
+    def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
         check_reads_texts(self.loaded.recipe, "look")
         if self._is_long(Request(text)):
@@ -149,19 +149,21 @@ class Trained:
             answer = []
         else:
             sentence = self._sentence(Request(text))
-            search = Exactly(self.default_search(), self.hardware)
-            found = search(self._stepper, [sentence], device=self.hardware.device)
+            exactly = Exactly(search or self.default_search(), self.hardware)
+            found = exactly(self._stepper, [sentence], device=self.hardware.device)
             answer = list(found[0][0].tokens)
         return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
 
-    def look_at_picture(self, address: str, target: str | None = None) -> CaptionRecord:
+    def look_at_picture(
+        self, address: str, target: str | None = None, *, search: Search | None = None
+    ) -> CaptionRecord:
         """Where each word of a picture's caption looked; `target` is a caption to look at."""
         return look_at_picture(
             self._stepper,
             self.loaded,
             address,
             None if target is None else self._answer(target),
-            search=self.default_search(),
+            search=search or self.default_search(),
             hardware=self.hardware,
         )
 

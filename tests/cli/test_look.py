@@ -11,6 +11,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from regard.cli import main
+from regard.decoding import Beam, Limits
 from regard.inspecting.looking import look_at
 from regard.inspecting.panels import View
 from regard.plots import plain_words
@@ -67,6 +68,16 @@ def test_the_model_s_own_answer_is_looked_at_unless_one_is_given(look, finished,
     assert look(TEXT, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["target"] == load(finished).predict([TEXT])[0].text != ANSWER
+
+
+def test_an_answer_is_no_longer_than_was_asked_for(look, finished, capsys):
+    said = {}
+    for most in ("1", "2"):
+        assert look(TEXT, "--json", "--max-tokens", most) == 0
+        said[most] = json.loads(capsys.readouterr().out)["target"]
+        search = Beam(width=5, limits=Limits(max_tokens=int(most)))
+        assert said[most] == load(finished).predict([TEXT], search=search)[0].text
+    assert said["1"] != said["2"]
 
 
 def test_json_on_standard_output_and_in_a_file_are_the_record_s_numbers(
@@ -150,6 +161,7 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
             r"--heads draws every head of every layer, so it takes no --layer 2\. Leave one",
         ),
         (["a", "--heads", "--head", "1", "--out", "x.png"], r"so it takes no --head 1\."),
+        (["a", "--max-tokens", "3"], r"--target is the answer .*, so --max-tokens 3 limits none"),
     ],
 )
 def test_mistakes_exit_with_2_and_say_what_to_do(words, said, look, capsys):
