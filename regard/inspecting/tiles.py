@@ -175,7 +175,7 @@ class Pyramid:
         scale, (down, _) = self.scale(zoom), self._area(zoom, 0, y)
         out = np.full(PIXELS, np.nan, dtype=np.float32)
         for band in _bands(down, scale, scale if rows is None else min(scale, rows)):
-            counts = self._allowed(band.cells).float().reshape(-1, band.n_each).mean(1)
+            counts = allowed_by(self.weights, band.cells).float().reshape(-1, band.n_each).mean(1)
             out[band.pixels] = counts.numpy()
         return out
 
@@ -255,11 +255,6 @@ class Pyramid:
         asked = self.weights
         return bool(asked.may_hold(rows, columns).any()) if isinstance(asked, ByHead) else True
 
-    def _allowed(self, rows: slice) -> Int[Tensor, " r"]:
-        if isinstance(self.weights, ByHead):
-            return self.weights.allowed(rows).cpu()
-        return torch.full((len(range(self.n_queries)[rows]),), self.n_keys)
-
 
 _Pooling = Callable[[Tensor, Tensor], Tensor]
 
@@ -303,3 +298,11 @@ def tile_of(weights: Weights, head: int, rows: slice, columns: slice) -> Float[T
     if isinstance(weights, ByHead):
         return weights.tile_of(head, rows, columns).float().cpu()
     return weights.tile(rows, columns)[0, head].float().cpu()
+
+
+def allowed_by(weights: Weights, rows: slice) -> Int[Tensor, " r"]:
+    """How many keys each of these queries may see; all where no mask is known."""
+    if isinstance(weights, ByHead):
+        return weights.allowed(rows).cpu()
+    n_queries, n_keys = weights.shape[-2:]
+    return torch.full((len(range(n_queries)[rows]),), n_keys)

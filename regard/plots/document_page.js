@@ -65,9 +65,9 @@
     find("map-title").textContent = shown.name;
     find("down").textContent = `${told.queries[0]}, ${told.queries[1].toLocaleString("en")} pieces`;
     find("across").textContent = `${told.keys[0]}, ${told.keys[1].toLocaleString("en")} pieces`;
-    const side = `${shown.scale} × ${shown.scale} cells a pixel`;
+    const [high, wide] = shown.scale, side = `${high} × ${wide} cells a pixel`;
     find("said").textContent = shown.is_exact ? `${side}, every query`
-      : `${side}, ${shown.rows} of ${shown.scale} queries of each`;
+      : `${side}, ${shown.rows} of ${high} queries of each`;
     legend();
     at = { row: Math.min(at.row, rows - 1), column: Math.min(at.column, columns - 1) };
     find("cells").setAttribute("aria-label", `${shown.name}: ${rows} by ${columns} pixels. `
@@ -97,16 +97,17 @@
     }
     if (!isShown) return;
     const weight = shown.values[row * columns + column];
-    const range = (place, count) => {
-      const first = place * shown.scale, last = Math.min(first + shown.scale, count);
-      return shown.scale === 1 ? `${first + 1}` : `${first + 1}–${last}`;
+    const [down, across] = shown.scale;
+    const range = (place, scale, count) => {
+      const first = place * scale, last = Math.min(first + scale, count);
+      return scale === 1 ? `${first + 1}` : `${first + 1}–${last}`;
     };
     const said = weight < 0 ? "masked"
       : `heaviest ${weight.toPrecision(6)} (lift ${lift(weight, row).toPrecision(3)})`;
-    find("readout").textContent = `queries ${range(row, told.queries[1])} → keys `
-      + `${range(column, told.keys[1])}: ${said}`;
-    find("query-text").textContent = text(told.pieces.query, row * shown.scale, shown.scale);
-    find("key-text").textContent = text(told.pieces.key, column * shown.scale, shown.scale);
+    find("readout").textContent = `queries ${range(row, down, told.queries[1])} → keys `
+      + `${range(column, across, told.keys[1])}: ${said}`;
+    find("query-text").textContent = text(told.pieces.query, row * down, down);
+    find("key-text").textContent = text(told.pieces.key, column * across, across);
   }
 
   const box = find("cells");

@@ -122,6 +122,28 @@ def test_the_lift_that_is_said_is_the_weight_times_the_keys_that_the_query_may_s
     assert grey == [205, 208, 212, 255]
 
 
+def test_every_word_of_a_short_answer_has_a_row_of_its_own(offline, tmp_path):
+    torch.manual_seed(6)
+    weights = torch.rand(1, 5, 2000).softmax(-1)
+    record = written_down(
+        weights.tolist(),
+        queries=tokens(*(f"▁said{i}" for i in range(5))),
+        keys=tokens(*(f"▁read{j}" for j in range(2000))),
+    )
+    (tmp_path / "look.html").write_text(document_page(record), "utf-8")
+    page = offline(tmp_path / "look.html")
+    page.locator("#shown").select_option(label="layer 1, head 1")
+    assert page.locator("#said").inner_text() == "1 × 8 cells a pixel, every query"
+    page.locator("#cells").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.locator("#readout").inner_text().startswith("queries 3 → keys 9–16: heaviest")
+    assert heaviest(page) == pytest.approx(float(weights[0, 2, 8:16].max()), rel=1e-5)
+    assert "⟦ said2⟧" in page.locator("#query-text").inner_text()
+    assert "⟦ read8 read9" in page.locator("#key-text").inner_text()
+    assert page.locator("#cells").bounding_box()["height"] == 5 * 24
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_document_fits_a_narrow_screen_in_either_colours(exported, offline, scheme):
     page = offline(exported)

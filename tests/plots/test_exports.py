@@ -96,7 +96,24 @@ def test_a_document_s_pictures_are_its_tiles(document):
     np.testing.assert_array_equal(coarse, pyramid.tile(1, 0, 0, 0).values[:150, :150])
     fine = numbers(told["pictures"][0]["numbers"]).reshape(600, 600)
     np.testing.assert_allclose(fine, document.weights("self", 0, 1).numpy(), rtol=1e-5)
-    assert (told["pictures"][0]["scale"], told["pictures"][1]["scale"]) == (1, 4)
+    assert [one["scale"] for one in told["pictures"]] == [[1, 1], [4, 4], [4, 4]]
+
+
+@pytest.mark.parametrize(("answered", "rows", "high"), [(7, 7, 1), (300, 150, 2)])
+def test_a_short_answer_about_a_long_document_keeps_its_words_apart(answered, rows, high):
+    weights = torch.rand(1, 1, answered, 2000).softmax(-1)
+    one = written_down(
+        weights[0].tolist(),
+        queries=tokens(*(f"a{i}" for i in range(answered))),
+        keys=tokens(*(f"w{j}" for j in range(2000))),
+    )
+    fine, coarse = data(document_page(one))["pictures"]
+    assert (fine["scale"], coarse["scale"]) == ([1, 2], [high, 8])
+    assert coarse["shape"] == [rows, 250]
+    assert coarse["is_exact"]
+    got = numbers(coarse["numbers"]).reshape(rows, 250)
+    wanted = weights.view(rows, high, 250, 8).amax((1, 3))
+    np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
 def test_the_lift_of_each_picture_counts_the_keys_of_its_own_rows():
