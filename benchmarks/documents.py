@@ -1,4 +1,4 @@
-"""Papers to their abstracts: an encoder-decoder, T-D and T-DMCA, at three lengths of the paper.
+"""Papers to their abstracts: encoder-decoders and language models, at three lengths of the paper.
 
     python -m benchmarks.documents --data data/documents --out runs/documents --at-once 12
     python -m benchmarks.documents_summary runs/documents/results
@@ -58,9 +58,16 @@ SYSTEMS: Mapping[str, tuple[str, Sequence[str]]] = {
     "encoder-decoder": ("arxiv-encoder-decoder", ()),
     "T-D": ("arxiv-td", ('model.asks="target"',)),
     "T-DMCA": ("arxiv-tdmca", ('model.asks="target"',)),
+    "window": ("arxiv-td", ('model.asks="target"', 'model.attends=["sliding_window:size=256"]')),
+    "BigBird": ("arxiv-td", ('model.asks="target"', 'model.attends=["big_bird:block=64"]')),
+    "BigBird encoder": ("arxiv-encoder-decoder", ('model.encoder_attends=["big_bird:block=64"]',)),
+    "Linformer encoder": (
+        "arxiv-encoder-decoder",
+        ('model.encoder_attends=["linformer:slots=256"]',),
+    ),
     "T-DMCA, all tokens": ("arxiv-tdmca", ('model.asks="all"', "training.clip_norm=10.0")),
 }
-"""The recipe of each, and what is changed in it: the first three learn from abstracts alone."""
+"""The recipe of each, and what is changed in it; all but the last learn from abstracts alone."""
 ANSWER = 320
 """The most tokens of an abstract that is written."""
 AT_ONCE = 64
@@ -156,6 +163,7 @@ def learned(cell: Cell, given: argparse.Namespace) -> None:
         "cell": cell.name, "system": cell.system, "length": cell.length, "seed": given.seed,
         "parameters": sum(p.numel() for p in trained.loaded.model.parameters()),
         **facts, "trained_s": time.monotonic() - began,
+        "learning_bytes": torch.cuda.max_memory_allocated() if is_gpu else None,
     }  # fmt: skip
     corpus = Corpus.open(prepared / str(cell.length) / "asked")
     for part in (surprise, written):

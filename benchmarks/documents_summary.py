@@ -53,7 +53,10 @@ def scored(answers: Sequence[str], asked: Sequence[Example]) -> dict[str, Any]:
 
 def cell(row: Mapping[str, Any], asked: Sequence[Example]) -> dict[str, Any]:
     """One cell's figures."""
-    kept = ("updates", "parameters", "losses", "trained_s", "peak_bytes", "kept_bytes", "kept_of")
+    kept = (
+        "updates", "parameters", "losses", "trained_s", "learning_bytes", "peak_bytes",
+        "kept_bytes", "kept_of",
+    )  # fmt: skip
     found: dict[str, Any] = {name: row.get(name) for name in kept}
     found["loss"] = sum(row["nats"]) / sum(row["tokens"])
     each = [nats / count for nats, count in zip(row["nats"], row["tokens"], strict=True)]
