@@ -124,7 +124,7 @@ def _check_is_same(recipe: Recipe, out: Path) -> None:
 def _changed(recipe: Recipe, out: Path) -> list[str]:
     """What of [training] is no longer as the run was begun, for people to see."""
     if not (out / "recipe.toml").exists():
-        return []
+        return [f"there is no run '{out}' to go on with; a new one begins"]
     begun, asked = read_recipe(out / "recipe.toml").training, recipe.training
     return [
         f"training.{key} is {getattr(asked, key)!r} from here on; the run was begun with {was!r}"

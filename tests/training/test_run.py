@@ -285,6 +285,13 @@ def test_a_device_that_is_not_there_is_refused(recipe, tmp_path, capsys):
     assert "Did you mean 'float32'" in capsys.readouterr().err
 
 
+def test_whoever_would_go_on_with_nothing_is_told_that_a_new_run_begins(recipe, tmp_path):
+    events = run(read_recipe(recipe), tmp_path / "rnu", resume=True)
+    wanted = f"there is no run '{tmp_path / 'rnu'}' to go on with; a new one begins"
+    assert next(events) == Said(wanted)
+    events.close()
+
+
 def test_a_run_goes_on_by_its_own_data_tokens_and_model(recipe, tmp_path):
     out = tmp_path / "run"
     begun = run(read_recipe(recipe), out)
