@@ -1,6 +1,6 @@
 """Every way to say where a word stands, on one task: who reads texts longer than it learned from?
 
-    python -m benchmarks.positions --data data/wikitext2 --out runs/positions --at-once 7 \
+    python -m benchmarks.positions --data data/wikitext2 --out runs/positions --at-once 8 \
         --seed 1 --seed 2 --seed 3
     python -m benchmarks.positions --data data/wikitext2 --out runs/positions \
         --summary docs/positions.json

@@ -7,7 +7,9 @@ import typer
 from regard.choices import find
 from regard.decoding import Limits
 from regard.errors import SettingError
+from regard.training.filling import fills_words
 from regard.training.trained import ON_LONG, Trained
+from regard.training.vectors import is_speechless
 
 
 def _known(name: str) -> str:
@@ -29,9 +31,14 @@ MaxTokens = Annotated[
 
 def limits_of(trained: Trained, max_tokens: int | None, verb: str) -> Limits:
     """How long an answer may be: as somebody said, or as the run has it."""
-    most = trained.longest - 1
     if max_tokens is None:
         return trained.default_search().limits
+    recipe, most = trained.loaded.recipe, trained.longest - 1
+    if is_speechless(recipe) or fills_words(recipe):
+        raise SettingError(
+            f"{verb}: this run writes no answers of its own, so --max-tokens has no meaning for "
+            "it. Leave it out."
+        )
     if not 1 <= max_tokens <= most:
         raise SettingError(
             f"{verb}: --max-tokens must lie between 1 and {most}, the model's limit, got "

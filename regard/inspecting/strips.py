@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.inspecting.record import Weights
-from regard.inspecting.tiles import BLOCK, ByHead, allowed_by, tile_of
+from regard.inspecting.tiles import BLOCK, allowed_by, tile_of, visible_by
 
 
 @final
@@ -48,21 +48,11 @@ def strip(weights: Weights, head: int, *, down: int, across: int) -> Strip:
     for left in range(0, n_keys, wide):
         columns = slice(left, min(left + wide, n_keys))
         cells = tile_of(weights, head, rows, columns)
-        parts.append((_heaviest(cells, down, across), _any(weights, columns, down, across)))
+        seen = visible_by(weights, rows, columns, size=1)
+        parts.append([_heaviest(each, down, across) for each in (cells, seen.float())])
     values, visible = (torch.cat(each, 1).numpy() for each in zip(*parts, strict=True))
     counts = allowed_by(weights, rows).float().split(down)
-    return Strip(values, visible, np.array([float(some.mean()) for some in counts], np.float32))
-
-
-def _any(weights: Weights, columns: slice, down: int, across: int) -> Bool[Tensor, "r c"]:
-    n_queries = weights.shape[-2]
-    rows, n_columns = slice(0, n_queries), columns.stop - columns.start
-    seen = (
-        weights.may_hold(rows, columns, size=1)
-        if isinstance(weights, ByHead)
-        else torch.ones(n_queries, n_columns, dtype=torch.bool)
-    )
-    return _heaviest(seen.float(), down, across) > 0
+    return Strip(values, visible > 0, np.array([float(some.mean()) for some in counts], np.float32))
 
 
 def _heaviest(cells: Float[Tensor, "q k"], down: int, across: int) -> Float[Tensor, "r c"]:

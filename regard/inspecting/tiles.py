@@ -156,10 +156,7 @@ class Pyramid:
         scale, (rows, columns) = self.scale(zoom), self._area(zoom, x, y)
         out = np.zeros((PIXELS, PIXELS), dtype=bool)
         high, wide = (-(-(part.stop - part.start) // scale) for part in (rows, columns))
-        asked = self.weights
-        out[:high, :wide] = (
-            asked.may_hold(rows, columns, size=scale).numpy() if isinstance(asked, ByHead) else True
-        )
+        out[:high, :wide] = visible_by(self.weights, rows, columns, size=scale).numpy()
         return out
 
     def allowed(self, zoom: int, y: int, rows: int | None = 4) -> Float[np.ndarray, "256"]:
@@ -252,8 +249,7 @@ class Pyramid:
         return pool(cells.view(n_rows, n_each, n_columns, scale), sizes)
 
     def _may_hold(self, rows: slice, columns: slice) -> bool:
-        asked = self.weights
-        return bool(asked.may_hold(rows, columns).any()) if isinstance(asked, ByHead) else True
+        return bool(visible_by(self.weights, rows, columns).any())
 
 
 _Pooling = Callable[[Tensor, Tensor], Tensor]
@@ -298,6 +294,19 @@ def tile_of(weights: Weights, head: int, rows: slice, columns: slice) -> Float[T
     if isinstance(weights, ByHead):
         return weights.tile_of(head, rows, columns).float().cpu()
     return weights.tile(rows, columns)[0, head].float().cpu()
+
+
+def visible_by(
+    weights: Weights, rows: slice, columns: slice, *, size: int | None = None
+) -> Bool[Tensor, "nr nc"]:
+    """Which blocks of a rectangle may hold a weight, as `may_hold`; all where no mask is known."""
+    if isinstance(weights, ByHead):
+        return weights.may_hold(rows, columns, size=size)
+    n_cells = (
+        len(range(count)[part])
+        for count, part in zip(weights.shape[-2:], (rows, columns), strict=True)
+    )
+    return torch.ones([-(-n // (size or max(n, 1))) for n in n_cells], dtype=torch.bool)
 
 
 def allowed_by(weights: Weights, rows: slice) -> Int[Tensor, " r"]:

@@ -138,7 +138,7 @@ def _picture(one: Attention, layer: int, head: int, zoom: int) -> dict[str, obje
 
 
 def _all_of_it(weights: Weights, head: int, zoom: int) -> dict[str, object]:
-    """Few queries: all of them, each as high as there is room for."""
+    """Few queries: all of them, as many rows of pixels as there is room for."""
     across = Pyramid(weights).scale(zoom)
     down = 2 ** max(0, math.ceil(math.log2(weights.shape[-2] / (PIXELS << zoom))))
     found = strip(weights, head, down=down, across=across)

@@ -98,6 +98,15 @@ def test_what_has_no_meaning_for_hidden_words_is_refused(runs, capsys):
     assert "a prefix has no meaning" in err
 
 
+@pytest.mark.parametrize("name", ["bert", "plain"])
+@pytest.mark.parametrize("verb", [("look",), ("predict", "--text")])
+def test_who_writes_no_answers_cannot_be_told_where_they_end(runs, name, verb, capsys):
+    verb, *option = verb
+    code, _, err = said(capsys, verb, runs / name, *option, TEXT, "--max-tokens", "3")
+    assert code == 2
+    assert f"{verb}: this run writes no answers of its own, so --max-tokens has no meaning" in err
+
+
 def test_hidden_words_are_guessed_by_one_run(runs, capsys):
     words = ("--text", TEXT, "--ensemble", runs / "bert")
     code, _, err = said(capsys, "predict", runs / "bert", *words)

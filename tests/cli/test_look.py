@@ -171,6 +171,14 @@ def test_mistakes_exit_with_2_and_say_what_to_do(words, said, look, capsys):
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize("most", ["0", "-1", "900"])
+def test_a_limit_that_is_none_is_refused(most, look, capsys):
+    assert look("a", "--max-tokens", most) == 2
+    assert f"look: --max-tokens must lie between 1 and 63, the model's limit, got {most}." in (
+        capsys.readouterr().err
+    )
+
+
 def test_a_missing_run_is_the_user_s_mistake(tmp_path, capsys):
     assert main(["look", str(tmp_path / "none"), "a"]) == 2
     assert "is not a finished run" in capsys.readouterr().err

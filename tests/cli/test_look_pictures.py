@@ -7,6 +7,7 @@ from PIL import Image
 
 import regard
 from regard.cli import main
+from regard.decoding import Beam, Limits
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run
 
@@ -40,6 +41,16 @@ def test_a_line_for_every_word_says_where_it_looked(run, look, pictures, capsys)
         f"row {row + 1}, column {column + 1} of 4 by 4: {float(record.maps()[1].max()):.2f}"
         in (lines[1])
     )
+
+
+def test_a_caption_is_no_longer_than_was_asked_for(run, look, pictures, capsys):
+    said = {}
+    for most in (1, 3):
+        assert look(pictures[0], "--json", "--max-tokens", str(most)) == 0
+        said[most] = json.loads(capsys.readouterr().out)["caption"]
+        search = Beam(width=5, limits=Limits(max_tokens=most))
+        assert said[most] == regard.load(run).predict(pictures[:1], search=search)[0].text
+    assert said[1] != said[3]
 
 
 def test_json_and_pages_hold_several_pictures_and_a_sheet_one(look, pictures, tmp_path, capsys):

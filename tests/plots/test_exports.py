@@ -99,7 +99,7 @@ def test_a_document_s_pictures_are_its_tiles(document):
     assert [one["scale"] for one in told["pictures"]] == [[1, 1], [4, 4], [4, 4]]
 
 
-@pytest.mark.parametrize(("answered", "rows", "high"), [(7, 7, 1), (300, 150, 2)])
+@pytest.mark.parametrize(("answered", "rows", "high"), [(7, 7, 1), (300, 150, 2), (1024, 256, 4)])
 def test_a_short_answer_about_a_long_document_keeps_its_words_apart(answered, rows, high):
     weights = torch.rand(1, 1, answered, 2000).softmax(-1)
     one = written_down(

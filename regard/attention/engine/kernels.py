@@ -64,7 +64,7 @@ def softmax_attention(
         )
     elif query.device.type == "cuda":
         out, lse, _, _ = _ops._scaled_dot_product_efficient_attention(
-            query, key, value, _for_all(_aligned(bias), query), True, 0.0, is_causal, scale=scale
+            query, key, value, _aligned(bias, query), True, 0.0, is_causal, scale=scale
         )
         lse = lse[..., : query.shape[-2]].nan_to_num(posinf=EMPTY_ROW, neginf=EMPTY_ROW)
     else:
@@ -117,7 +117,7 @@ def _fits_flash(query: Tensor) -> bool:
 
 
 def _with_hidden(bias: Tensor | None, valid: Tensor | None, query: Tensor) -> Tensor | None:
-    """The bias with minus infinity for keys that do not exist, one row for all queries."""
+    """The bias with minus infinity for keys that do not exist; of these alone, a row for all."""
     if valid is None:
         return bias
     hidden = ~valid[:, None, None]
@@ -140,11 +140,11 @@ def _narrowed(out: Tensor, width: int) -> Tensor:
     return out if out.shape[-1] == width else out[..., :width]
 
 
-def _aligned(bias: Tensor | None) -> Tensor | None:
-    """The CUDA kernel wants its bias in rows of a multiple of 16 numbers."""
-    if bias is None or not (short := -bias.shape[-1] % 16):
-        return bias
-    return pad(bias, (0, short))[..., :-short]
+def _aligned(bias: Tensor | None, query: Tensor) -> Tensor | None:
+    """The bias of every query in rows of a multiple of 16 numbers, as the CUDA kernel wants it."""
+    if bias is not None and (short := -bias.shape[-1] % 16):
+        bias = pad(bias, (0, short))[..., :-short]
+    return _for_all(bias, query)
 
 
 def _for_all(bias: Tensor | None, query: Tensor) -> Tensor | None:

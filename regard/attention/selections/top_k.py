@@ -3,8 +3,7 @@
     a[i,j] = softmax over e[i,j] >= t[i] of e[i,j],   t[i] = the k-th largest score of the row
 
 Paper: Zhao et al. 2019 (Explicit Sparse Transformer), equations 4 to 6.
-Cost: time O(q · k); normaliser and threshold are kept per row. Keys tied at t[i], but for
-rounding, all stay.
+Cost: time O(q · k); normaliser and threshold are kept per row. Keys tied at t[i] all stay.
 """
 
 from typing import NamedTuple, final
@@ -19,7 +18,7 @@ from regard.errors import SettingError
 from regard.places import Places
 
 ROUNDING = 16
-"""Units in the last place of a row's largest score by which tied scores may differ."""
+"""Units in the last place of a row's best score by which tied scores may differ after a sum."""
 
 
 class TopRows(NamedTuple):
@@ -48,9 +47,9 @@ class TopKSelection(nn.Module):
     ) -> TopRows:
         """Threshold and normaliser of each row."""
         seen = scores.detach().masked_fill(~mask, largest_negative(scores))
-        last = seen.topk(min(self.count, scores.shape[-1])).values[..., -1:]
+        best = seen.topk(min(self.count, scores.shape[-1])).values
         # the same product at another place of a matrix may be rounded otherwise
-        tied = seen >= last - ROUNDING * _resolution(scores.detach().masked_fill(~mask, 0.0))
+        tied = seen >= best[..., -1:] - _rounding(scores.dtype) * best[..., :1].abs()
         last = seen.masked_fill(~tied, torch.inf).amin(-1, keepdim=True)
         below = seen.masked_fill(tied, largest_negative(scores)).amax(-1, keepdim=True)
         # halfway to the next score, so that a score rebuilt in a tile falls on the same side
@@ -74,6 +73,7 @@ class TopKSelection(nn.Module):
         """The best keys may stand anywhere."""
 
 
-def _resolution(scores: Float[Tensor, "*b q k"]) -> Float[Tensor, "*b q 1"]:
-    """How finely the largest score of each row is told from its neighbours."""
-    return torch.finfo(scores.dtype).eps * scores.abs().amax(-1, keepdim=True)
+def _rounding(dtype: torch.dtype) -> float:
+    """The relative difference of tied scores; half precision is rounded once, after the sum."""
+    info = torch.finfo(dtype)
+    return info.eps * (1 if info.bits == 16 else ROUNDING)

@@ -7,7 +7,6 @@ import torch
 from regard.attention.engine.kernels import (
     _algebra,
     _aligned,
-    _for_all,
     _with_hidden,
     softmax_attention,
     softmax_attention_backward,
@@ -138,17 +137,17 @@ def test_the_normaliser_carries_no_gradient():
 
 @pytest.mark.parametrize("n_keys", [1, 13, 16, 33])
 def test_an_aligned_bias_has_the_same_numbers_in_rows_of_sixteen(n_keys):
-    bias = doubles(2, 1, 5, n_keys)
-    aligned = _aligned(bias)
-    assert torch.equal(aligned, bias)
+    query, bias = doubles(2, 3, 5, 7), doubles(2, 1, 5, n_keys)
+    aligned = _aligned(bias, query)
+    assert torch.equal(aligned, bias.expand(2, 3, 5, n_keys))
     assert all(stride % 16 == 0 for stride in aligned.stride()[:-1])
-    assert _aligned(None) is None
+    assert _aligned(None, query) is None
 
 
 @pytest.mark.parametrize("n_keys", [13, 16])
 def test_keys_that_do_not_exist_are_one_row_for_all_queries_and_heads(n_keys):
     query, valid = doubles(2, 3, 500, 7), torch.ones(2, n_keys, dtype=torch.bool)
-    bias = _for_all(_aligned(_with_hidden(None, valid, query)), query)
+    bias = _aligned(_with_hidden(None, valid, query), query)
     assert bias.shape == (2, 3, 500, n_keys)
     # two rows of sixteen doubles, whatever the queries are
     assert bias.untyped_storage().nbytes() == 2 * 16 * 8

@@ -75,6 +75,22 @@ def test_a_weight_rebuilt_alone_in_single_precision_is_the_one_of_the_whole(coun
             assert_close(f"weight {i, j}", tile[..., 0, 0], whole[..., i, j], atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_that_differ_by_more_than_rounding_are_not_tied(dtype):
+    # a very low score says nothing about how finely the best are told apart
+    scores = torch.tensor([[7.0, 7.0 - 1e-4, -1e6, 3.0]], dtype=dtype)
+    wanted = torch.tensor([[1.0, 0.0, 0.0, 0.0]], dtype=dtype)
+    assert_close("weights", weigh(TopKSelection(count=1), scores), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_neighbouring_numbers_are_tied_and_no_others(dtype):
+    scores = torch.tensor([[2.0, 1.9922, 1.96, 1.9, -50.0]], dtype=dtype)
+    kept = weigh(TopKSelection(count=1), scores)[0] > 0
+    # the first two are neighbours in bfloat16, and eight numbers apart in float16
+    assert kept.tolist() == [True, dtype is torch.bfloat16, False, False, False]
+
+
 def test_scores_that_differ_by_rounding_alone_are_tied():
     largest = torch.tensor(7.0)
     beside = largest.nextafter(torch.tensor(0.0)).nextafter(torch.tensor(0.0))
