@@ -112,7 +112,7 @@ def look(path: Path) -> None:
     tile = pyramid.tile(3, 0, 0, 0)
     took = time.perf_counter() - start
     print(f"  first view of the whole map: {1000 * took:.0f} ms, {tile.rows_used} of "
-          f"{pyramid.scale(0)} queries a pixel, exact: {tile.is_exact}")  # fmt: skip
+          f"{pyramid.height(0)} queries a pixel, exact: {tile.is_exact}")  # fmt: skip
     middle = n // 512
     told("leaf tile of 256 × 256", milliseconds(lambda: pyramid.tile(5, last, middle, middle), 20))
     told("tile of 4,096 × 4,096, exact", milliseconds(lambda: pyramid.tile(5, last - 4, 1, 1), 3))

@@ -157,6 +157,12 @@ def _text(texts: Sequence[str]) -> str:
             f"look: expected one text, got {len(texts)}. Put quotation marks around it."
         )
     text = texts[0] if texts else None
+    if text is not None and _is_a_file(text):
+        print(
+            f"look: '{text}' is looked at as a text, and there is a file of this name. For what "
+            f"is in it: regard look RUN < {text}",
+            file=sys.stderr,
+        )
     if text is None:
         if sys.stdin.isatty():
             raise SettingError('look: expected a text, got none. Write regard look RUN "TEXT".')
@@ -172,6 +178,14 @@ def _text(texts: Sequence[str]) -> str:
     if not text.strip():
         raise DataError("look: the text is empty; there is nothing to look at. Give a sentence.")
     return text
+
+
+def _is_a_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:
+        # longer than any name
+        return False
 
 
 def _from_zero(number: int | None) -> int | None:

@@ -1,8 +1,9 @@
 """A map as tiles: any attention of any length, at any size, 256 × 256 numbers at a time.
 
     zoom 0                    one tile holds the whole matrix
-    zoom z                    a pixel is s × s cells,  s = 2^(max_zoom − z)
+    zoom z                    a pixel: 2^(max_zoom − z) keys, 2^max(0, row_zoom − z) queries
     max_zoom                  ceil(log2(max(queries, keys) / 256)): a pixel is a cell
+    row_zoom                  ceil(log2(queries / 256)): less for a short answer about a long text
     max, mean                 of the cells of a pixel
     sum                       over a pixel's keys, averaged over its queries
 
@@ -100,16 +101,25 @@ class Pyramid:
         longest = max(self.n_queries, self.n_keys, 1)
         return max(0, math.ceil(math.log2(longest / PIXELS)))
 
+    @property
+    def row_zoom(self) -> int:
+        """How often queries must be halved until one tile holds them all."""
+        return max(0, math.ceil(math.log2(max(self.n_queries, 1) / PIXELS)))
+
+    def height(self, zoom: int) -> int:
+        """Queries of a pixel."""
+        return int(2 ** max(0, self.row_zoom - zoom))
+
     def scale(self, zoom: int) -> int:
-        """Cells on a side of a pixel."""
+        """Keys of a pixel."""
         if not 0 <= zoom <= self.max_zoom:
             raise SettingError(f"tile: zoom lies in 0..{self.max_zoom}, got {zoom}.")
         return int(2 ** (self.max_zoom - zoom))
 
     def counts(self, zoom: int) -> tuple[int, int]:
         """How many tiles there are, down and across."""
-        side = PIXELS * self.scale(zoom)
-        return max(1, -(-self.n_queries // side)), max(1, -(-self.n_keys // side))
+        high, wide = (PIXELS * size for size in (self.height(zoom), self.scale(zoom)))
+        return max(1, -(-self.n_queries // high)), max(1, -(-self.n_keys // wide))
 
     def tile(
         self,
@@ -134,29 +144,32 @@ class Pyramid:
             pause: called after every block.
         """
         pool = find(pooling, POOLINGS)
-        scale, here = self.scale(zoom), self._area(zoom, x, y)
+        high, scale, here = self.height(zoom), self.scale(zoom), self._area(zoom, x, y)
         if rows is not None and rows < 1:
             raise SettingError(f"tile: rows must be at least 1, or None for all; got {rows}.")
-        wanted = scale if rows is None or PIXELS * scale <= EXACT else min(rows, scale)
-        n_each = _cells(0, scale, scale, wanted)[1]
-        shape = tuple(-(-(part.stop - part.start) // scale) for part in here)
+        wanted = high if rows is None or PIXELS * scale <= EXACT else min(rows, high)
+        n_each = _cells(0, high, high, wanted)[1]
+        shape = _pixels(here, high, scale)
         values = np.full((PIXELS, PIXELS), np.nan, dtype=np.float32)
         inside = values[: shape[0], : shape[1]]
         inside[:] = 0.0
         is_empty = not self._may_hold(*here)
         join = _JOINED.get(str(head), _alone)
         for number, one in enumerate([] if is_empty else self._heads(head)):
-            inside[:] = join(inside, self._pooled(one, here, scale, n_each, pool, pause), number)
+            found = self._pooled(one, here, (high, scale), n_each, pool, pause)
+            inside[:] = join(inside, found, number)
         return Tile(
-            values, n_each, n_each == scale, float(inside.min()), float(inside.max()), is_empty
+            values, n_each, n_each == high, float(inside.min()), float(inside.max()), is_empty
         )  # fmt: skip
 
     def visible(self, zoom: int, x: int, y: int) -> Bool[np.ndarray, "256 256"]:
         """Where a pixel may hold a weight; False is masked, or outside the matrix."""
-        scale, (rows, columns) = self.scale(zoom), self._area(zoom, x, y)
+        high, scale, here = self.height(zoom), self.scale(zoom), self._area(zoom, x, y)
         out = np.zeros((PIXELS, PIXELS), dtype=bool)
-        high, wide = (-(-(part.stop - part.start) // scale) for part in (rows, columns))
-        out[:high, :wide] = visible_by(self.weights, rows, columns, size=scale).numpy()
+        n_rows, n_columns = _pixels(here, high, scale)
+        seen = visible_by(self.weights, *here, size=high)
+        seen = torch.nn.functional.pad(seen, (0, n_columns * (scale // high) - seen.shape[1]))
+        out[:n_rows, :n_columns] = seen.unflatten(1, (n_columns, -1)).any(-1).numpy()
         return out
 
     def allowed(self, zoom: int, y: int, rows: int | None = 4) -> Float[np.ndarray, "256"]:
@@ -169,9 +182,9 @@ class Pyramid:
             y: which row of tiles.
             rows: queries of each pixel that are counted; None for all.
         """
-        scale, (down, _) = self.scale(zoom), self._area(zoom, 0, y)
+        high, (down, _) = self.height(zoom), self._area(zoom, 0, y)
         out = np.full(PIXELS, np.nan, dtype=np.float32)
-        for band in _bands(down, scale, scale if rows is None else min(scale, rows)):
+        for band in _bands(down, high, high if rows is None else min(high, rows)):
             counts = allowed_by(self.weights, band.cells).float().reshape(-1, band.n_each).mean(1)
             out[band.pixels] = counts.numpy()
         return out
@@ -183,10 +196,10 @@ class Pyramid:
             raise SettingError(
                 f"tile: zoom {zoom} has {across} × {down} tiles, counted from 0; got x {x}, y {y}."
             )
-        side = PIXELS * self.scale(zoom)
+        high, wide = (PIXELS * size for size in (self.height(zoom), self.scale(zoom)))
         return (
-            slice(y * side, min((y + 1) * side, self.n_queries)),
-            slice(x * side, min((x + 1) * side, self.n_keys)),
+            slice(y * high, min((y + 1) * high, self.n_queries)),
+            slice(x * wide, min((x + 1) * wide, self.n_keys)),
         )
 
     def _heads(self, head: Head) -> list[int]:
@@ -203,15 +216,15 @@ class Pyramid:
         self,
         head: int,
         here: tuple[slice, slice],
-        scale: int,
+        sizes: tuple[int, int],
         n_each: int,
         pool: "_Pooling",
         pause: Pause | None,
     ) -> Float[np.ndarray, "r c"]:
-        rows, columns = here
+        (rows, columns), (high_of_one, scale) = here, sizes
         wide = max(scale, WIDTH // scale * scale)
         lines = []
-        for band in _bands(rows, scale, n_each):
+        for band in _bands(rows, high_of_one, n_each):
             n_pixels = band.pixels.stop - band.pixels.start
             high = max(1, BLOCK // (wide * band.n_each))
             for first in range(0, n_pixels, high):
@@ -250,6 +263,12 @@ class Pyramid:
 
     def _may_hold(self, rows: slice, columns: slice) -> bool:
         return bool(visible_by(self.weights, rows, columns).any())
+
+
+def _pixels(here: tuple[slice, slice], high: int, wide: int) -> tuple[int, int]:
+    """How many pixels an area has, down and across."""
+    rows, columns = here
+    return -(-(rows.stop - rows.start) // high), -(-(columns.stop - columns.start) // wide)
 
 
 _Pooling = Callable[[Tensor, Tensor], Tensor]

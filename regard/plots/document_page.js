@@ -84,8 +84,9 @@
 
   const text = (pieces, first, count) => {
     const cut = (from, to) => pieces.slice(Math.max(from, 0), to).join("").replaceAll("▁", " ");
-    return `${cut(first - AROUND, first)}⟦${cut(first, first + Math.min(count, AROUND))}⟧`
-      + cut(first + Math.min(count, AROUND), first + Math.min(count, AROUND) + AROUND);
+    const end = Math.min(first + count, pieces.length), half = AROUND / 2;
+    const all = count > AROUND ? `${cut(first, first + half)} … ${cut(end - half, end)}` : cut(first, end);
+    return `${cut(first - AROUND, first)}⟦${all}⟧${cut(end, end + AROUND)}`;
   };
 
   function mark(isShown) {

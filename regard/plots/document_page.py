@@ -2,15 +2,13 @@
 
 A text of 16,000 pieces has 256 million weights a head, more than a file can hold; the page holds
 what can be seen of them at once. Every pixel is the heaviest of the cells beneath it, as `Pyramid`
-gives it, or `strip` where there are few queries, in single precision: one picture of 256 × 256 for
-each head, and a finer one of the head that was asked for. Each has its own count of the keys that
-its rows may see, and −1 where a mask lets nothing through. The strongest far links stand there with
-their exact weights and their words.
+gives it, in single precision: one picture of 256 × 256 for each head, and a finer one of the head
+that was asked for. Each has its own count of the keys that its rows may see, and −1 where a mask
+lets nothing through. The strongest far links stand there with their exact weights and their words.
 """
 
 import base64
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from html import escape
@@ -22,8 +20,7 @@ from jaxtyping import Float
 from regard.choices import find
 from regard.errors import LengthError
 from regard.inspecting.panels import OVERVIEW, View
-from regard.inspecting.record import MOST_NUMBERS, Attention, Record, Weights
-from regard.inspecting.strips import strip
+from regard.inspecting.record import MOST_NUMBERS, Attention, Record
 from regard.inspecting.survey import ANYWHERE, Survey, survey
 from regard.inspecting.tiles import PIXELS, Pyramid
 from regard.plots.colours import DARK, LIGHT
@@ -37,8 +34,6 @@ FINE = 2
 """The finer picture's zoom: 1,024 × 1,024."""
 ROWS = 4
 """Queries of each pixel that are looked at where a picture is of more than 4,096 cells a side."""
-SHORT = 1024
-"""Where there are no more queries, all are looked at, and pixels need not be square."""
 FAR = 64
 """How far apart the ends of a far link are."""
 SURVEYED = 1024
@@ -132,30 +127,8 @@ def _pictures(one: Attention, view: View) -> Iterator[dict[str, object]]:
 
 
 def _picture(one: Attention, layer: int, head: int, zoom: int) -> dict[str, object]:
-    name = f"layer {layer + 1}, head {head + 1}{', finer' if zoom else ''}"
-    draw = _all_of_it if len(one.queries) <= SHORT else _from_above
-    return {"name": name, **draw(one.layers[layer], head, zoom)}
-
-
-def _all_of_it(weights: Weights, head: int, zoom: int) -> dict[str, object]:
-    """Few queries: all of them, as many rows of pixels as there is room for."""
-    across = Pyramid(weights).scale(zoom)
-    down = 2 ** max(0, math.ceil(math.log2(weights.shape[-2] / (PIXELS << zoom))))
-    found = strip(weights, head, down=down, across=across)
-    return {
-        "scale": [down, across],
-        "shape": found.values.shape,
-        "rows": down,
-        "is_exact": True,
-        "numbers": _packed(np.where(found.visible, found.values, MASKED)),
-        "allowed": _packed(found.allowed),
-    }
-
-
-def _from_above(weights: Weights, head: int, zoom: int) -> dict[str, object]:
-    """Many queries: square pixels, of whose queries some are looked at."""
-    pyramid = Pyramid(weights)
-    scale, (down, across) = pyramid.scale(zoom), pyramid.counts(zoom)
+    pyramid = Pyramid(one.layers[layer])
+    scale, (down, across) = (pyramid.height(zoom), pyramid.scale(zoom)), pyramid.counts(zoom)
     whole = np.full((down * PIXELS, across * PIXELS), np.nan, dtype=np.float32)
     allowed = np.concatenate([pyramid.allowed(zoom, y, rows=None) for y in range(down)])
     used, is_exact = 0, True
@@ -167,9 +140,10 @@ def _from_above(weights: Weights, head: int, zoom: int) -> dict[str, object]:
             whole[place] = np.where(seen | np.isnan(tile.values), tile.values, MASKED)
             used = max(used, tile.rows_used)
             is_exact = is_exact and tile.is_exact
-    shape = -(-pyramid.n_queries // scale), -(-pyramid.n_keys // scale)
+    shape = -(-pyramid.n_queries // scale[0]), -(-pyramid.n_keys // scale[1])
     return {
-        "scale": [scale, scale],
+        "name": f"layer {layer + 1}, head {head + 1}{', finer' if zoom else ''}",
+        "scale": scale,
         "shape": shape,
         "rows": used,
         "is_exact": is_exact,

@@ -45,8 +45,9 @@ def long_overview(
     figure, ax = on_axis(ax, 7.4, 6.6)
     from matplotlib.colors import LogNorm
 
-    scale = Pyramid(one.layers[0]).scale(0)
-    edges = (-0.5, scale * lift.shape[1] - 0.5, scale * lift.shape[0] - 0.5, -0.5)
+    pyramid = Pyramid(one.layers[0])
+    high, wide = pyramid.height(0), pyramid.scale(0)
+    edges = (-0.5, wide * lift.shape[1] - 0.5, high * lift.shape[0] - 0.5, -0.5)
     shown = np.ma.masked_array(np.clip(lift, LEAST, None), masked)
     ax.set_facecolor("#b9b9b9")
     image = ax.imshow(
@@ -56,7 +57,7 @@ def long_overview(
     ax.set(xlim=(-0.5, len(one.keys) - 0.5), ylim=(len(one.queries) - 0.5, -0.5))
     ax.set_ylabel(f"{one.query_title}, {len(one.queries):,} pieces")
     ax.set_xlabel(f"{one.key_title}, {len(one.keys):,} pieces")
-    how = "every query" if is_exact else f"{used} of {scale} queries a pixel"
+    how = "every query" if is_exact else f"{used} of {high} queries a pixel"
     ax.set_title(f"{record.title(view)}\n{how}; grey is masked", fontsize="medium")
     bar = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.02, extend="both")
     bar.set_label("lift of the heaviest cell (1 = looks everywhere alike)")
@@ -75,7 +76,7 @@ def _seen(
         tile = pyramid.tile(head, 0, 0, 0, "max", rows)
         total += scaled(tile.values, pyramid.allowed(0, 0), "lift")
         used, is_exact = tile.rows_used, is_exact and tile.is_exact
-    scale = pyramid.scale(0)
-    inside = np.s_[: -(-len(one.queries) // scale), : -(-len(one.keys) // scale)]
+    high, wide = pyramid.height(0), pyramid.scale(0)
+    inside = np.s_[: -(-len(one.queries) // high), : -(-len(one.keys) // wide)]
     masked = ~pyramid.visible(0, 0, 0)
     return total[inside] / len(layers), masked[inside], is_exact, used

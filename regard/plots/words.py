@@ -109,7 +109,7 @@ def _small(panel: Panel) -> Panel:
     if len(panel.queries) * len(panel.keys) > MOST_CELLS:
         raise LengthError(
             f"look: {len(panel.queries)} × {len(panel.keys)} words are too many to print. Write a "
-            "picture (--out x.png) or the numbers (--out x.json), or give a shorter text."
+            "page (--out x.html) or a picture (--out x.png), or give a shorter text."
         )
     return panel
 

@@ -44,6 +44,7 @@ def atlas(record: Record, kind: str, layer: int) -> dict[str, object]:
         "n_heads": pyramid.n_heads,
         "n_layers": len(one.layers),
         "max_zoom": pyramid.max_zoom,
+        "row_zoom": pyramid.row_zoom,
         "pixels": PIXELS,
         "mechanism": one.mechanism,
         "query_title": one.query_title,

@@ -141,7 +141,7 @@ class Trained:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
         check_reads_texts(self.loaded.recipe, "look")
         if self._is_long(Request(text)):
-            _refuse(self, Request(text))
+            _refuse(self, Request(text), "Shorten it, or look at a part of it.")
         read = self._read(text)
         if target is not None:
             answer = self._answer(target)
@@ -330,11 +330,15 @@ def load(
     return Trained(Path(run), first, hardware, tuple(rest))
 
 
-def _refuse(trained: Trained, request: Request) -> list[Request]:
+def _refuse(
+    trained: Trained,
+    request: Request,
+    remedy: str = "Shorten it, or have such texts split or skipped (--on-long).",
+) -> list[Request]:
     raise LengthError(
         f"a text has {trained._length(request.text):,} tokens, but the model reads at "
         f"most {trained.longest:,} (model.max_len, the end token counted): "
-        f"'{request.text[:40]}…'. Shorten it, or have such texts split or skipped (--on-long)."
+        f"'{request.text[:40]}…'. {remedy}"
     )
 
 

@@ -34,28 +34,43 @@ COUNTING = """
 """How many tiles the page waits for."""
 
 
-@pytest.fixture(scope="session")
-def document():
-    torch.manual_seed(3)
-    query, key = (1.5 * torch.randn(1, 2, N, 8) for _ in range(2))
-    layer = AttentionMap(
+def random_layer(n_queries, n_keys):
+    query, key = (1.5 * torch.randn(1, 2, n, 8) for n in (n_queries, n_keys))
+    return AttentionMap(
         query=query,
         key=key,
         rows=SoftRows((query @ key.mT * 8**-0.5).logsumexp(-1, keepdim=True)),
         mask=FULL,
-        places=Places.between(N, N),
+        places=Places.between(n_queries, n_keys),
         score=SCALED_DOT,
         relation=NO_RELATION,
         select=SOFT,
     )
+
+
+@pytest.fixture(scope="session")
+def document():
+    torch.manual_seed(3)
     tokens = Tokens.numbered("word", N)
-    one = Attention(tokens, tokens, (layer,), "query (source)", "key (source)", "soft", "full")
+    layers = (random_layer(N, N),)
+    one = Attention(tokens, tokens, layers, "query (source)", "key (source)", "soft", "full")
     return Record("", "", {"encoder": one})
 
 
 @pytest.fixture(scope="session")
-def base_url(document):
-    with running(build_app(Shelf({}, None, {"doc": document}))) as address:
+def short_answer():
+    """Nine pieces about 3,000."""
+    torch.manual_seed(4)
+    sides = Tokens.numbered("said", 9), Tokens.numbered("read", 3000)
+    layers = (random_layer(9, 3000),)
+    one = Attention(*sides, layers, "query (target)", "key (source)", "soft", "full")
+    return Record("", "", {"cross": one})
+
+
+@pytest.fixture(scope="session")
+def base_url(document, short_answer):
+    records = {"doc": document, "short": short_answer}
+    with running(build_app(Shelf({}, None, records))) as address:
         yield address.rstrip("/")
 
 
@@ -182,3 +197,38 @@ def test_a_tile_on_its_way_is_drawn_from_what_is_coarser(page, atlas):
     )
     assert colours > 5
     page.unroute_all(behavior="ignoreErrors")
+
+
+def test_every_piece_of_a_short_answer_has_a_row_that_can_be_pointed_at(page, atlas, short_answer):
+    atlas(record="short", head=2)
+    expect(page.locator(".exactness")).to_contain_text("All tiles in sight are exact.")
+    expect(page.locator(".exactness")).to_contain_text("A pixel is 1 by 2 cells.")
+    page.locator(".atlas").scroll_into_view_if_needed()
+    box = page.locator(".atlas canvas").first.bounding_box()
+    # rows of 24 pixels lie around the middle of what is right of and below the names
+    middle = box["y"] + 84 + (box["height"] - 84) / 2
+    weights = short_answer.weights("cross", 0, 1)
+    for row in (-4, 0, 3):
+        page.mouse.move(box["x"] + 84 + (box["width"] - 84) / 2, middle + 24 * row)
+        said = page.locator(".readout").first
+        expect(said).to_contain_text(re.compile(rf"query {5 + row} .* → key \d+ .*\d\.\d{{4}}"))
+        key, weight = re.search(r"key (\d+) .*: (\d\.\d{4})", said.inner_text()).groups()
+        assert float(weight) == pytest.approx(float(weights[4 + row, int(key) - 1]), abs=5.1e-5)
+
+
+def test_a_longer_text_than_the_one_before_is_drawn_all_over(page, atlas):
+    atlas(record="short")
+    expect(page.locator(".exactness")).to_contain_text("All tiles in sight are exact.")
+    page.locator("select", has=page.locator("option[value=doc]")).select_option("doc")
+    expect(page.locator(".exactness")).to_contain_text("A pixel is 8 by 8 cells.")
+    expect(page.locator(".exactness")).to_contain_text("All tiles in sight are exact.")
+    page.wait_for_timeout(200)
+    corners = page.evaluate(
+        """() => { const canvas = document.querySelector(".atlas canvas"), strip = 84;
+          const wide = canvas.width - strip, high = canvas.height - strip, half = high / 2 - 6;
+          const colour = (x, y) => canvas.getContext("2d").getImageData(x, y, 1, 1).data.join();
+          const middle = [strip + wide / 2, strip + high / 2], empty = colour(strip + 4, strip + 4);
+          return [[-1, -1], [-1, 1], [1, -1], [1, 1]].map(([across, down]) =>
+            colour(middle[0] + across * half, middle[1] + down * half) !== empty); }"""
+    )
+    assert corners == [True] * 4

@@ -80,7 +80,11 @@ def test_a_document_past_the_limit_is_refused_or_answered_in_pieces(run, tmp_pat
 def test_a_document_past_the_limit_is_not_looked_into(run, monkeypatch, capsys):
     _given(monkeypatch, _document(2 * N_WORDS) + "\n")
     assert main(["look", str(run)]) == 2
-    assert f"a text has {2 * N_WORDS + 1:,} tokens" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"a text has {2 * N_WORDS + 1:,} tokens" in said
+    # a look has no --on-long
+    assert "Shorten it, or look at a part of it." in " ".join(said.split())
+    assert "--on-long" not in said
 
 
 def test_what_is_read_and_for_how_long_is_shown_in_a_terminal_only():

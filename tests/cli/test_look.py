@@ -125,6 +125,15 @@ def _stdin(content):
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
 
 
+def test_a_file_whose_name_is_looked_at_as_a_text_is_mentioned(look, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").write_text("b")
+    assert look("a", "--target", "b") == 0
+    assert "For what is in it: regard look RUN < a" in capsys.readouterr().err
+    assert look("a" * 40 + " b" * 4, "--target", "b") == 0
+    assert "there is a file" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

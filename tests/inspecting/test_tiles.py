@@ -25,18 +25,19 @@ def stitched(pyramid, head, zoom, **asked):
         np.concatenate([pyramid.tile(head, zoom, x, y, **asked).values for x in range(across)], 1)
         for y in range(down)
     ]
-    scale = pyramid.scale(zoom)
     whole = np.concatenate(rows)
-    return whole[: -(-pyramid.n_queries // scale), : -(-pyramid.n_keys // scale)]
+    return whole[
+        : -(-pyramid.n_queries // pyramid.height(zoom)), : -(-pyramid.n_keys // pyramid.scale(zoom))
+    ]
 
 
-def pooled(dense, scale, how):
+def pooled(dense, high, wide, how):
     """The same by plain loops over the matrix."""
     q, k = dense.shape
     return np.array(
         [
-            [how(dense[i : i + scale, j : j + scale]) for j in range(0, k, scale)]
-            for i in range(0, q, scale)
+            [how(dense[i : i + high, j : j + wide]) for j in range(0, k, wide)]
+            for i in range(0, q, high)
         ]
     )
 
@@ -110,7 +111,7 @@ def test_keys_may_be_counted_for_all_queries_of_a_pixel():
     assert (pyramid.allowed(0, 0)[:137] != got).all()
 
 
-@pytest.mark.parametrize("shape", [(300, 270), (40, 1030)])
+@pytest.mark.parametrize("shape", [(300, 270), (40, 1030), (300, 1030)])
 @pytest.mark.parametrize(
     ("pooling", "how"), [("max", np.max), ("mean", np.mean), ("sum", lambda x: x.sum(1).mean())]
 )
@@ -119,8 +120,24 @@ def test_every_zoom_pools_the_cells_of_each_pixel(shape, pooling, how):
     dense, pyramid = layer.dense()[0].numpy(), Pyramid(layer)
     for zoom in range(pyramid.max_zoom):
         got = stitched(pyramid, 2, zoom, pooling=pooling)
-        want = pooled(dense[2], pyramid.scale(zoom), how)
+        want = pooled(dense[2], pyramid.height(zoom), pyramid.scale(zoom), how)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
+
+
+def test_few_queries_keep_their_rows_while_many_keys_share_a_pixel():
+    pyramid = Pyramid(random_map(21, 3000, pattern=SlidingWindowPattern(size=9)))
+    assert [(pyramid.height(z), pyramid.scale(z)) for z in range(5)] == [
+        (1, 16), (1, 8), (1, 4), (1, 2), (1, 1),
+    ]  # fmt: skip
+    assert [pyramid.counts(zoom) for zoom in (0, 4)] == [(1, 1), (1, 12)]
+    tile, seen = pyramid.tile(0, 0, 0, 0), pyramid.visible(0, 0, 0)
+    assert (tile.rows_used, tile.is_exact) == (1, True)
+    dense = pyramid.weights.dense()[0, 0].numpy()
+    np.testing.assert_allclose(tile.values[:21, :188], pooled(dense, 1, 16, np.max), atol=1e-6)
+    np.testing.assert_array_equal(seen[:21, :188], pooled(dense > 0, 1, 16, np.any))
+    np.testing.assert_array_equal(pyramid.allowed(0, 0)[:21], (dense > 0).sum(1))
+    # two queries a pixel as soon as there are more than rows
+    assert [Pyramid(random_map(300, 3000)).height(z) for z in range(5)] == [2, 1, 1, 1, 1]
 
 
 def test_the_first_zoom_is_one_tile_and_the_last_has_a_cell_a_pixel():
@@ -156,7 +173,7 @@ def test_a_large_tile_looks_at_some_rows_and_says_so(monkeypatch):
     assert (quick.rows_used, quick.is_exact) == (4, False)
     assert (exact.rows_used, exact.is_exact) == (8, True)
     dense = layer.dense()[0, 1].numpy()
-    np.testing.assert_allclose(exact.values, pooled(dense, 8, np.max), rtol=1e-5)
+    np.testing.assert_allclose(exact.values, pooled(dense, 8, 8, np.max), rtol=1e-5)
     # the rows that it looked at are rows of the matrix: every other one
     np.testing.assert_allclose(
         quick.values, dense[::2].reshape(256, 4, 256, 8).max((1, 3)), rtol=1e-5
@@ -185,7 +202,7 @@ def test_masked_pixels_are_told_from_zeros():
     pyramid = Pyramid(random_map(600, 600, pattern=CausalPattern()))
     seen = np.tril(np.ones((600, 600), bool))
     assert (pyramid.visible(2, 1, 1)[:256, :256] == seen[256:512, 256:512]).all()
-    assert (pyramid.visible(1, 0, 0) == pooled(seen, 2, np.max)[:256, :256]).all()
+    assert (pyramid.visible(1, 0, 0) == pooled(seen, 2, 2, np.max)[:256, :256]).all()
     assert not pyramid.visible(2, 2, 2)[88:].any()
 
 

@@ -66,6 +66,9 @@ def test_a_document_of_16_000_pieces_shows_python_s_numbers(document, exported, 
         assert heaviest(page) == pytest.approx(float(tile.values[at]), rel=1e-5)
     said = page.locator("#readout").inner_text()
     assert said.startswith("queries 15937–16000 → keys 15937–16000")
+    # the ends of a range that is too long to be read
+    held = re.search("⟦(.*)⟧", page.locator("#key-text").inner_text())[1]
+    assert re.fullmatch(r"\s*word15936 .* … .* word15999", held)
     assert "4 of 64 queries of each" in page.locator("#said").inner_text()
 
 

@@ -1,5 +1,6 @@
 // Drawing the atlas: tiles, strips of tokens along both edges, what each key receives, lines and links.
 
+import { pixelOf } from "./camera.js";
 import { painted, PIXELS } from "./tiles.js";
 
 export const STRIP = 84;
@@ -10,17 +11,20 @@ const PAINTING = 8;
 // A tile that is not here is drawn from the finest one above it that is. Colouring takes time: what is
 // over the share of this frame waits for the next. Says whether something waits.
 function drawTiles(context, tiles, camera, look, wide, high) {
-  const zoom = camera.zoom(tiles.maxZoom), side = PIXELS * 2 ** (tiles.maxZoom - zoom);
+  const { zoom } = camera, { queries, keys } = pixelOf(camera.size, zoom);
+  const long = PIXELS * keys * camera.scale, tall = PIXELS * queries * camera.tall;
   const until = performance.now() + PAINTING;
   let isWaiting = false;
   context.imageSmoothingEnabled = false;
-  for (const [, x, y] of camera.tiles(zoom, tiles.maxZoom, wide, high)) {
-    const { x: left, y: top } = camera.point(y * side, x * side, wide, high), long = side * camera.scale;
+  for (const [, x, y] of camera.tiles(wide, high)) {
+    const { x: left, y: top } = camera.point(y * PIXELS * queries, x * PIXELS * keys, wide, high);
     for (let up = 0; up <= zoom; up += 1) {
-      const tile = tiles.get(zoom - up, x >> up, y >> up);
+      // rows of this tile for one of the coarser; a short map has as many rows at every zoom
+      const rows = pixelOf(camera.size, zoom - up).queries / queries;
+      const tile = tiles.get(zoom - up, x >> up, Math.floor(y / rows));
       if (tile?.isEmpty) {
         context.fillStyle = look.maskedCss;
-        context.fillRect(left, top, long, long);
+        context.fillRect(left, top, long, tall);
         break;
       }
       if (!tile) continue;
@@ -28,8 +32,8 @@ function drawTiles(context, tiles, camera, look, wide, high) {
       isWaiting ||= isLate;
       const picture = isLate ? tile.picture : painted(tile, look);
       if (!picture) continue;
-      const part = PIXELS / 2 ** up, mask = 2 ** up - 1;
-      context.drawImage(picture, (x & mask) * part, (y & mask) * part, part, part, left, top, long, long);
+      const part = PIXELS / 2 ** up, down = PIXELS / rows;
+      context.drawImage(picture, (x & (2 ** up - 1)) * part, (y % rows) * down, part, down, left, top, long, tall);
       break;
     }
   }
@@ -70,11 +74,11 @@ function step(scale) {
   return Math.max(1, [1, 2, 5, 10].map((times) => times * power).find((one) => one >= rough));
 }
 
-function drawStrip(context, names, from, to, offsetOf, camera, colours, isAcross) {
+function drawStrip(context, names, from, to, offsetOf, scale, colours, isAcross) {
   context.fillStyle = colours.ink;
   context.font = `${TEXT}px system-ui, sans-serif`;
-  const isText = camera.scale >= TEXT;
-  const every = isText ? 1 : step(camera.scale);
+  const isText = scale >= TEXT;
+  const every = isText ? 1 : step(scale);
   // round numbers, counted from 1, and 1 itself
   const first = Math.max(every === 1 ? 1 : 0, Math.floor((from + 1) / every));
   const last = Math.min(to, names.length) / every;
@@ -110,7 +114,7 @@ export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profil
     context.strokeStyle = colour;
     context.lineWidth = size;
     context.strokeRect(isRow ? -5 : x, isRow ? y : -5, isRow ? wide + 10 : Math.max(camera.scale, 1),
-      isRow ? Math.max(camera.scale, 1) : high + 10);
+      isRow ? Math.max(camera.tall, 1) : high + 10);
   };
   found.keys.forEach((place) => line(false, place, colours.found, 1));
   found.queries.forEach((place) => line(true, place, colours.found, 1));
@@ -120,13 +124,13 @@ export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profil
   if (profile) drawProfile(context, profile, camera, low, top, wide, high, colours);
   context.save();
   context.beginPath(); context.rect(STRIP - TEXT, PROFILE, wide + TEXT, STRIP - PROFILE); context.clip();
-  drawStrip(context, tokens.keys, low.key, top.key, (i) => STRIP + camera.point(0, i, wide, high).x, camera,
-    colours, true);
+  drawStrip(context, tokens.keys, low.key, top.key, (i) => STRIP + camera.point(0, i, wide, high).x,
+    camera.scale, colours, true);
   context.restore();
   context.save();
   context.beginPath(); context.rect(0, STRIP - TEXT, STRIP, high + TEXT); context.clip();
-  drawStrip(context, tokens.queries, low.query, top.query, (i) => STRIP + camera.point(i, 0, wide, high).y, camera,
-    colours, false);
+  drawStrip(context, tokens.queries, low.query, top.query, (i) => STRIP + camera.point(i, 0, wide, high).y,
+    camera.tall, colours, false);
   context.restore();
   context.strokeStyle = colours.edge;
   context.lineWidth = 1;
@@ -154,16 +158,18 @@ function drawProfile(context, { bars, most }, camera, low, top, wide, high, colo
 
 export function drawMinimap(canvas, { tiles, camera, look, colours }, wide, high) {
   const context = canvas.getContext("2d"), tile = tiles.get(0, 0, 0), { queries, keys } = camera.size;
-  const side = canvas.width / Math.max(queries, keys), cells = 2 ** tiles.maxZoom;
+  const side = canvas.width / Math.max(queries, keys), pixel = pixelOf(camera.size, 0);
+  // a short map fills half of the height
+  const row = camera.size.least ? canvas.height / 2 / queries : side;
   context.fillStyle = colours.ground;
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.imageSmoothingEnabled = false;
   if (tile && !tile.isEmpty) {
-    context.drawImage(painted(tile, look), 0, 0, PIXELS * cells * side, PIXELS * cells * side);
+    context.drawImage(painted(tile, look), 0, 0, PIXELS * pixel.keys * side, PIXELS * pixel.queries * row);
   }
   const low = camera.cell(0, 0, wide, high);
   context.strokeStyle = colours.found;
   context.lineWidth = 2;
-  context.strokeRect(low.key * side, low.query * side, Math.max(wide / camera.scale * side, 4),
-    Math.max(high / camera.scale * side, 4));
+  context.strokeRect(low.key * side, low.query * row, Math.max(wide / camera.scale * side, 4),
+    Math.max(high / camera.tall * row, 4));
 }

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { allowedAt, drawAtlas, drawMinimap, STRIP, weightAt } from "./atlas_drawing.js";
-import { Camera } from "./camera.js";
+import { Camera, extentOf, pixelOf } from "./camera.js";
 import { colour, css, ink } from "./colours.js";
 import { Select } from "./controls.js";
 import { Frames } from "./frames.js";
@@ -44,8 +44,9 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
   const [wide, setWide] = useState(700), [rate, setRate] = useState(null);
   const high = Math.min(560, Math.max(340, wide * 0.7));
   const inner = { wide: wide - STRIP, high: high - STRIP };
-  const tiles = useMemo(() => new Tiles(parts, size.max_zoom, () => setTurn((n) => n + 1)), [parts.join("/")]);
-  const extent = { queries: size.n_queries, keys: size.n_keys };
+  const tiles = useMemo(() => new Tiles(parts, size.max_zoom, () => setTurn((n) => n + 1)),
+    [parts.join("/"), size.max_zoom]);
+  const extent = extentOf(size, inner.high);
   const [camera, setCamera] = useState(null);
   const isOfThis = (one) => one?.size.keys === extent.keys && one.size.queries === extent.queries;
   const now = isOfThis(camera) ? camera : Camera.whole(extent, inner.wide, inner.high);
@@ -68,12 +69,11 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
   useLayoutEffect(() => frames.ask());
 
   useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWide(Math.round(entry.contentRect.width)));
+    const watch = new ResizeObserver(([entry]) => setWide(Math.max(Math.round(entry.contentRect.width), 2 * STRIP)));
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  const zoom = now.zoom(size.max_zoom);
-  const sight = now.tiles(zoom, size.max_zoom, inner.wide, inner.high);
+  const { zoom } = now, sight = now.tiles(inner.wide, inner.high);
   const leaf = cell && [size.max_zoom, Math.floor(cell.key / 256), Math.floor(cell.query / 256)];
   useEffect(() => {
     // the whole map first: it stands in for everything else until that is here
@@ -105,7 +105,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
     const [x, y] = at(event);
     if (drag.current) {
       const { camera: from, x: x0, y: y0 } = drag.current;
-      move(held(from.at({ key: from.key - (x - x0) / from.scale, query: from.query - (y - y0) / from.scale })));
+      move(held(from.at({ key: from.key - (x - x0) / from.scale, query: from.query - (y - y0) / from.tall })));
     } else setCell(inside(live.camera.cell(x, y, inner.wide, inner.high)));
   };
   useEffect(() => {
@@ -121,12 +121,12 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
   const whole = () => { move(Camera.whole(extent, inner.wide, inner.high)); setMarks(null); };
   const pressed = (event) => {
     const arrows = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    const here = live.camera, step = (event.shiftKey ? 1 : 0.1) / here.scale;
+    const here = live.camera, step = event.shiftKey ? 1 : 0.1;
     let next = here;
     if (event.key in arrows) {
       const [down, across] = arrows[event.key];
-      next = held(here.at({ query: here.query + down * step * inner.high,
-        key: here.key + across * step * inner.wide }));
+      next = held(here.at({ query: here.query + down * step * inner.high / here.tall,
+        key: here.key + across * step * inner.wide / here.scale }));
     } else if (event.key in KEYS) next = zoomed(KEYS[event.key]);
     else if (event.key === "0") { next = Camera.whole(extent, inner.wide, inner.high); setMarks(null); }
     else if (event.key === "d") setLocked(!isLocked);
@@ -141,14 +141,14 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
     event.preventDefault();
     event.stopPropagation();
   };
-  const isPart = inner.wide / now.scale < 0.99 * extent.keys || inner.high / now.scale < 0.99 * extent.queries;
-  const cells = 2 ** (size.max_zoom - zoom), small = wide < 500 ? 80 : 120;
+  const isPart = inner.wide / now.scale < 0.99 * extent.keys || inner.high / now.tall < 0.99 * extent.queries;
+  const pixel = pixelOf(extent, zoom), small = wide < 500 ? 80 : 120;
   const shown = cell ?? marks;
   const weight = shown && weightAt(tiles, shown.query, shown.key);
   const here = sight.map(([z, x, y]) => tiles.get(z, x, y));
   const n_missing = here.filter((tile) => !tile).length, rough = here.filter((tile) => tile && !tile.isExact);
   const exactness = n_missing ? `${n_missing} of ${here.length} tiles in sight are on their way.`
-    : rough.length ? `Sampled for now: ${rough[0].rows} of ${2 ** (size.max_zoom - zoom)} queries of each pixel; `
+    : rough.length ? `Sampled for now: ${rough[0].rows} of ${pixel.queries} queries of each pixel; `
       + "exact tiles follow." : "All tiles in sight are exact.";
   const said = !shown ? "Point at the map, or reach it with Tab: arrow keys move, + and − zoom, 0 shows all."
     : `query ${shown.query + 1} ${quoted(tokens.queries[shown.query])} → key ${shown.key + 1} `
@@ -168,7 +168,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
       <span>${SCALES[scale].to ?? top.toPrecision(3)}</span>
       <span class="quiet">${SCALES[scale].name}; a pixel shows its largest cell; grey: masked</span></p>
     <p class="quiet small exactness">${tiles.error ? html`<span class="error">${tiles.error}</span>` : exactness}
-      ${" "}${zoom === size.max_zoom ? "A cell is a pixel or more." : `A pixel is ${cells} by ${cells} cells.`}
+      ${" "}${zoom === size.max_zoom ? "A cell is a pixel or more." : `A pixel is ${pixel.queries} by ${pixel.keys} cells.`}
       ${rate && html`${" "}<span class="rate" data-rate=${JSON.stringify(rate)}>The last movement had${" "}
         ${Math.round(rate.drawn)} frames a second.</span>`}</p>
     <div class="atlas" ref=${box}><div role="application" tabIndex="0" onKeyDown=${pressed}

@@ -72,15 +72,19 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const text = params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
   const saved = served.records.includes(params.record) ? params.record : run ? "" : served.records[0];
   const answered = useAnswers(!saved && info && run, text, params.target);
-  const name = saved || answered.value?.answers[0]?.record;
-  const record = useAnswer(() => name && get(["records", name]), [name]);
+  const wanted = saved || answered.value?.answers[0]?.record;
+  // an answer knows whose it is: what is asked of another record comes later than its name
+  const record = useAnswer(() => wanted && get(["records", wanted]).then((found_) => ({ ...found_, name: wanted })),
+    [wanted]);
+  const name = record.value?.name;
   const kinds = Object.keys(record.value?.attention ?? {});
   const kind = kinds.includes(params.kind) ? params.kind : kinds[0];
   const one = record.value?.attention[kind];
   const limited = (value, count) => Math.min(Math.max(Number(value) || 1, 1), count ?? 1) - 1;
   const [layer, head] = [limited(params.layer, one?.n_layers), limited(params.head, one?.n_heads)];
   const far = Math.max(Number(params.far ?? 4) || 0, 0);
-  const size = useAnswer(() => one && get(["records", name, "atlas", kind, layer]),
+  const size = useAnswer(() => one && get(["records", name, "atlas", kind, layer])
+    .then((found_) => ({ ...found_, parts: ["records", name, "tiles", kind, layer] })),
     [name, kind, layer, Boolean(one)]);
   const survey = useSurvey(one && ["records", name, "profile", kind, layer, head], far);
   const [jump, setJump] = useState(null);
@@ -113,7 +117,7 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
         ? `${found.keys.length} keys, ${found.queries.length} queries` : ""}</span>
       </div>`}
     ${one && size.value && html`<${TileMap} size=${size.value} tokens=${tokens} profile=${survey.value?.received}
-      parts=${["records", name, "tiles", kind, layer, head]} params=${params} change=${change} stops=${stops}
+      parts=${[...size.value.parts, Math.min(head, size.value.n_heads - 1)]} params=${params} change=${change} stops=${stops}
       isDark=${isDark} jump=${jump} found=${found} />`}
     ${survey.value && one && html`<${FarLinks} survey=${survey.value} tokens=${tokens} far=${far}
       setFar=${(next_) => change({ far: next_ })} jump=${setJump} />`}`;
