@@ -96,8 +96,8 @@ def _mechanisms(page):
     page.keyboard.press("ArrowDown")
     assert re.search(r"model 0\.\d{4}, scaled_dot 0\.\d{4}", _said(page))
     # one cell for all maps
-    crosses = page.locator(".side-by-side .cross.row").count()
-    assert crosses == page.locator(".side-by-side .cells").count()
+    n_maps = page.locator(".side-by-side .cells").count()
+    expect(page.locator(".side-by-side .cross.row")).to_have_count(n_maps)
 
 
 def _captions(page):
@@ -155,7 +155,7 @@ def _compare(page):
     page.keyboard.press("Enter")
     page.wait_for_url("**pin=q2**")
     assert len(re.findall(r"query 2 ", _said(page))) >= 2
-    assert page.locator(".pane .readout").filter(has_text="looks at").count() == 2
+    expect(page.locator(".pane .readout").filter(has_text="looks at")).to_have_count(2)
 
 
 def _training(page):
@@ -163,7 +163,7 @@ def _training(page):
     page.keyboard.press("Enter")
     table = page.locator("details[open] table").first
     expect(table).to_be_visible()
-    assert "4" in table.inner_text()
+    expect(table).to_contain_text("4")
     # a table that may be wide can be scrolled by keys too
     _reach(page, "[role=region]")
 

@@ -110,8 +110,8 @@ def test_masked_cells_are_hatched_and_nothing_else_is(page, record):
     expect(page.locator(".legend")).to_contain_text("masked")
     page.locator(".line").first.locator("button").nth(2).click()
     keys = page.locator(".line").nth(1).locator("button")
-    assert keys.nth(3).evaluate("(one) => one.classList.contains('masked')")
-    assert not keys.nth(2).evaluate("(one) => one.classList.contains('masked')")
+    expect(keys.nth(3)).to_contain_class("masked")
+    expect(keys.nth(2)).not_to_contain_class("masked")
     # the tables say it too
     page.locator(".numbers summary").last.click()
     said = (
@@ -228,7 +228,7 @@ def test_links_are_drawn_as_they_are_asked_for_and_the_rates_follow(page, shelf)
     page.get_by_role("slider", name="threshold").fill("0.06")
     want = sentence(shelf, "first", 0, "predicting", drawing)["drawn"][0]
     expect(page.locator(".mark.own")).to_have_count(len(want["links"]))
-    assert page.locator(".rate").inner_text() == f"{100 * want['error_rate']:.1f} %"
+    expect(page.locator(".rate")).to_have_text(f"{100 * want['error_rate']:.1f} %")
     assert "punctuation=left_out" in page.url
     page.get_by_role("combobox", name="links are").select_option("intersection")
     both = sentence(shelf, "first", 0, "predicting", Drawing("intersection"))["drawn"][0]

@@ -60,8 +60,9 @@ def test_an_address_shows_the_same_again(page):
     said, title = page.locator(".readout").inner_text(), page.locator(".what").inner_text()
     page.reload()
     page.wait_for_selector(".links path", state="attached")
-    assert page.locator(".readout").inner_text() == said
-    assert page.locator(".what").inner_text() == title == "decoder attention, layer 2, head 1"
+    expect(page.locator(".readout")).to_have_text(said, use_inner_text=True)
+    expect(page.locator(".what")).to_have_text(title, use_inner_text=True)
+    assert title == "decoder attention, layer 2, head 1"
     assert page.get_by_label("run").input_value() == "second"
 
 
@@ -232,13 +233,13 @@ def test_a_mask_is_drawn_in_a_colour_that_no_weight_has(page):
 def test_the_theme_follows_the_system_and_may_be_chosen(fresh):
     fresh.emulate_media(color_scheme="dark")
     open_view(fresh, "training")
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert fresh.evaluate(ground) == "rgb(22, 24, 27)"
+    ground = expect(fresh.locator("body"))
+    ground.to_have_css("background-color", "rgb(22, 24, 27)")
     fresh.get_by_label("theme").select_option("light")
-    assert fresh.evaluate(ground) == "rgb(255, 255, 255)"
+    ground.to_have_css("background-color", "rgb(255, 255, 255)")
     fresh.reload()
     fresh.wait_for_selector("nav")
-    assert fresh.evaluate(ground) == "rgb(255, 255, 255)"
+    ground.to_have_css("background-color", "rgb(255, 255, 255)")
 
 
 def test_the_tour_leads_through_the_views_and_ends(page):
