@@ -73,7 +73,7 @@ class Documents:
 
     def _example(self, where: str, row: dict[str, Any]) -> Example:
         words = " ".join(_text(where, row, key) for key in self.source).split()
-        answer = row.get(self.target)
+        answer = _value(where, row, self.target)
         several = answer if isinstance(answer, list) and answer else [answer]
         targets = [" ".join(one.split()) for one in several if isinstance(one, str)]
         if len(targets) < len(several) or not all(targets):
@@ -84,11 +84,16 @@ class Documents:
         return Example(" ".join(words[: self.max_words]), tuple(targets))
 
 
-def _text(where: str, row: dict[str, Any], key: str) -> str:
-    """A part of a document as one text."""
+def _value(where: str, row: dict[str, Any], key: str) -> Any:
+    """What stands under a key; an error that names the keys there are if nothing does."""
     if key not in row:
         raise DataError(f"{where} has no '{key}'; it has {', '.join(row) or 'no keys'}.")
-    parts = _parts(row[key])
+    return row[key]
+
+
+def _text(where: str, row: dict[str, Any], key: str) -> str:
+    """A part of a document as one text."""
+    parts = _parts(_value(where, row, key))
     if parts is None:
         raise DataError(
             f"{where}: '{key}' must be a text, a list of texts or a list of [heading, text], got "

@@ -48,7 +48,8 @@ def test_a_document_is_cut_only_where_that_is_asked_for(tmp_path):
         ({**PAPER, "sections": [3]}, "'sections' must be a text, a list of texts"),
         ({**PAPER, "abstract": 5}, "'abstract' must be a text or a list of texts"),
         ({**PAPER, "abstract": ["a", ""]}, "that are not empty"),
-        ({"title": "a", "sections": "b"}, "got null"),
+        ({**PAPER, "abstract": None}, "got null"),
+        ({"title": "a", "sections": "b"}, "has no 'abstract'; it has title, sections"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(tmp_path, row, said):
