@@ -221,10 +221,10 @@ class Pyramid:
         pool: "_Pooling",
         pause: Pause | None,
     ) -> Float[np.ndarray, "r c"]:
-        (rows, columns), (high_of_one, scale) = here, sizes
+        (rows, columns), (height, scale) = here, sizes
         wide = max(scale, WIDTH // scale * scale)
         lines = []
-        for band in _bands(rows, high_of_one, n_each):
+        for band in _bands(rows, height, n_each):
             n_pixels = band.pixels.stop - band.pixels.start
             high = max(1, BLOCK // (wide * band.n_each))
             for first in range(0, n_pixels, high):

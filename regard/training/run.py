@@ -69,10 +69,10 @@ def run(
         if workers.is_first:
             yield Finished(out, progress, is_complete=True)
         return
-    changed = _changed(recipe, out) if resume and workers.is_first else []
+    notes = _going_on(recipe, out) if resume and workers.is_first else []
     metrics, is_untouched = Metrics(out), workers.is_first and not _holds_anything(out)
     try:
-        yield from (Said(note) for note in changed)
+        yield from (Said(note) for note in notes)
         for event in _Training(recipe, out, hardware, workers, metrics).events():
             # what was only said is no beginning: the first update is
             is_untouched = is_untouched and isinstance(event, Said)
@@ -121,8 +121,8 @@ def _check_is_same(recipe: Recipe, out: Path) -> None:
             )
 
 
-def _changed(recipe: Recipe, out: Path) -> list[str]:
-    """What of [training] is no longer as the run was begun, for people to see."""
+def _going_on(recipe: Recipe, out: Path) -> list[str]:
+    """For people to see: that there is no run yet, or what of [training] is no longer as it was."""
     if not (out / "recipe.toml").exists():
         return [f"there is no run '{out}' to go on with; a new one begins"]
     begun, asked = read_recipe(out / "recipe.toml").training, recipe.training

@@ -216,7 +216,7 @@ def test_every_piece_of_a_short_answer_has_a_row_that_can_be_pointed_at(page, at
         assert float(weight) == pytest.approx(float(weights[4 + row, int(key) - 1]), abs=5.1e-5)
 
 
-def test_a_longer_text_than_the_one_before_is_drawn_all_over(page, atlas):
+def test_a_longer_text_than_the_one_before_is_drawn_all_over(page, atlas, document):
     atlas(record="short")
     expect(page.locator(".exactness")).to_contain_text("All tiles in sight are exact.")
     page.locator("select", has=page.locator("option[value=doc]")).select_option("doc")
@@ -232,3 +232,16 @@ def test_a_longer_text_than_the_one_before_is_drawn_all_over(page, atlas):
             colour(middle[0] + across * half, middle[1] + down * half) !== empty); }"""
     )
     assert corners == [True] * 4
+    # and its numbers are its own
+    page.locator(".atlas [role=application]").focus()
+    page.keyboard.press("ArrowRight")
+    said = page.locator(".readout").first
+    expect(said).to_contain_text(re.compile(r"query \d+ .* → key \d+ .*: \d\.\d{4}"))
+    pattern = r"query (\d+) .* → key (\d+) .*: (\d\.\d{4})"
+    query, key, weight = re.search(pattern, said.inner_text()).groups()
+    wanted = (
+        document.attention["encoder"]
+        .layers[0]
+        .tile_of(0, slice(int(query) - 1, int(query)), slice(int(key) - 1, int(key)))
+    )
+    assert float(weight) == pytest.approx(float(wanted), abs=5.1e-5)
