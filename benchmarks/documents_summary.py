@@ -2,9 +2,10 @@
 
     python -m benchmarks.documents_summary runs/documents/results --data data/documents
 
-RESULTS is the folder of the cells' files, or one file with a line for each. Beside the cells stand
-two that read nothing and learned nothing: the paper's own first words, and the abstract of another
-paper; whoever is below them has not read much.
+RESULTS is the folder of the cells' files, or one file with a line for each. Cells that are not
+among them, and models of running text that are not among those of --wikitext, stay as they were.
+Beside the cells stand two that read nothing and learned nothing: the paper's own first words, and
+the abstract of another paper; whoever is below them has not read much.
 """
 
 import argparse
@@ -133,9 +134,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "documents.json")
     given = parser.parse_args()
     before = json.loads(given.out.read_text()) if given.out.exists() else {}
-    found = {**before, **summary(rows_of(given.results), given.data)}
+    made = summary(rows_of(given.results), given.data)
+    kept = {part: {**before.get(part, {}), **made[part]} for part in ("cells", "longer")}
+    found = {**before, **made, **kept}
     if given.wikitext is not None:
-        found["wikitext"] = {
+        found["wikitext"] = before.get("wikitext", {}) | {
             row["model"]: {**row, "curve": curve(row, given.wikitext)}
             for row in rows_of(given.wikitext)
         }

@@ -80,7 +80,9 @@ def _measures() -> tuple[str, ...]:
 def _apart(one: Mapping | None, digits: int) -> str:
     if one is None:
         return NOTHING
-    return f"{one['mean']:+.{digits}f} ± {one['error']:.{digits}f}"
+    # no minus before a zero
+    mean = f"{round(one['mean'], digits) + 0.0:+.{digits}f}".replace("-", "−")
+    return f"{mean} ± {one['error']:.{digits}f}"
 
 
 def cost(found: Mapping) -> str:

@@ -1,14 +1,22 @@
 """The arithmetic of the studies of papers and of WikiText-2, and their page."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.documents import PIECE, Cut, by_length
+from benchmarks.documents import LENGTHS, PIECE, SYSTEMS, Cut, by_length
 from benchmarks.documents_summary import difference
+from benchmarks.luong_summary import one_of
 from benchmarks.wikitext import Text, in_cache, perplexity
 from regard.decoding import Sentence
+
+DOCS = Path(__file__).parents[2] / "docs"
+KEPT = json.loads((DOCS / "documents.json").read_text())
+CELLS = KEPT["cells"]
+PROSE = " ".join((DOCS / "documents.md").read_text().replace("*", "").split())
 
 
 class Letters:
@@ -65,3 +73,36 @@ def test_a_cache_with_no_share_changes_nothing_and_one_that_knows_helps():
 def test_a_difference_has_the_error_of_its_mean():
     found = difference([1.0, 2.0, 6.0], [1.0, 1.0, 1.0])
     assert found == {"mean": 2.0, "error": pytest.approx(math.sqrt(7 / 3))}
+
+
+def _loss(system, length):
+    return CELLS[f"{system}, {length}"]["loss"]
+
+
+def test_the_page_orders_the_losses_as_they_are():
+    assert set(CELLS) == {f"{system}, {length}" for system in SYSTEMS for length in LENGTHS}
+    taught = [system for system in SYSTEMS if system != "T-DMCA, all tokens"]
+    for system in taught:
+        assert _loss(system, 768) == min(_loss(system, length) for length in LENGTHS)
+    for length in LENGTHS:
+        assert min(taught, key=lambda system: _loss(system, length)) == "T-DMCA"
+        below = _loss("encoder-decoder", length) - _loss("Linformer encoder", length)
+        assert f"{below:.2f}" == "0.02"
+    for group in (("T-D", "window", "BigBird"), ("encoder-decoder", "BigBird encoder")):
+        for length in (768, 3072):
+            found = [_loss(system, length) for system in group]
+            assert max(found) - min(found) < 0.005
+    short = {name: one["updates"] for name, one in CELLS.items() if one["updates"] < 500}
+    assert short.pop("BigBird, 9216") == 283
+    assert {name.rpartition(", ")[0] for name in short} == {"T-DMCA, all tokens"}
+
+
+def test_the_page_says_what_is_kept_and_how_long_the_text_models_learned():
+    kept = {CELLS[f"window, {length}"]["kept_bytes"] for length in LENGTHS}
+    assert f"A window keeps {one_of(kept) / 1e6:.1f} MB of a paper" in PROSE
+    assert CELLS["BigBird, 9216"]["kept_bytes"] == CELLS["T-D, 9216"]["kept_bytes"]
+    peak = CELLS["encoder-decoder, 9216"]["peak_bytes"] / 1e9
+    assert f"and {peak:.1f} GB since" in PROSE
+    text = KEPT["wikitext"]
+    assert f"{text['lm']['updates']:,} updates after {text['lm']['trained_s']:.0f} s" in PROSE
+    assert f"the masked-word model after {text['mlm']['trained_s']:.0f} s" in PROSE
