@@ -93,7 +93,7 @@ def train(
     Example: regard bench train --model recurrent --data data/multi30k --peers joeynmt
     """
     hardware = Hardware.chosen(device, None)
-    contest = find(model, CONTESTS)[hardware.device.type]
+    contest = find(model, CONTESTS, key="bench train: --model")[hardware.device.type]
     known = list(contest.peers)
     chosen = known if peers is None else [] if peers == "none" else _named(peers, known)
     console = Console(stderr=True)
@@ -140,7 +140,7 @@ def decode(
     hardware = Hardware.chosen(device, None)
     is_gpu = hardware.device.type == "cuda"
     known = ["huggingface"] if is_gpu else ["huggingface", "ctranslate2"]
-    find(size, SIZES)
+    find(size, SIZES, key="bench decode: --size")
     case = DecodingCase(
         n_sentences=sentences,
         batch=batch,
@@ -184,5 +184,5 @@ def _lengths(text: str) -> list[int]:
 def _named(text: str, known: list[str]) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        find(name, dict.fromkeys(known))
+        find(name, dict.fromkeys(known), key="bench: --peers")
     return list(dict.fromkeys(names))

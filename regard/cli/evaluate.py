@@ -93,7 +93,7 @@ def evaluate(
     asked = None if metrics is None else _metrics(metrics)
     chosen_tokenizer(tokenizer, [])
     if alignment_format is not None:
-        find(alignment_format, FORMATS)
+        find(alignment_format, FORMATS, key="evaluate: --alignment-format")
     _check_is_new(out)
     trained = load(run, device=device, precision=precision)
     search = search_for(trained, beam=beam, length_penalty=length_penalty)
@@ -244,7 +244,7 @@ def _metrics(text: str) -> list[str]:
     if not names:
         raise SettingError(f"evaluate: --metrics names none. Known: {', '.join(METRICS)}.")
     for name in names:
-        find(name, METRICS)
+        find(name, METRICS, key="evaluate: --metrics")
     return list(dict.fromkeys(names))
 
 

@@ -16,7 +16,7 @@ def list_mechanisms(
 
     Example: regard list --kind selection
     """
-    kinds = KINDS if kind is None else {kind: find(kind, KINDS)}
+    kinds = KINDS if kind is None else {kind: find(kind, KINDS, key="list: --kind")}
     entries = [entry for entry in mechanisms() if entry.kind in kinds]
     if as_json:
         print(json.dumps([_as_data(entry) for entry in entries], ensure_ascii=False))

@@ -99,9 +99,11 @@ def _look_at_text(trained: Trained, asked: _Asked) -> None:
     text, view, out = _text(asked.texts), asked.view, asked.out
     with waiting(f"looking at {counted_words(text)}"):
         record = trained.look(text, asked.target, search=asked.search)
+    if record.note is not None:
+        print(f"look: {record.note}", file=sys.stderr)
     if not asked.has_kind and view.kind not in record.attention:
         view = replace(view, kind=next(iter(record.attention)))
-    find(view.kind, record.attention)
+    find(view.kind, record.attention, key="look: --kind")
     record.weights(view.kind, view.layer, view.head, rows=slice(0, 1))
     if out is not None:
         with waiting(f"writing {out.name}"):

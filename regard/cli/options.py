@@ -14,7 +14,7 @@ from regard.training.vectors import is_speechless
 
 def _known(name: str) -> str:
     """A mistake is told before anything long begins."""
-    find(name, ON_LONG)
+    find(name, ON_LONG, key="--on-long")
     return name
 
 

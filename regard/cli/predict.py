@@ -139,8 +139,8 @@ def predict(
         task = bar.add_task(what, total=len(known) or None)
         while some := arriving.some():
             requests = [
-                Request(line, prefix, wishes.get(number + i, ()), seed=number + i)
-                for i, line in enumerate(some)
+                Request(line, prefix, wishes.get(i, ()), seed=i, name=f"line {i + 1:,}")
+                for i, line in enumerate(some, number)
             ]
             for said in _in_order(trained, requests, search, alignments, on_long, dictionary):
                 number += 1

@@ -130,6 +130,8 @@ class Record:
     """By kind: "encoder", "decoder", "cross"."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """What made it."""
+    note: str | None = None
+    """What a reader should know: that the answer was cut."""
 
     def __post_init__(self) -> None:
         for name in ("attention", "versions"):
@@ -238,6 +240,7 @@ class Record:
         return {
             "source": self.source,
             "target": self.target,
+            "note": self.note,
             "attention": {kind: self._as_json(kind) for kind in self.attention},
         }
 

@@ -79,6 +79,7 @@ def as_plain(record: Record, tensors: Tensors, *, is_half: bool = False) -> dict
         "source": record.source,
         "target": record.target,
         "versions": dict(record.versions),
+        "note": record.note,
         "attention": {
             kind: _attention(one, tensors, is_half=is_half)
             for kind, one in record.attention.items()
@@ -89,7 +90,9 @@ def as_plain(record: Record, tensors: Tensors, *, is_half: bool = False) -> dict
 def from_plain(told: Mapping[str, Any], tensor: Callable[[str], Tensor]) -> Record:
     """The record that plain data stands for."""
     kinds = {kind: _read_attention(one, tensor) for kind, one in told["attention"].items()}
-    return Record(told["source"], told["target"], kinds, versions=told["versions"])
+    return Record(
+        told["source"], told["target"], kinds, versions=told["versions"], note=told.get("note")
+    )
 
 
 def write_file(told: Mapping[str, Any], tensors: Tensors, path: Path) -> None:

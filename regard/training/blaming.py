@@ -1,9 +1,9 @@
 """Where a mistake of a recipe was made: on a line of its file, or behind --set."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, get_args, get_type_hints
 
 from regard.models import Spec
 from regard.training.lines import line_of
@@ -34,14 +34,35 @@ def told(
     return f"{place}: {text}" if names_itself else f"{place}: {path}: {text}"
 
 
-def of_other_kinds(path: str, kind: str | None) -> str:
-    """A sentence on which other kinds of model have a key that this kind has not; else nothing."""
-    section, _, key = path.partition(".")
-    keys = {spec.kind: {one.name for one in fields(spec)} for spec in get_args(Spec)}
-    if section != "model" or kind not in keys or key in keys[kind]:
-        return ""
-    others = [f"'{other}'" for other, names in keys.items() if key in names]
-    return f" Models of kind {', '.join(others)} have it; this one is '{kind}'." if others else ""
+def naming_owner(path: str, text: str, kind: str | None, recipe: type) -> str:
+    """What is wrong, and who has a key that is unknown where it stands, if anybody has it.
+
+    Args:
+        path: the key.
+        text: what is wrong with it.
+        kind: of the recipe's model.
+        recipe: the class whose fields are the sections.
+    """
+    section, _, key = path.rpartition(".")
+    if not text.startswith(f"There is no '{key}' here."):
+        return text
+    kinds = {spec.kind: _names(spec) for spec in get_args(Spec)}
+    keys = {
+        name: _names(next(filter(is_dataclass, get_args(hint) or (hint,))))
+        for name, hint in get_type_hints(recipe).items()
+    }
+    keys["model"] = kinds.get(kind or "", set())
+    owners = [f"{name}.{key}" for name, names in keys.items() if key in names]
+    if owners:
+        return f"There is no '{key}' here. It is of another section: write {' or '.join(owners)}."
+    others = [f"'{other}'" for other, names in kinds.items() if section == "model" and key in names]
+    if not others:
+        return text
+    return f"{text} Models of kind {', '.join(others)} have it; this one is '{kind}'."
+
+
+def _names(made_of: Any) -> set[str]:
+    return {one.name for one in fields(made_of)}
 
 
 def _place(key: str, where: str, lines: dict[str, int], changes: Mapping[str, str]) -> str:

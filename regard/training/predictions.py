@@ -39,6 +39,8 @@ class Request:
     """Phrases that the answer holds; beam search only."""
     seed: int = 0
     """Of its draws, when it is sampled."""
+    name: str = "a text"
+    """What an error calls it, such as line 7."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,11 @@ class Wishes:
     dictionary: Mapping[str, str] | None = None
 
 
+def cut_note(answer: Hypothesis) -> str | None:
+    """What to say of an answer that did not end by itself."""
+    return None if answer.has_ended else "the answer was cut at the longest allowed"
+
+
 def prediction(
     source: str,
     hypotheses: Sequence[Hypothesis],
@@ -112,5 +119,5 @@ def prediction(
         score=best.score,
         tokens=best.tokens,
         n_best=answers,
-        note=None if hypotheses[0].has_ended else "the answer was cut at the longest allowed",
+        note=cut_note(hypotheses[0]),
     )

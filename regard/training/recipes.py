@@ -17,7 +17,7 @@ from regard.dims import Dims
 from regard.errors import RecipeError, RegardError, SettingError
 from regard.layers.vision import ENCODERS
 from regard.models import LOOKERS, NAMED, CaptionerSpec, Spec, TransformerSpec
-from regard.training.blaming import NO_CHANGES, of_other_kinds, told
+from regard.training.blaming import NO_CHANGES, naming_owner, told
 from regard.training.lines import key_lines
 from regard.training.schedules import SCHEDULES
 from regard.training.sections import Mistakes, read_section, read_settings
@@ -229,7 +229,7 @@ def parse_recipe(
         model = table.get("model")
         kind = model.get("kind", TransformerSpec.kind) if isinstance(model, dict) else None
         said = (
-            told(path, text + of_other_kinds(path, kind), where, lines, changes)
+            told(path, naming_owner(path, text, kind, Recipe), where, lines, changes)
             for path, text in mistakes.found
         )
         raise RecipeError("\n".join(said))

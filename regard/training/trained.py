@@ -36,7 +36,15 @@ from regard.training.filling import check_alone, fill_each, fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
-from regard.training.predictions import Answer, Exactly, Prediction, Request, Wishes, prediction
+from regard.training.predictions import (
+    Answer,
+    Exactly,
+    Prediction,
+    Request,
+    Wishes,
+    cut_note,
+    prediction,
+)
 from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces
 from regard.training.text_form import as_read
@@ -142,7 +150,7 @@ class Trained:
         check_reads_texts(self.loaded.recipe, "look")
         if self._is_long(Request(text)):
             _refuse(self, Request(text), "Shorten it, or look at a part of it.")
-        read = self._read(text)
+        read, note = self._read(text), None
         if target is not None:
             answer = self._answer(target)
         elif is_speechless(self.loaded.recipe):
@@ -150,9 +158,10 @@ class Trained:
         else:
             sentence = self._sentence(Request(text))
             exactly = Exactly(search or self.default_search(), self.hardware)
-            found = exactly(self._stepper, [sentence], device=self.hardware.device)
-            answer = list(found[0][0].tokens)
-        return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+            found = exactly(self._stepper, [sentence], device=self.hardware.device)[0][0]
+            answer, note = list(found.tokens), cut_note(found)
+        record = look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+        return replace(record, note=note)
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None
@@ -336,7 +345,7 @@ def _refuse(
     remedy: str = "Shorten it, or have such texts split or skipped (--on-long).",
 ) -> list[Request]:
     raise LengthError(
-        f"a text has {trained._length(request.text):,} tokens, but the model reads at "
+        f"{request.name} has {trained._length(request.text):,} tokens, but the model reads at "
         f"most {trained.longest:,} (model.max_len, the end token counted): "
         f"'{request.text[:40]}…'. {remedy}"
     )

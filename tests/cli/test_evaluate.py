@@ -173,7 +173,7 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
         ("run --split tset", "Did you mean 'test'"),
         ("run --split test", "the recipe has no data.test"),
         ("run", "expected --source with --reference, or a run with --split, got a run"),
-        ("run --split valid --metrics blue", "Did you mean 'bleu'"),
+        ("run --split valid --metrics blue", "evaluate: --metrics: There is no 'blue'"),
         ("run --split valid --beam 0", "--beam must be at least 1, got 0"),
         ("run --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
         ("run --source long --reference long", "has 100 tokens, but the model reads at most 20"),

@@ -67,14 +67,14 @@ def test_a_long_document_is_looked_into(run, tmp_path, monkeypatch, capsys):
 
 
 def test_a_document_past_the_limit_is_refused_or_answered_in_pieces(run, tmp_path, capsys):
-    (tmp_path / "document").write_text(_document(2 * N_WORDS) + "\n")
+    (tmp_path / "document").write_text("to be\n\n" + _document(2 * N_WORDS) + "\n")
     asked = ["predict", str(run), str(tmp_path / "document"), "--max-tokens", "2", "--beam", "1"]
     assert main(asked) == 2
     said = capsys.readouterr().err
-    assert f"a text has {2 * N_WORDS + 1:,} tokens" in said
+    assert f"line 3 has {2 * N_WORDS + 1:,} tokens" in said
     assert f"at most {LIMIT:,}" in said and "--on-long" in said
     assert main([*asked, "--on-long", "split"]) == 0
-    assert "line 1: answered in 2 pieces" in capsys.readouterr().err
+    assert "line 3: answered in 2 pieces" in capsys.readouterr().err
 
 
 def test_a_document_past_the_limit_is_not_looked_into(run, monkeypatch, capsys):

@@ -74,10 +74,18 @@ def test_an_answer_is_no_longer_than_was_asked_for(look, finished, capsys):
     said = {}
     for most in ("1", "2"):
         assert look(TEXT, "--json", "--max-tokens", most) == 0
-        said[most] = json.loads(capsys.readouterr().out)["target"]
+        captured = capsys.readouterr()
+        shown = json.loads(captured.out)
+        said[most] = shown["target"]
         search = Beam(width=5, limits=Limits(max_tokens=int(most)))
-        assert said[most] == load(finished).predict([TEXT], search=search)[0].text
+        predicted = load(finished).predict([TEXT], search=search)[0]
+        assert said[most] == predicted.text
+        assert shown["note"] == predicted.note == "the answer was cut at the longest allowed"
+        assert captured.err == f"look: {predicted.note}\n"
     assert said["1"] != said["2"]
+    assert look(TEXT, "--target", ANSWER, "--json") == 0
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out)["note"], captured.err) == (None, "")
 
 
 def test_json_on_standard_output_and_in_a_file_are_the_record_s_numbers(
@@ -157,7 +165,7 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
         (["a", "--layer", "4"], r"no layer 4: cross attention has 3 layers, counted from 1 to 3"),
         (["a", "--kind", "encoder", "--layer", "2"], r"encoder attention has 1 layer,"),
         (["a", "--head", "3"], r"no head 3: cross attention has 2 heads"),
-        (["a", "--kind", "crss"], r"no 'crss' here. Did you mean 'cross'\?"),
+        (["a", "--kind", "crss"], r"look: --kind: There is no 'crss' here. Did you mean 'cross'\?"),
         (
             ["a", "--out", "x.pdf"],
             r"--out ends in \.html, \.png, \.svg, \.gif, \.txt, \.json; got 'x\.pdf'",

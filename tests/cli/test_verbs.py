@@ -113,7 +113,7 @@ MISTAKES = {
     "explain top_k:count": "'count' is not a setting. Write top_k:KEY=VALUE",
     "explain grouped_query:n_groups=3": "n_groups (3) must divide n_heads (8)",
     "explain paths --length 1": "length and window of at least 2",
-    "list --kind scores": "Did you mean 'score'",
+    "list --kind scores": "list: --kind: There is no 'scores' here. Did you mean 'score'",
     "bench attention --lengths 1,x": "--lengths takes whole numbers separated by commas, got '1,x'",
     "bench attention --only softt": "Did you mean 'soft'",
     "bench atention": "Did you mean 'attention'",

@@ -1,6 +1,7 @@
 """A saved record is the record: texts, tokens and weights, and a file that can run nothing."""
 
 import json
+from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -33,10 +34,11 @@ def rewritten(path, told):
 
 
 def test_everything_comes_back(path):
-    record, _ = of_a_model()
+    record = replace(of_a_model()[0], note="it was cut")
     save_record(record, path)
     kept = load_record(path)
     assert (kept.source, kept.target) == (record.source, record.target)
+    assert kept.note == "it was cut"
     assert dict(kept.versions) == dict(record.versions)
     assert list(kept.attention) == list(record.attention)
     for kind, one in record.attention.items():

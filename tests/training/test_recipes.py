@@ -215,6 +215,23 @@ def test_a_key_that_is_wrong_with_what_was_typed_is_told_with_both(tmp_path):
     assert f".toml:{line}, with --set model.n_heads=5: model: dims: n_heads (5)" in str(said.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [
+        ("training.dropout", "tokens.dropout or model.dropout"),
+        ("model.steps", "training.steps"),
+        ("learning_rate", "training.learning_rate"),
+    ],
+)
+def test_a_key_in_the_wrong_section_is_told_the_right_one(tmp_path, key, where):
+    with pytest.raises(RecipeError) as said:
+        read_recipe(_write(tmp_path, GOOD), [f"{key}=1"])
+    name = key.rpartition(".")[2]
+    assert str(said.value) == (
+        f"--set {key}=1: {key}: There is no '{name}' here. It is of another section: write {where}."
+    )
+
+
 def test_a_key_of_another_kind_of_model_names_that_kind(tmp_path):
     text = GOOD.replace('size = "tiny"', 'kind = "recurrent"\nn_encoder_layers = 2')
     with pytest.raises(RecipeError) as said:
