@@ -19,16 +19,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention import all_of, padding
+from regard.attention import FULL, all_of, padding
 from regard.attention.links import Pattern
 from regard.choices import find
 from regard.dims import Dims
-from regard.errors import SettingError, ShapeError
+from regard.errors import ShapeError
 from regard.layers import Norm
 from regard.layers.feed_forward import ACTIVATIONS
+from regard.models.apart import read_apart
 from regard.models.embedding import Embedding
 from regard.models.learning import Lesson
-from regard.models.masking import MASK, masked
+from regard.models.masking import MASK, masked, masked_alone
 from regard.models.stepping import BOS, EOS, PAD
 from regard.places import ROOT, Places, Tree
 
@@ -42,8 +43,8 @@ class Encoder(nn.Module):
         layers: map `b n m` to `b n m`, given a mask.
         norm: the last norm; identity if the layers are post-norm.
         pattern: which words each word sees; all unless given.
-        is_by_length: whether the pattern asks where a text ends; rows of one length are then read
-            together, so that no text depends on the others of its batch.
+        is_by_length: whether the pattern, or a layer, asks where a text ends; rows of one length
+            are then read together, so that no text depends on the others of its batch.
         carries_heads: whether a token's number holds its word's head as well (parsed_words.py).
     """
 
@@ -54,7 +55,7 @@ class Encoder(nn.Module):
         layers: Sequence[nn.Module],
         norm: nn.Module,
         pattern: Pattern | None = None,
-        is_by_length: bool = True,
+        is_by_length: bool = False,
         carries_heads: bool = False,
     ) -> None:
         super().__init__()
@@ -86,11 +87,19 @@ class Encoder(nn.Module):
             ended = (read == EOS).cumsum(1) - (read == EOS).long()
             parts = ended.clamp(max=self.embedding.n_segments - 1)
         tree = None if heads is None else Tree.from_heads(_behind_begin(heads))
-        if self.pattern is None or not self.is_by_length:
+        if not self.is_by_length:
             mask = padding(read != PAD)
             seen = mask if self.pattern is None else all_of(self.pattern, mask)
             return self._read(read, parts, tree, seen)
-        return self._read_by_length(read, parts, tree, self.pattern)
+        return read_apart(
+            read,
+            lambda rows, n: self._read(
+                read[rows, :n],
+                None if parts is None else parts[rows, :n],
+                None if tree is None else tree.part(rows, n),
+                self.pattern or FULL,
+            ),
+        )
 
     def _read(
         self, read: Tensor, parts: Tensor | None, tree: Tree | None, mask: Pattern | Tensor
@@ -100,24 +109,6 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x = layer(x, mask=mask, places=places)
         return self.norm(x)
-
-    def _read_by_length(
-        self, read: Tensor, parts: Tensor | None, tree: Tree | None, pattern: Pattern
-    ) -> Float[Tensor, "b n m"]:
-        """Rows of one length together: a pattern may ask where a text ends, and not its batch."""
-        if read.is_cuda and torch.cuda.is_current_stream_capturing():
-            raise SettingError(
-                "encoder: this pattern asks where each text ends, which a recording of the work "
-                "cannot know. Train with --no-compile, or take pattern = 'sliding_window'."
-            )
-        lengths = (read != PAD).sum(1)
-        h = self.embedding.E.weight.new_zeros(*read.shape, self.embedding.width)
-        for length in lengths.unique().tolist():
-            rows = (lengths == length).nonzero().squeeze(1)
-            part = None if parts is None else parts[rows, :length]
-            branch = None if tree is None else tree.part(rows, length)
-            h[rows, :length] = self._read(read[rows, :length], part, branch, pattern).to(h.dtype)
-        return h
 
 
 @final
@@ -168,13 +159,14 @@ class MaskedLanguageModel(nn.Module):
     ) -> Lesson:
         """Some words of the target are hidden and asked for; the source is not read.
 
-        In training chance comes from the generator, or from torch's own. In evaluation it always
-        begins at the same place, so that two losses on the same batches can be compared.
+        In training chance comes from the generator, or from torch's own. In evaluation it comes
+        from the row itself, so that its loss is the same in every batch.
         """
-        if generator is None and not self.training:
-            generator = torch.Generator().manual_seed(0)
         n_tokens = self.output.out_features
-        read, gold = masked(target, n_tokens=n_tokens, mask=self.mask, generator=generator)
+        if generator is None and not self.training:
+            read, gold = masked_alone(target, n_tokens=n_tokens, mask=self.mask)
+        else:
+            read, gold = masked(target, n_tokens=n_tokens, mask=self.mask, generator=generator)
         return Lesson(self.hidden(read), gold)
 
 

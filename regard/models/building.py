@@ -9,7 +9,7 @@ from torch import nn
 from regard.choices import Choice, find
 from regard.errors import SettingError
 from regard.layers import Norm
-from regard.models.attending import COUNTS_FROM_THE_END, MOVABLE
+from regard.models.attending import MOVABLE
 from regard.models.bert import POOLS, Classifier, Encoder, MaskedLanguageModel, Tagger
 from regard.models.checking import check_future, check_padding
 from regard.models.language.rows import ROWS
@@ -39,9 +39,7 @@ def build_transformer(
         encoder_norm=parts.last_norm(),
         decoder_norm=parts.last_norm(),
         output=parts.output(target),
-        counts_from_the_end=not COUNTS_FROM_THE_END.isdisjoint(
-            choice.name for choice in spec.encoder_attends
-        ),
+        counts_from_the_end=parts.counts_from_the_end,
     )
     if LAYER_KINDS[spec.layer].is_faint:
         speak_softly(model, n_target_tokens)
@@ -210,7 +208,12 @@ def model_shapes(
 def _encoder(parts: Parts, n_tokens: int, n_segments: int) -> Encoder:
     embedding = parts.embedding(n_tokens, n_segments=n_segments, norm=Norm(parts.dims, eps=1e-12))
     layers = parts.encoder_layers(parts.spec.n_encoder_layers)
-    encoder = Encoder(embedding=embedding, layers=layers, norm=parts.last_norm())
+    encoder = Encoder(
+        embedding=embedding,
+        layers=layers,
+        norm=parts.last_norm(),
+        is_by_length=parts.counts_from_the_end,
+    )
     if not _is_meta(encoder):
         check_padding(encoder, encoder, n_tokens)
     return encoder

@@ -6,6 +6,7 @@ Paper: Devlin et al. 2019, section 3.1 and appendix A.1.
 """
 
 from typing import NamedTuple
+from zlib import crc32
 
 import torch
 from jaxtyping import Int
@@ -61,6 +62,19 @@ def masked(
     read = torch.where(fate < HIDDEN, mask, tokens)
     read = torch.where((fate >= HIDDEN) & (fate < HIDDEN + ANOTHER), another, read)
     return Masked(torch.where(gold == PAD, tokens, read), gold)
+
+
+def masked_alone(tokens: Int[Tensor, "b n"], *, n_tokens: int, mask: int = MASK) -> Masked:
+    """The same with chances that a row's own tokens decide, whatever stands beside or behind it."""
+    read, gold = tokens.clone(), torch.full_like(tokens, PAD)
+    for row, length in enumerate((tokens != PAD).sum(1).tolist()):
+        own = tokens[row : row + 1, :length]
+        seed = crc32(own.cpu().numpy().tobytes())
+        chance = torch.Generator().manual_seed(seed)
+        read[row, :length], gold[row, :length] = masked(
+            own, n_tokens=n_tokens, mask=mask, generator=chance
+        )
+    return Masked(read, gold)
 
 
 def _draws(tokens: Tensor, generator: torch.Generator | None) -> Tensor:

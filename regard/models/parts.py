@@ -24,7 +24,7 @@ from regard.layers import (
     Residual,
     WeightedBranches,
 )
-from regard.models.attending import FULL_CHOICE, attending
+from regard.models.attending import COUNTS_FROM_THE_END, FULL_CHOICE, attending
 from regard.models.embedding import Embedding
 from regard.models.spec import TransformerSpec
 from regard.positions import POSITIONS, RotaryPositions
@@ -52,6 +52,11 @@ class Parts:
     def dims(self) -> Dims:
         """The sizes that all parts share."""
         return self.spec.dims
+
+    @property
+    def counts_from_the_end(self) -> bool:
+        """Whether what an encoder layer sees depends on where a text ends."""
+        return not COUNTS_FROM_THE_END.isdisjoint(one.name for one in self.spec.encoder_attends)
 
     def embedding(
         self, n_tokens: int, *, n_segments: int = 0, norm: nn.Module | None = None

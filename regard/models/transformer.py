@@ -18,9 +18,9 @@ from regard.attention.links import Pattern
 from regard.attention.masks import Padding
 from regard.layers import DecoderCache, EncoderLayer
 from regard.layers.decoder_layer import reordered
+from regard.models.apart import read_apart
 from regard.models.checking import check_hidden
 from regard.models.embedding import Embedding
-from regard.models.language.states import by_length
 from regard.models.model import Model
 from regard.models.stepping import PAD, rows_of
 from regard.places import Places, Tree
@@ -63,7 +63,7 @@ class Transformer(Model):
         output: maps `b t m` to logits; its weight may be an embedding's.
         counts_from_the_end: whether what an encoder layer sees depends on the length of the source
             (BigBird's last block is global, and random blocks are drawn among all). Such sources
-            are read apart from longer ones, but for training, where padding counts as text.
+            are read apart from longer ones.
     """
 
     def __init__(
@@ -110,19 +110,14 @@ class Transformer(Model):
         self, source: Int[Tensor, "b s"], tree: Tree | None = None
     ) -> Float[Tensor, "b s m"]:
         """Read the source."""
-        if not self.counts_from_the_end or self.training:
+        if not self.counts_from_the_end:
             return self._encode(source, tree, _mask(source != PAD))
-        lengths = (source != PAD).sum(1).tolist()
-        states = [
-            (own, self._encode(text, cut, _mask(text != PAD)))
-            for own in by_length(lengths)
-            for n in [max(1, lengths[own[0]])]
-            for text, cut in [(source[own, :n], None if tree is None else _cut(tree, own, n))]
-        ]
-        whole = states[0][1].new_zeros(*source.shape, states[0][1].shape[-1])
-        for own, part in states:
-            whole[own, : part.shape[1]] = part
-        return whole
+        return read_apart(
+            source,
+            lambda rows, n: self._encode(
+                source[rows, :n], None if tree is None else tree.part(rows, n), FULL
+            ),
+        )
 
     def _encode(
         self, source: Int[Tensor, "b s"], tree: Tree | None, mask: Pattern | Tensor
@@ -198,11 +193,6 @@ class Transformer(Model):
 
     def _decoder(self) -> list[WritingLayer]:
         return cast(list[WritingLayer], list(self.decoder))
-
-
-def _cut(tree: Tree, rows: list[int], length: int) -> Tree:
-    """The trees of some rows, without padding behind them."""
-    return Tree(tree.depth[rows, :length], tree.parent[rows, :length])
 
 
 def _mask(valid: Bool[Tensor, "b n"]) -> Padding:

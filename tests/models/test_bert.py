@@ -199,6 +199,14 @@ def test_the_self_check_notices_padding_that_is_seen(build, monkeypatch):
         build()
 
 
+@pytest.mark.parametrize("name", ["big_bird", "random_links", "global_tokens", "sliding_window"])
+def test_padding_changes_nothing_where_layers_ask_for_the_end_of_a_text(name):
+    model = masked_model(replace(SMALL, encoder_attends=(Choice(name),)))
+    text = tokens(2, 12)
+    text[1, 7:] = PAD
+    assert_close("logits", model(text)[1:, :7], model(text[1:, :7]))
+
+
 @pytest.mark.parametrize("pool", ["first", "mean"])
 def test_a_row_without_a_token_is_still_a_row(pool):
     model, text = classifier(pool), tokens(2, 3)

@@ -57,7 +57,14 @@ def test_the_decoder_stays_full_and_steps_as_it_reads_at_once(way):
 @pytest.mark.parametrize("way", LONG.values(), ids=LONG)
 def test_training_and_evaluation_are_one_function_without_dropout(way):
     reader, source, target = model(way, dropout=0.0), tokens(2, 12), tokens(2, 4)
+    source[1, 7:] = PAD
     assert torch.equal(reader.train()(source, target), reader.eval()(source, target))
+    reader.train()(source, target)[1].sum().backward()
+    together = {name: weight.grad.clone() for name, weight in reader.named_parameters()}
+    reader.zero_grad()
+    reader(source[1:, :7], target[1:])[0].sum().backward()
+    for name, weight in reader.named_parameters():
+        assert_close(name, weight.grad, together[name])
 
 
 def test_enough_random_blocks_and_a_wide_window_are_the_full_encoder():

@@ -5,6 +5,7 @@ import torch
 
 from regard.data.kinds import MASK_NUMBER
 from regard.models import MASK, masked
+from regard.models.masking import masked_alone
 from regard.models.stepping import BOS, EOS, PAD, UNK
 
 V = 5003
@@ -89,6 +90,20 @@ def test_chance_comes_from_the_generator_or_from_torch():
     drawn = masked(tokens, n_tokens=V)
     torch.set_rng_state(before)
     assert torch.equal(masked(tokens, n_tokens=V).read, drawn.read)
+
+
+def test_alone_a_row_is_hidden_alike_in_every_batch_and_unlike_others():
+    tokens = text(4, 40)
+    tokens[1, 23:], tokens[3] = PAD, PAD
+    together = masked_alone(tokens, n_tokens=V)
+    for row, length in enumerate((40, 23, 40, 0)):
+        own = masked_alone(tokens[row : row + 1, :length], n_tokens=V)
+        for part, whole in zip(own, together, strict=True):
+            assert torch.equal(part[0], whole[row, :length])
+            assert torch.equal(whole[row, length:], tokens[row, length:])
+    chosen = together.gold != PAD
+    assert chosen.sum(1).tolist() == [6, 3, 6, 0]
+    assert not torch.equal(chosen[0], chosen[2])
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5])

@@ -138,6 +138,17 @@ def test_scaled_weights_keep_the_state_and_begin_at_log_v(cell):
     assert began == pytest.approx(math.log(1000), rel=0.02)
 
 
+@pytest.mark.parametrize("score", ["general", "concat", "additive", "location"])
+def test_scaled_matrices_of_a_score_are_as_large_as_their_own_widths_ask(score):
+    choices = {"score": Choice(score), "select": Choice("local_predictive")}
+    model = build(replace(SPECS["luong"], initialisation="scaled", d_hidden=64, **choices))
+    looks = {name: p for name, p in model.named_parameters() if ".chain." in name and p.dim() == 3}
+    assert len(looks) > 1
+    for matrix in looks.values():
+        bound = math.sqrt(6 / sum(matrix.shape[-2:]))
+        assert 0.9 * bound < float(matrix.detach().abs().max()) <= bound
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_every_paper_s_model_learns_writes_and_begins_at_log_v(spec):
     model = build(replace(spec, d_embedding=64, d_hidden=64), n=1000)

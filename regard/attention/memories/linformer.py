@@ -66,8 +66,9 @@ class LinformerMemory(nn.Module):
         n_matrices = 1 if for_all_heads else dims.n_heads
         self.E = nn.Parameter(torch.empty(n_matrices, slots, dims.max_len))
         self.F = self.E if for_values else nn.Parameter(torch.empty_like(self.E))
-        nn.init.normal_(self.E, std=slots**-0.5)
-        nn.init.normal_(self.F, std=slots**-0.5)
+        # a slot that mixes all positions varies as much as one of them
+        nn.init.normal_(self.E, std=dims.max_len**-0.5)
+        nn.init.normal_(self.F, std=dims.max_len**-0.5)
 
     def shorten(
         self,

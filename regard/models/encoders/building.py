@@ -69,7 +69,7 @@ class _Making:
             layers=[layering.encoder_layer(self._relation(pattern)) for _ in range(spec.n_layers)],
             norm=layering.last_norm(),
             pattern=pattern,
-            is_by_length=spec.pattern is None or spec.pattern.name not in LENGTH_FREE,
+            is_by_length=spec.pattern is not None and spec.pattern.name not in LENGTH_FREE,
             carries_heads=spec.needs_trees,
         )
 

@@ -49,7 +49,9 @@ def scaled(model: nn.Module) -> None:
     """By fan-in and fan-out; embeddings of about unit length."""
     for parameter in model.parameters():
         if parameter.dim() > 1:
-            nn.init.xavier_uniform_(parameter)
+            # a score has a matrix for each head; torch would take the three for a convolution
+            for matrix in parameter.view(-1, *parameter.shape[-2:]):
+                nn.init.xavier_uniform_(matrix)
     for part in model.modules():
         if isinstance(part, nn.Embedding):
             nn.init.normal_(part.weight, std=part.embedding_dim**-0.5)

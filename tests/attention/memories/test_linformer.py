@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from regard.attention import Chain, given, multi_head, padding
+from regard.attention import FULL, Chain, given, multi_head, padding
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.dims import Dims
 from regard.errors import LengthError, MeetingError, SettingError, ShapeError, UnknownChoice
+from regard.places import Places
 from tests.asserting import assert_close, assert_same_gradients, doubles
 
 DIMS = Dims(d_model=5, n_heads=3, max_len=17)
@@ -123,9 +124,14 @@ def test_keys_and_values_share_one_matrix_by_default():
     assert memory(sharing="headwise").E is not memory(sharing="headwise").F
 
 
-def test_mixtures_start_with_the_variance_of_the_proof():
-    part = LinformerMemory(Dims(d_model=2, max_len=512), slots=100)
-    assert part.E.std().item() == pytest.approx(0.1, rel=0.02)
+@pytest.mark.parametrize("n", [100, 400, 1600])
+def test_a_slot_begins_as_varied_as_a_key_however_long_the_sequence(n):
+    part = LinformerMemory(Dims(d_model=8, max_len=n), slots=200)
+    keys, values = torch.randn(2, 1, 1, n, 8)
+    with torch.no_grad():
+        short = part.shorten(keys, values, FULL, Places.between(n, n))
+    assert short.key.std().item() == pytest.approx(1.0, rel=0.1)
+    assert short.value.std().item() == pytest.approx(1.0, rel=0.1)
 
 
 def test_any_length_has_the_same_number_of_slots():

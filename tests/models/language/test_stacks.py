@@ -10,7 +10,7 @@ from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
-from regard.models.language.remembering import kept, remembered
+from regard.models.language.remembering import kept, most_kept, remembered
 from regard.models.language.spec import LMLML
 from regard.models.stepping import BOS, PAD
 from tests.asserting import assert_close
@@ -151,7 +151,14 @@ def test_what_will_be_kept_is_known_beforehand(name, length):
     spec = LanguageSpec(**{**SMALL, **STACKS[name]})
     state = model(**STACKS[name]).start(tokens(1, length))
     assert tuple(one.keys for one in kept(spec, length)) == state.kept
-    assert f"a row of {length} tokens keeps" in remembered(spec, length)
+    ways = [kept(spec, n) for n in range(length + 1)]
+    most = tuple(max(one[layer].keys for one in ways) for layer in range(spec.n_layers))
+    assert tuple(one.keys for one in most_kept(spec, length)) == most
+    said = ", ".join(f"{one.attends} {n}" for one, n in zip(ways[0], most, strict=True))
+    assert remembered(spec, length).startswith(
+        f"while it writes, a row of {length} tokens keeps at most"
+    )
+    assert remembered(spec, length).endswith(f"keys by layer: {said}")
 
 
 def test_no_more_than_two_positions_wait_for_a_slot_of_three():
