@@ -25,6 +25,7 @@ from regard.training.evaluation import (
     Answers,
     Judged,
     answer,
+    check_metrics,
     chosen_texts,
     places_of_short,
     score,
@@ -99,6 +100,7 @@ def evaluate(
     search = search_for(trained, beam=beam, length_penalty=length_penalty)
     recipe = trained.loaded.recipe
     chosen = asked or list(USUAL_OF[recipe.source_kind])
+    check_metrics(recipe, chosen)
     given = chosen_texts(recipe, source, reference, split)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words

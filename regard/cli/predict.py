@@ -25,6 +25,8 @@ from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
 from regard.training.filling import check_alone
+from regard.training.like_training import holds_objects, sources_like
+from regard.training.recipes import Recipe
 from regard.training.trained import Prediction, Request, Trained, load
 
 PICTURES = frozenset(
@@ -126,7 +128,9 @@ def predict(
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
     is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
     kind = ASKED[trained.loaded.recipe.source_kind]
-    known = [] if is_stream else [line for name in files or [] for line in kind.lines(name)] + text
+    recipe = trained.loaded.recipe
+    typed = [] if is_stream else files or []
+    known = [line for name in typed for line in kind.lines(recipe, name)] + text
     if vectors is not None:
         write_vectors(trained, [*(_lines_of("-") if is_stream else known)], vectors)
         return
@@ -213,6 +217,13 @@ def _wishes(path: Path | None) -> dict[int, tuple[str, ...]]:
     return {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
 
 
+def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
+    """The lines of a file; of JSON objects what the run would read of each."""
+    if name != "-" and holds_objects(Path(name)):
+        return sources_like(recipe, Path(name))
+    return _lines_of(name)
+
+
 def _lines_of(name: str) -> Iterator[str]:
     """The lines of a file, or an error that says which one is no text."""
     path = Path(name)
@@ -224,7 +235,7 @@ def _lines_of(name: str) -> Iterator[str]:
         yield from _decoded(file, "standard input" if name == "-" else name)
 
 
-def _addresses_of(name: str) -> Iterator[str]:
+def _addresses_of(_: Recipe, name: str) -> Iterator[str]:
     """The picture itself, those of a folder by their names, or the addresses on standard input."""
     path = Path(name)
     if name == "-":
@@ -242,13 +253,13 @@ def _addresses_of(name: str) -> Iterator[str]:
 class Asked:
     """What is asked of a kind of run, and when an answer is none."""
 
-    lines: Callable[[str], Iterator[str]]
-    """A file that somebody named → what is asked."""
+    lines: Callable[[Recipe, str], Iterator[str]]
+    """A run's recipe, and a file that somebody named → what is asked."""
     has_failed: Callable[[Prediction], bool]
 
 
 ASKED: Mapping[str, Asked] = {
-    "texts": Asked(_lines_of, lambda said: False),
+    "texts": Asked(_texts_of, lambda said: False),
     "pictures": Asked(_addresses_of, lambda said: math.isnan(said.score)),
 }
 """By what `Recipe.source_kind` says."""

@@ -8,15 +8,17 @@ document is cut at `max_words` if that is asked for, as Liu et al. 2018 cut thei
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.data.examples import Example
-from regard.data.files import Broken, tolerant_lines
+from regard.data.files import Broken, lines, tolerant_lines
 from regard.data.rows import Row, strict
 from regard.errors import DataError, SettingError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Documents:
         """Every document."""
         return strict(self.rows())
 
+    def sources(self) -> Iterator[str]:
+        """What is read of every document; nothing needs to be written about it."""
+        for number, line in enumerate(lines(self.path), 1):
+            yield self._parse(line, number, self._read)
+
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
         for number, line in enumerate(tolerant_lines(self.path), 1):
@@ -52,11 +59,11 @@ class Documents:
                 yield Row(self.path, number, (line,))
                 continue
             try:
-                yield Row(self.path, number, self._parse(line, number))
+                yield Row(self.path, number, self._parse(line, number, self._example))
             except DataError as error:
                 yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
 
-    def _parse(self, line: str, number: int) -> Example:
+    def _parse(self, line: str, number: int, take: Callable[[str, dict[str, Any]], T]) -> T:
         where = f"documents: '{self.path}', line {number}"
         try:
             row = json.loads(line)
@@ -65,14 +72,18 @@ class Documents:
         if not isinstance(row, dict):
             raise DataError(f"{where} must be one object, got {type(row).__name__}.")
         try:
-            return self._example(where, row)
+            return take(where, row)
         except RecursionError as error:
             raise DataError(
                 f"{where} is nested too deeply; expected texts and short lists of them."
             ) from error
 
-    def _example(self, where: str, row: dict[str, Any]) -> Example:
+    def _read(self, where: str, row: dict[str, Any]) -> str:
         words = " ".join(_text(where, row, key) for key in self.source).split()
+        return " ".join(words[: self.max_words])
+
+    def _example(self, where: str, row: dict[str, Any]) -> Example:
+        text = self._read(where, row)
         answer = _value(where, row, self.target)
         several = answer if isinstance(answer, list) and answer else [answer]
         targets = [" ".join(one.split()) for one in several if isinstance(one, str)]
@@ -81,7 +92,7 @@ class Documents:
                 f"{where}: '{self.target}' must be a text or a list of texts that are not empty, "
                 f"got {json.dumps(answer)[:60]}."
             )
-        return Example(" ".join(words[: self.max_words]), tuple(targets))
+        return Example(text, tuple(targets))
 
 
 def _value(where: str, row: dict[str, Any], key: str) -> Any:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import east_asian_width
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -26,6 +27,10 @@ MASK_NUMBER = len(SPECIALS)
 """Its number: the first after the special pieces."""
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """How a piece that stands for nothing known is read."""
+
+
+def _never(piece: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Kind:
     """Pieces that every vocabulary of this kind holds."""
     heads: Callable[[str], list[int]] | None = None
     """The head of each word of a text, where texts come with their trees (parsed_words.py)."""
+    goes_on: Callable[[str], bool] = _never
+    """Whether a piece goes on with the word before it, where pieces tell that."""
 
 
 def _alphabet() -> dict[int, str]:
@@ -76,6 +83,19 @@ def _read_bytes(piece: str) -> str | None:
 
 def _join_bytes(pieces: Iterable[str]) -> str:
     return b"".join(map(_to_bytes, pieces)).decode("utf-8", errors="replace")
+
+
+def continues(text: str | None) -> bool:
+    """Whether what a piece reads as goes on with a word, where a new word would bring its space.
+
+    Characters of double width are written without spaces, and tell nothing.
+    """
+    first = (text or "")[:1]
+    return first.isalnum() and east_asian_width(first) not in "WF"
+
+
+def _goes_on(piece: str) -> bool:
+    return continues(_read_bytes(piece))
 
 
 def _as_it_is(piece: str) -> str:
@@ -211,11 +231,11 @@ def _rebuild_words(model: Mapping[str, Any]) -> Tokenizer:
 
 BPE = Kind(
     "bpe", _learn_bpe, _rebuild_bpe, _read_bytes, _join_bytes,
-    model="BPE", cut="ByteLevel", needs=frozenset(BYTES),
+    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on,
 )  # fmt: skip
 UNIGRAM = Kind(
     "unigram", _learn_unigram, _rebuild_unigram, _read_bytes, _join_bytes,
-    model="Unigram", cut="ByteLevel", needs=frozenset(BYTES),
+    model="Unigram", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on,
 )  # fmt: skip
 CHARACTERS = Kind(
     "characters", _learn_characters, _rebuild_characters, _as_it_is, "".join,

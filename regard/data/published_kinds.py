@@ -18,7 +18,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from regard.data.kinds import SPECIALS, UNK, Kind, with_specials
+from regard.data.kinds import SPECIALS, UNK, Kind, continues, with_specials
 from regard.errors import DataError, SettingError
 
 PART = "##"
@@ -71,6 +71,10 @@ def _read_wordpiece(piece: str) -> str:
     return piece.removeprefix(PART)
 
 
+def _is_part(piece: str) -> bool:
+    return piece.startswith(PART)
+
+
 def _join_wordpiece(pieces: Iterable[str]) -> str:
     text = " ".join(pieces).replace(f" {PART}", "")
     return OPENING.sub(r"\1", CLOSING.sub(r"\1", text)).replace(" ' ", "'")
@@ -112,17 +116,21 @@ def _read_sentencepiece(piece: str) -> str:
     return piece.replace(SPACE, " ")
 
 
+def _goes_on(piece: str) -> bool:
+    return continues(_read_sentencepiece(piece))
+
+
 def _join_sentencepiece(pieces: Iterable[str]) -> str:
     return "".join(pieces).replace(SPACE, " ").removeprefix(" ")
 
 
 WORDPIECE = Kind(
     "wordpiece", _learned_elsewhere, _rebuild_wordpiece, _read_wordpiece, _join_wordpiece,
-    model="WordPiece", cut="BertPreTokenizer",
+    model="WordPiece", cut="BertPreTokenizer", goes_on=_is_part,
 )  # fmt: skip
 SENTENCEPIECE = Kind(
     "sentencepiece", _learned_elsewhere, _rebuild_sentencepiece, _read_sentencepiece,
-    _join_sentencepiece, model="Unigram", cut="Metaspace",
+    _join_sentencepiece, model="Unigram", cut="Metaspace", goes_on=_goes_on,
 )  # fmt: skip
 
 PUBLISHED_KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (WORDPIECE, SENTENCEPIECE)}

@@ -28,7 +28,7 @@ from regard.data.captions import CaptionLines, Flickr8kTokens, KarpathyJson
 from regard.data.documents import Documents
 from regard.data.elsewhere import LearnedElsewhere
 from regard.data.examples import Example
-from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
+from regard.data.files import PACKINGS, Broken, check_is_file, lines, tolerant_lines
 from regard.data.normalising import check_is_normaliser, in_form
 from regard.data.rows import Row, strict
 from regard.data.running_text import RunningText
@@ -146,13 +146,22 @@ class JsonLines:
         """Every line, the broken ones too."""
         return _parsed(self.path, self._parse)
 
+    def sources(self) -> Iterator[str]:
+        """What is read of every line, as it stands there; no target needs to."""
+        for number, line in enumerate(lines(self.path), 1):
+            where, row = self._row(line, number)
+            yield _source(where, row, self.source)
+
     def _parse(self, line: str, number: int) -> Example:
+        where, row = self._row(line, number)
+        return _example(where, row, self.source, self.target)
+
+    def _row(self, line: str, number: int) -> tuple[str, Any]:
         where = f"jsonl: '{self.path}', line {number}"
         try:
-            row = json.loads(line)
+            return where, json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
-        return _example(where, row, self.source, self.target)
 
 
 @dataclass(frozen=True)
@@ -328,15 +337,20 @@ def _unpacked(path: Path) -> str:
 
 
 def _example(where: str, row: Any, source: str, target: str) -> Example:
-    text, answer = (_value(where, row, key) for key in (source, target))
+    text, answer = _source(where, row, source), _value(where, row, target)
     targets = answer if isinstance(answer, list) else [answer]
-    if not isinstance(text, str):
-        raise DataError(f"{where}: '{source}' must be a text, got {type(text).__name__}.")
     if not targets or not all(isinstance(one, str) for one in targets):
         raise DataError(
             f"{where}: '{target}' must be a text or a list of texts, got {json.dumps(answer)[:60]}."
         )
     return Example(text, tuple(targets))
+
+
+def _source(where: str, row: Any, key: str) -> str:
+    text = _value(where, row, key)
+    if not isinstance(text, str):
+        raise DataError(f"{where}: '{key}' must be a text, got {type(text).__name__}.")
+    return text
 
 
 def _value(where: str, row: Any, key: str) -> Any:

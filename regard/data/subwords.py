@@ -191,6 +191,15 @@ class Subwords:
         text = self.kind.read(piece)
         return _hexadecimal(piece) if text is None else text
 
+    def goes_on(self, number: int, *, is_first: bool = False) -> bool:
+        """Whether a piece goes on with the word before it: ##d, or d without a space.
+
+        The first piece of a text has no space before it where pieces are of bytes.
+        """
+        if is_first and self.kind.needs:
+            return False
+        return self.kind.goes_on(self._piece(number))
+
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Which characters of the text each piece covers: from the first to behind the last."""
         return self._encoding(text).offsets

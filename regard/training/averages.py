@@ -66,6 +66,15 @@ class MovingAverage:
 
 
 def mean_of(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of several files of weights."""
-    read = [read_tensors(path) for path in paths]
-    return {name: torch.stack([each[name] for each in read]).mean(0) for name in read[0]}
+    """The mean of several files of weights; of equal ones it is the first, bit for bit.
+
+    The sum of equal float32 numbers is exact in float64, so that dividing it gives them back.
+    """
+    first, *rest = paths
+    own = read_tensors(first)
+    sums = {name: tensor.double() for name, tensor in own.items()}
+    for path in rest:
+        held = read_tensors(path)
+        for name, total in sums.items():
+            total.add_(held[name])
+    return {name: (total / len(paths)).to(own[name].dtype) for name, total in sums.items()}

@@ -29,6 +29,7 @@ from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
+from regard.training.like_training import holds_objects, reader_like
 from regard.training.loading import Loaded
 from regard.training.loop import mean_loss
 from regard.training.pointing import pointing_scores
@@ -44,9 +45,19 @@ SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
 """What a run can be evaluated on: data that it has not learned from."""
 
 
-def texts_of_files(source: Path, references: Sequence[Path]) -> list[Example]:
-    """Lines that belong together; a .tsv or .jsonl file alone holds both sides."""
-    found = list(reader_for([source, *references]).examples())
+def texts_of_files(
+    source: Path, references: Sequence[Path], train: Choice | None = None
+) -> list[Example]:
+    """Lines that belong together; a .tsv or .jsonl file alone holds both sides.
+
+    Args:
+        source: a file.
+        references: files whose lines answer the source's.
+        train: how a run's training data are read; JSON lines are then read in the same way.
+    """
+    has_keys = train is not None and not references and holds_objects(source)
+    like = reader_like(train, source) if has_keys and train is not None else None
+    found = list((like or reader_for([source, *references])).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
     return found
@@ -78,7 +89,7 @@ def chosen_texts(
         split: "valid" or "test".
     """
     if split is None and source is not None:
-        return texts_of_files(source, references)
+        return texts_of_files(source, references, None if recipe is None else recipe.data.train)
     if split is not None and recipe is not None and source is None and not references:
         return texts_of_split(recipe, split)
     given = {"--source": source, "--reference": references, "--split": split, "a run": recipe}
@@ -253,8 +264,26 @@ ASKED: Mapping[str, Callable[[Judged], tuple[float, int, str]]] = {
 """What a loss is made of, by what a run reads (`Recipe.source_kind`)."""
 
 
+ASK_EVERYTHING: Mapping[str, str] = {
+    "words": "few of a text's words are asked for, and their loss is not that of all",
+    "lengths": "it does not read the source, by whose length losses are sorted",
+}
+"""Scores for runs that are asked for whole texts, and why they say nothing of hidden words."""
+
+
+def check_metrics(recipe: Recipe, metrics: Sequence[str]) -> None:
+    """Nothing is scored that would be a false number."""
+    for name in metrics:
+        if name in ASK_EVERYTHING and fills_words(recipe):
+            raise SettingError(
+                f"evaluate: {name} has no meaning for a run that guesses hidden words: "
+                f"{ASK_EVERYTHING[name]}. Take loss, which is per hidden sub-word."
+            )
+
+
 def words(judged: Judged) -> tuple[Score, ...]:
     """The same per word between spaces, which does not depend on the sub-words."""
+    check_metrics(judged.trained.loaded.recipe, ["words"])
     targets = [text for example in judged.examples for text in example.targets]
     found, note = _by_row(judged, targets)
     if not found.nats:
@@ -264,6 +293,7 @@ def words(judged: Judged) -> tuple[Score, ...]:
 
 def lengths(judged: Judged) -> tuple[Score, ...]:
     """Loss per sub-word of references whose sources are of like length."""
+    check_metrics(judged.trained.loaded.recipe, ["lengths"])
     found, note = _by_row(judged, [])
     if not found.nats:
         return ()

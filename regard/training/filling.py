@@ -4,6 +4,10 @@
 
 Hidden words are guessed independently of each other: each is the likeliest at its place, given the
 words that are there.
+
+A model guesses pieces, and some pieces go on with the word before them. They stay among the
+candidates, so that probabilities are the model's own, but are shown as ##ing beside ing, and are
+put in without the space before: "run [MASK]" → "running".
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.kinds import EOS, MASK_NUMBER, MASK_PIECE, SPECIALS
+from regard.data.published_kinds import PART
 from regard.data.subwords import Subwords
 from regard.decoding import Beam, Sampling
 from regard.decoding.sentences import padded
@@ -34,6 +39,18 @@ class _Text(NamedTuple):
     place: int
     request: Request
     tokens: list[int]
+
+
+class _Piece(NamedTuple):
+    """What may stand for a hidden word."""
+
+    text: str
+    goes_on: bool
+    """With the word before it."""
+
+    def shown(self) -> str:
+        """As readers can tell it from a whole word."""
+        return PART * self.goes_on + self.text
 
 
 def fills_words(recipe: Recipe) -> bool:
@@ -67,7 +84,7 @@ def fill_each(
     for first in range(0, len(texts), AT_ONCE):
         some = texts[first : first + AT_ONCE]
         for text, guesses in zip(some, _guesses(loaded, hardware, some), strict=True):
-            yield text.place, _filled(text.request, guesses, loaded.target, n_best)
+            yield text.place, filled(text.request, guesses, loaded.target, n_best)
 
 
 @torch.inference_mode()
@@ -87,20 +104,33 @@ def _guesses(
     return list(logits.log_softmax(-1).cpu().split(is_hidden.sum(1).tolist()))
 
 
-def _filled(
+def filled(
     request: Request, guesses: Float[Tensor, "masks v"], target: Subwords, n_best: int
 ) -> Prediction:
+    """A text with the likeliest pieces for its hidden words.
+
+    Args:
+        request: the text.
+        guesses: the log-probabilities of all pieces at each mask.
+        target: the pieces.
+        n_best: how many candidates a mask has, and how many texts there are.
+    """
     best = guesses.topk(min(n_best, guesses.shape[-1]))
+    is_first = request.text.lstrip().startswith(MASK_PIECE)
+    pieces = [
+        [_piece(number, target, is_first=is_first and not place) for number in numbers]
+        for place, numbers in enumerate(best.indices.tolist())
+    ]
     candidates = tuple(
         tuple(
-            Candidate(target.readable(number).strip(), float(torch.tensor(score).exp()))
-            for number, score in zip(numbers, scores, strict=True)
+            Candidate(piece.shown(), float(torch.tensor(score).exp()))
+            for piece, score in zip(some, scores, strict=True)
         )
-        for numbers, scores in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        for some, scores in zip(pieces, best.values.tolist(), strict=True)
     )
     answers = tuple(
-        Answer(_with(request.text, words), score, words)
-        for words, score in _together(candidates, best.values.tolist(), n_best)
+        Answer(_with(request.text, said), score, tuple(piece.shown() for piece in said))
+        for said, score in _together(pieces, best.values.tolist(), n_best)
     )
     return Prediction(
         source=request.text,
@@ -113,25 +143,32 @@ def _filled(
     )
 
 
+def _piece(number: int, target: Subwords, *, is_first: bool) -> _Piece:
+    return _Piece(target.readable(number).strip(), target.goes_on(number, is_first=is_first))
+
+
 def _together(
-    candidates: Sequence[Sequence[Candidate]], scores: Sequence[Sequence[float]], n_best: int
-) -> list[tuple[tuple[str, ...], float]]:
+    pieces: Sequence[Sequence[_Piece]], scores: Sequence[Sequence[float]], n_best: int
+) -> list[tuple[tuple[_Piece, ...], float]]:
     """The likeliest ways to fill all hidden words; since they are independent, this is exact."""
-    ways: list[tuple[tuple[str, ...], float]] = [((), 0.0)]
-    for words, each in zip(candidates, scores, strict=True):
+    ways: list[tuple[tuple[_Piece, ...], float]] = [((), 0.0)]
+    for some, each in zip(pieces, scores, strict=True):
         longer = [
-            ((*said, word.text), total + score)
+            ((*said, piece), total + score)
             for said, total in ways
-            for word, score in zip(words, each, strict=True)
+            for piece, score in zip(some, each, strict=True)
         ]
         ways = sorted(longer, key=lambda way: -way[1])[:n_best]
     return ways
 
 
-def _with(text: str, words: Sequence[str]) -> str:
-    """The text with words in the places of its masks."""
-    first, *rest = text.split(MASK_PIECE)
-    return first + "".join(word + part for word, part in zip(words, rest, strict=True))
+def _with(text: str, pieces: Sequence[_Piece]) -> str:
+    """The text with pieces in the places of its masks."""
+    whole, *rest = text.split(MASK_PIECE)
+    for piece, part in zip(pieces, rest, strict=True):
+        before = whole.rstrip() if piece.goes_on else whole
+        whole = f"{before}{piece.text}{part}"
+    return whole
 
 
 def _check(requests: Sequence[tuple[int, Request]], wishes: Wishes) -> None:

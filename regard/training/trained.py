@@ -226,7 +226,7 @@ class Trained:
                 yield place, _left_out(request, self.longest)
             else:
                 # what is hidden is guessed from the whole text, so that none can be split
-                _refuse(self, request)
+                _refuse(self, request, "Shorten it, or leave such texts out (--on-long skip).")
         yield from fill_each(self.loaded, self.hardware, short, wishes)
 
     def _caption(

@@ -32,6 +32,15 @@ def test_sentences_are_joined_and_summaries_are_references(tmp_path):
     assert found == Example("T One. Two.", ("short", "shorter"))
 
 
+def test_what_is_read_needs_no_answer(tmp_path):
+    unanswered = {key: value for key, value in PAPER.items() if key != "abstract"}
+    assert list(reader(tmp_path, unanswered, PAPER, max_words=3).sources()) == 2 * [
+        "On Looking First"
+    ]
+    with pytest.raises(DataError, match="line 1 has no 'title'; it has source"):
+        list(reader(tmp_path, {"source": "a"}).sources())
+
+
 def test_a_document_is_cut_only_where_that_is_asked_for(tmp_path):
     (found,) = reader(tmp_path, PAPER, max_words=3).examples()
     assert found.source == "On Looking First"

@@ -79,6 +79,9 @@ def test_a_line_without_a_tab_is_refused_with_its_number(tmp_path):
 def test_json_lines_take_texts_lists_and_dotted_keys(tmp_path):
     rows = [{"t": {"en": "one", "de": "eins"}}, {"t": {"en": "two", "de": ["zwei", "zwo"]}}]
     path = _file(tmp_path / "a.jsonl", *map(json.dumps, rows))
+    assert list(JsonLines(path, "t.en", "nothing").sources()) == [
+        one.source for one in _all(JsonLines(path, "t.en", "t.de"))
+    ]
     assert _all(JsonLines(path, "t.en", "t.de")) == [
         Example("one", ("eins",)),
         Example("two", ("zwei", "zwo")),

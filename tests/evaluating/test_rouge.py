@@ -3,10 +3,13 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.tokenizers import DefaultTokenizer
 
 from regard.errors import ShapeError
 from regard.evaluating.buckets import by_length
-from regard.evaluating.rouge import measured_rouge, rouge
+from regard.evaluating.rouge import EveryScript, measured_rouge, rouge
 from regard.evaluating.row_losses import loss_per_word, measured_loss
 
 
@@ -44,6 +47,53 @@ def test_an_empty_answer_scores_nothing_and_no_text_is_refused():
     assert [score.value for score in rouge([""], [["a"]])] == [0.0] * 3
     with pytest.raises(ShapeError, match="rouge: expected as many hypotheses"):
         rouge([], [])
+
+
+PLAIN = DefaultTokenizer(use_stemmer=True)
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_words_of_ascii_are_those_of_rouge_score(text):
+    assert EveryScript(PLAIN).tokenize(text) == PLAIN.tokenize(text)
+
+
+def test_english_sentences_are_cut_and_stemmed_as_by_rouge_score():
+    text = "The cat's_owners weren't looking; 42 ponies (running) ran 3.5 miles -- generously!"
+    assert EveryScript(PLAIN).tokenize(text) == PLAIN.tokenize(text)
+    assert "poni" in PLAIN.tokenize(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Привет большой мир", "你好世界", "これは本です", "हिन्दी भाषा है", "Größe über alles"]
+)
+def test_a_text_in_another_script_is_like_itself(text):
+    assert [score.value for score in rouge([text], [[text]])] == [100.0] * 3
+
+
+def test_letters_outside_ascii_count():
+    assert rouge(["über"], [["öber"]])[0].value == 0.0
+    assert rouge(["ÜBER"], [["über"]])[0].value == 100.0
+    assert rouge(["u\u0308ber"], [["\u00fcber"]])[0].value == 100.0, "however it is encoded"
+    assert rouge(["दी"], [["दा"]])[0].value == 0.0, "a vowel sign is part of its word"
+
+
+def test_chinese_is_counted_character_by_character_beside_words_of_other_scripts():
+    one, two, _ = rouge(["他有 GPUs"], [["她有GPU"]])
+    assert one.value == pytest.approx(f1(2, 3, 3))
+    assert two.value == pytest.approx(f1(1, 2, 2))
+
+
+def test_thai_letters_keep_their_marks_and_signs_are_no_words():
+    assert EveryScript(PLAIN).tokenize("ที่ 5_❤\ufe0f") == ["ที่", "5"]
+
+
+def test_only_references_with_foreign_letters_are_cut_otherwise_and_say_so():
+    english, cafe = "a man sat down " * 20, "café"
+    said = [rouge(["a man"], [[text]])[0].signature for text in (english, english + cafe)]
+    assert said[0] == said[1]
+    assert "tok:" not in said[0]
+    foreign = rouge(["a man"], [[english + cafe * 2]])[0].signature
+    assert foreign == said[0].replace("|stem:porter|", "|stem:porter|tok:unicode|")
 
 
 def test_losses_are_sorted_by_length():

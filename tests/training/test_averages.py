@@ -61,3 +61,15 @@ def test_the_mean_of_files_is_the_mean(tmp_path):
     for number in (1.0, 2.0, 6.0):
         save_file({"w": torch.tensor([number])}, tmp_path / f"{number}.safetensors")
     assert mean_of(sorted(tmp_path.iterdir()))["w"].tolist() == [3.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 10])
+def test_the_mean_of_equal_files_is_that_file_to_the_bit(tmp_path, count):
+    awkward = [0.1, -0.0, 1e-45, 3.4e38, 1 / 3, 0.9999999, -7e-12]
+    values = torch.cat([torch.tensor(awkward), torch.randn(1000)])
+    paths = [tmp_path / f"{number}.safetensors" for number in range(count)]
+    for path in paths:
+        save_file({"w": values}, path)
+    mean = mean_of(paths)["w"]
+    assert mean.dtype == values.dtype
+    assert torch.equal(mean.view(torch.int32), values.view(torch.int32))

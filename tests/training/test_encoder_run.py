@@ -9,7 +9,7 @@ import regard
 from regard.cli import main
 from regard.data.kinds import MASK_NUMBER
 from regard.data.subwords import Subwords
-from regard.errors import SettingError
+from regard.errors import LengthError, SettingError
 from regard.training import read_recipe
 from regard.training.evaluation import METRICS, Judged, texts_of_split
 from regard.training.run import Finished, run
@@ -81,9 +81,40 @@ def test_a_model_of_hidden_words_is_trained_and_fills_them_in(tmp_path, kind):
     assert subwords.encode("the [MASK]")[-1] == MASK_NUMBER
     assert len(subwords) <= 300
     (said,) = one.predict(["the cat [MASK] on the mat"])
-    assert said.text.startswith("the cat ")
+    assert said.text.startswith("the cat")
     assert "[MASK]" not in said.text
     assert len(said.candidates) == 1
+
+
+@pytest.fixture(scope="module")
+def filler(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filler")
+    (folder / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    return trained(folder, WORDS.format(text=folder / "text", kind="words"))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("words", "few of a text's words"), ("lengths", "does not read the source")]
+)
+def test_scores_of_whole_texts_are_refused_where_few_words_are_asked_for(filler, name, why, capsys):
+    texts = texts_of_split(filler.loaded.recipe, "valid")
+    with pytest.raises(SettingError, match=rf"{name} has no meaning .* hidden words: .*{why}"):
+        METRICS[name](Judged(filler, texts, [""] * len(texts)))
+    # before anything is decoded
+    asked = ["evaluate", str(filler.path), "--split", "valid", "--metrics", f"bleu,{name}"]
+    assert main(asked) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Take loss, which is per hidden sub-word." in " ".join(err.split())
+
+
+@pytest.mark.parametrize("on_long", ["error", "split"])
+def test_a_long_text_with_hidden_words_is_not_told_to_be_split(filler, on_long):
+    long = "the [MASK] " * 40
+    with pytest.raises(LengthError, match=r"Shorten it, or leave .* \(--on-long skip\)\.$"):
+        filler.predict([long], on_long=on_long)
+    (left_out,) = filler.predict([long], on_long="skip")
+    assert left_out.note.startswith("left out")
 
 
 def test_runs_that_fill_words_or_give_vectors_have_no_ensemble(tmp_path):

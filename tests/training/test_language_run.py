@@ -1,5 +1,6 @@
 """A language model through a whole run: trained, asked, scored and looked into."""
 
+import gzip
 import json
 import math
 
@@ -8,6 +9,7 @@ import tomli_w
 import torch
 
 import regard
+from regard.cli import main
 from regard.data import Example
 from regard.data.kinds import BOS, EOS
 from regard.errors import RecipeError
@@ -175,6 +177,25 @@ def test_the_loss_is_told_by_length_of_document(compressed):
     assert [one.signature.rsplit("source:")[1] for one in found] == ["3", "12"]
     every = METRICS["loss"](Judged(asked, [*short, *long], [""] * 4))[0].value
     assert sum(one.value for one in found) / 2 == pytest.approx(every, rel=1e-4)
+
+
+def test_documents_of_one_s_own_are_read_as_those_learned_from(compressed, tmp_path, capsys):
+    _, asked = compressed
+    new = [{key: value for key, value in one.items() if key != "abstract"} for one in DOCUMENTS]
+    path = tmp_path / "new.jsonl.gz"
+    with gzip.open(path, "wt") as file:
+        file.writelines(f"{json.dumps(one)}\n" for one in new[:3])
+    assert main(["predict", str(asked.path), str(path), "--beam", "1"]) == 0
+    assert capsys.readouterr().out == "about cats\nabout dogs\nabout cows\n"
+    whole = tmp_path / "papers.jsonl"
+    whole.write_text("".join(f"{json.dumps(one)}\n" for one in DOCUMENTS))
+    scores = []
+    for texts in (["--source", str(whole)], ["--split", "test"]):
+        assert main(["evaluate", str(asked.path), *texts, "--metrics", "loss", "--json"]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["scores"])
+    assert scores[0] == scores[1]
+    assert main(["evaluate", str(asked.path), "--source", str(path)]) == 2
+    assert "line 1 has no 'abstract'; it has title, sections." in capsys.readouterr().err
 
 
 def test_a_document_and_its_answer_are_looked_into(compressed):

@@ -21,6 +21,11 @@ NEVER = -1e9
 """The bias of a piece that a published model does not have: it is never said."""
 SHOWN = 5
 """How many names a message shows."""
+OTHER_MODEL = "Take config.json and all weights from one model."
+OTHER_TASK = (
+    "What is left over (a head, an adapter, more layers) has no place here, and the model would be "
+    "another without it. If that one is wanted, save it so (transformers: AutoModel) and import it."
+)
 
 
 class Row(NamedTuple):
@@ -148,7 +153,7 @@ def converted(
     rows: Mapping[str, Rows],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Tensor]:
-    """Their tensors as ours; one that is missing, left over or of another shape is an error.
+    """Their tensors as ours; one that is missing, left over, broken or misshapen is an error.
 
     Args:
         layout: which is which.
@@ -158,6 +163,8 @@ def converted(
     """
     used = {name for theirs in layout.ours.values() for name in theirs.names}
     _check_names(layout, used, set(tensors))
+    for name in sorted(used):
+        _check_numbers(name, tensors[name])
     for name, original in layout.copies.items():
         if name in tensors and not torch.equal(
             tensors[name].flatten(), tensors[original].flatten()
@@ -181,6 +188,23 @@ def converted(
             )
         out[name] = made
     return out
+
+
+def _check_numbers(name: str, tensor: Tensor) -> None:
+    """Weights are numbers that one can compute with."""
+    if not tensor.is_floating_point():
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise CheckpointError(
+            f"import: '{name}' must hold floating-point numbers, got {kind}: quantised weights are "
+            "not read. Import the model as it was before it was quantised."
+        )
+    # what float32 cannot hold becomes infinite
+    spoilt = int((~tensor.float().isfinite()).sum())
+    if spoilt:
+        raise CheckpointError(
+            f"import: '{name}': {spoilt:,} of {tensor.numel():,} numbers are NaN or infinite. "
+            "Fetch the file again, or take a checkpoint from before training diverged."
+        )
 
 
 def _check_dimensions(name: str, tensor: Tensor, expected: int) -> None:
@@ -221,8 +245,11 @@ def _check_names(layout: Layout, used: set[str], held: set[str]) -> None:
             for what, names in (("lacks", missing), ("has besides", strange))
             if names
         ]
+        # with layers missing, nobody knows what the others belong to
+        remedy = OTHER_MODEL if missing else OTHER_TASK
         raise CheckpointError(
-            f"import: the weights are not those of config.json: the file {' and '.join(said)}."
+            f"import: the weights are not those of config.json: the file {' and '.join(said)}. "
+            f"{remedy}"
         )
 
 

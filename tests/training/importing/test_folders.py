@@ -41,6 +41,58 @@ def test_a_tensor_left_over_is_named(folder):
         read_published(folder)
 
 
+def test_a_head_that_has_no_place_here_says_what_can_be_done(tmp_path):
+    folder, _ = bert(tmp_path / "headless", has_head=False)
+    change(folder, lambda held: held.update({"classifier.weight": torch.zeros(2, 24)}))
+    with pytest.raises(
+        CheckpointError, match=r"besides 'classifier\.weight'\. .*save it so .*Auto"
+    ):
+        read_published(folder)
+
+
+def test_weights_that_are_missing_are_of_another_model(folder):
+    change(folder, lambda held: held.pop("bert.encoder.layer.1.output.dense.bias"))
+    with pytest.raises(
+        CheckpointError, match=r"Take config\.json and all weights from one model\."
+    ):
+        read_published(folder)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int64, torch.bool])
+def test_weights_that_are_no_floating_point_numbers_are_named(folder, kind):
+    name = "encoder.layer.1.output.dense.weight"
+    change(folder, lambda held: held.update({f"bert.{name}": held[f"bert.{name}"].to(kind)}))
+    said = str(kind).removeprefix("torch.")
+    with pytest.raises(CheckpointError, match=f"'{name}' must hold floating-point .* got {said}: "):
+        read_published(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e300])
+def test_weights_that_are_not_finite_are_named_and_counted(folder, value):
+    name = "encoder.layer.0.attention.self.query.weight"
+
+    def spoil(held):
+        spoilt = held[f"bert.{name}"].double()
+        spoilt[3, :2] = value
+        held[f"bert.{name}"] = spoilt
+
+    change(folder, spoil)
+    with pytest.raises(CheckpointError, match=f"'{name}': 2 of 576 numbers are NaN or infinite"):
+        read_published(folder)
+
+
+def test_a_spoilt_table_is_named_before_its_copy_is_looked_at(tmp_path):
+    folder, _ = gpt2(tmp_path / "gpt2")
+
+    def spoil(held):
+        held["transformer.wte.weight"][0, 0] = float("nan")
+        held["lm_head.weight"] = held["transformer.wte.weight"].clone()
+
+    change(folder, spoil)
+    with pytest.raises(CheckpointError, match=r"'wte\.weight': 1 of "):
+        read_published(folder)
+
+
 def test_a_layer_more_than_the_configuration_says_is_left_over(folder):
     rewrite(folder / "config.json", num_hidden_layers=1)
     with pytest.raises(CheckpointError, match="and 11 more"):

@@ -1,0 +1,59 @@
+"""Files of one's own that are read as a run's training data were: JSON lines, with their keys."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from regard.choices import Choice
+from regard.data import Example
+from regard.data.documents import Documents
+from regard.data.files import PACKINGS
+from regard.data.readers import JsonLines
+from regard.errors import DataError
+from regard.training.recipes import Recipe
+from regard.training.sections import Mistakes, read_section
+
+
+@runtime_checkable
+class ReadsObjects(Protocol):
+    """A reader of JSON objects, of which each says what is read, and most what is wanted."""
+
+    def examples(self) -> Iterator[Example]:
+        """Every line, with what is wanted."""
+
+    def sources(self) -> Iterator[str]:
+        """What is read of every line."""
+
+
+OBJECTS: Mapping[str, type[ReadsObjects]] = {"jsonl": JsonLines, "documents": Documents}
+"""Readers of JSON lines, as recipes name them."""
+
+
+def holds_objects(path: Path) -> bool:
+    """Whether the name says that each line is a JSON object; it may be packed."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
+    return name.endswith(".jsonl")
+
+
+def reader_like(train: Choice, path: Path) -> ReadsObjects | None:
+    """The reader of the training data with another file; None if that was no JSON.
+
+    Keys are those of the recipe, and documents are cut where it says. Texts are left as they are:
+    whoever asks the run brings them to the form that it learned from.
+    """
+    if train.name not in OBJECTS:
+        return None
+    kept = {key: value for key, value in train.settings.items() if key != "normalise"}
+    settings = {**kept, "path": str(path)}
+    return read_section(OBJECTS[train.name], settings, "data.train", Mistakes())
+
+
+def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:
+    """What a run reads of each line of a file that holds JSON objects."""
+    reader = reader_like(recipe.data.train, path)
+    if reader is None:
+        raise DataError(
+            f"predict: '{path}' holds JSON objects, but the run learned from "
+            f"'{recipe.data.train.name}', and nobody knows which keys to read. Give a text a line."
+        )
+    return reader.sources()
