@@ -5,7 +5,8 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
-from regard.models import Spec
+from regard.choices import unknown
+from regard.models import NAMED, Spec
 from regard.training.lines import line_of
 
 NO_CHANGES: Mapping[str, str] = MappingProxyType({})
@@ -25,7 +26,7 @@ def told(
     """
     # a check of a whole section already names its key in full
     first = text.split()[0].rstrip(":")
-    names_itself = path.split(".")[0] in first
+    names_itself = first.startswith(path.split(".")[0])
     place = _place(first if names_itself else path, where, lines, changes)
     # and the key may be wrong only together with others of the section
     beside = [f"--set {typed}" for key, typed in changes.items() if key.startswith(f"{path}.")]
@@ -46,23 +47,28 @@ def naming_owner(path: str, text: str, kind: str | None, recipe: type) -> str:
     section, _, key = path.rpartition(".")
     if not text.startswith(f"There is no '{key}' here."):
         return text
-    kinds = {spec.kind: _names(spec) for spec in get_args(Spec)}
+    kinds = {spec.kind: _keys(spec) for spec in get_args(Spec)}
     keys = {
-        name: _names(next(filter(is_dataclass, get_args(hint) or (hint,))))
+        name: _keys(next(filter(is_dataclass, get_args(hint) or (hint,))))
         for name, hint in get_type_hints(recipe).items()
     }
-    keys["model"] = kinds.get(kind or "", set())
+    keys["model"] = kinds.get(kind or "", [])
     owners = [f"{name}.{key}" for name, names in keys.items() if key in names]
     if owners:
         return f"There is no '{key}' here. It is of another section: write {' or '.join(owners)}."
+    if section == "model":
+        # the spec itself has no size, which stands for other keys
+        text = unknown(key, keys["model"])
     others = [f"'{other}'" for other, names in kinds.items() if section == "model" and key in names]
     if not others:
         return text
     return f"{text} Models of kind {', '.join(others)} have it; this one is '{kind}'."
 
 
-def _names(made_of: Any) -> set[str]:
-    return {one.name for one in fields(made_of)}
+def _keys(made_of: Any) -> list[str]:
+    """What a section may say; for a model that has named sizes, a size too."""
+    sized = ["size"] if getattr(made_of, "kind", "") in NAMED else []
+    return [*(one.name for one in fields(made_of)), *sized]
 
 
 def _place(key: str, where: str, lines: dict[str, int], changes: Mapping[str, str]) -> str:

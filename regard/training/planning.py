@@ -20,12 +20,13 @@ import torch
 from regard.choices import Choice
 from regard.data.batches import padding_share
 from regard.models import LanguageSpec, shapes_of
+from regard.models.choosing import has_frozen_encoder
 from regard.models.language.remembering import remembered
 from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
 from regard.training.preparing import Prepared, prepare
-from regard.training.recipes import Recipe, examples, has_frozen_encoder
+from regard.training.recipes import Recipe, examples
 from regard.training.trial import Tried, try_a_little
 from regard.training.workers import ALONE
 
@@ -146,6 +147,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | P
         sampled = _sampled(recipe, count, folder)
         yield Doing("learning sub-words and encoding")
         prepared = prepare(sampled, folder, ALONE)
+        prepared.check_lengths()
         corpus, rows = prepared.train.corpus, prepared.train.rows
         first = epoch_updates(corpus, recipe.training, 0, rows)
         yield Doing("measuring a few updates")

@@ -28,6 +28,9 @@ from regard.training.source_kinds import Place, source_kind
 from regard.training.trees import check_trees
 from regard.training.workers import Workers
 
+DOES = {"source": "reads", "target": "writes"}
+"""What a model does with either side."""
+
 
 @final
 @dataclass(frozen=True)
@@ -61,6 +64,23 @@ class Prepared:
 
         return replace(self, train=seen("train", self.train), valid=seen("valid", self.valid))
 
+    def check_lengths(self) -> None:
+        """Refuse examples that the model could not read, or not write, once it is trained."""
+        limit = self.recipe.model.max_len
+        found = [
+            (*_longest(material, side), split, side)
+            for split, material in (("train", self.train), ("valid", self.valid))
+            for side in DOES
+        ]
+        longest, number, split, side = max(found, key=lambda one: one[0])
+        if longest > limit:
+            raise LengthError(
+                f"data.{split}: the longest {side} has {longest:,} tokens (example {number:,}), "
+                f"but the model {DOES[side]} at most {limit:,} (model.max_len, the end token "
+                f"counted). Raise model.max_len to {longest}, or leave longer examples out with "
+                f'data.max_tokens = {limit} and data.on_long = "skip".'
+            )
+
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch."""
         rows = self.train.rows
@@ -92,7 +112,7 @@ class Prepared:
                     self.recipe.tokens.dropout,
                     f"{self.recipe.training.seed}/{epoch}/{side}",
                     # beside the end token; what plain cutting allows, dropout cannot forbid
-                    self.recipe.data.max_tokens - 1,
+                    min(self.recipe.data.max_tokens, self.recipe.model.max_len) - 1,
                 )
             )
             for side, subwords in (("source", self.source), ("target", self.target))
@@ -187,6 +207,15 @@ def _shape(tokens: TokensRecipe) -> tuple[str, int, bool]:
 
 def _said(tokens: TokensRecipe) -> str:
     return f"kind {tokens.kind}, size {tokens.size}, {'joint' if tokens.is_joint else 'separate'}"
+
+
+def _longest(material: Material, side: str) -> tuple[int, int]:
+    """The most tokens on one side of what is used, and the number of that example, from 1."""
+    corpus, rows = material.corpus, material.rows
+    assert rows is not None
+    lengths = corpus.source_lengths if side == "source" else corpus.target_lengths
+    row = int(rows[lengths[rows].argmax()])
+    return int(lengths[row]), int(corpus.examples[row]) + 1
 
 
 def _refuse_long(split: str, corpus: Corpus, rows: np.ndarray, limit: int) -> None:

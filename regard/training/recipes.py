@@ -6,17 +6,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
 from regard.data.files import names_like
 from regard.data.framing import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
-from regard.dims import Dims
 from regard.errors import RecipeError, RegardError, SettingError
-from regard.layers.vision import ENCODERS
 from regard.models import LOOKERS, NAMED, CaptionerSpec, Spec, TransformerSpec
+from regard.models.choosing import has_frozen_encoder, wrong_choices
 from regard.training.blaming import NO_CHANGES, naming_owner, told
 from regard.training.lines import key_lines
 from regard.training.schedules import SCHEDULES
@@ -219,6 +216,8 @@ def parse_recipe(
     mistakes = Mistakes()
     recipe = read_section(Recipe, _with_size(table, mistakes), "", mistakes)
     if recipe is not None:
+        for path, text in wrong_choices(recipe.model):
+            mistakes.add(path, text)
         check_sources(recipe, mistakes)
         for split in ("train", "valid", "test"):
             choice = getattr(recipe.data, split)
@@ -283,14 +282,6 @@ def _check_frozen(spec: CaptionerSpec, pictures: PicturesRecipe, mistakes: Mista
             f"would do nothing: the encoder '{spec.encoder.name}' is frozen, and sees each picture "
             "once. Leave it out, or let the encoder learn (is_frozen = false).",
         )
-
-
-def has_frozen_encoder(spec: Spec) -> bool:
-    """Whether a model looks at pictures with an encoder that never learns."""
-    if not isinstance(spec, CaptionerSpec):
-        return False
-    with torch.device("meta"):
-        return spec.encoder.build(ENCODERS, Dims(d_model=spec.d_embedding)).is_frozen
 
 
 def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:

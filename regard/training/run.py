@@ -153,6 +153,9 @@ class _Training:
         kind = source_kind(self.recipe)
         yield from map(Said, kind.coming(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
+        # what has learned already goes on as it was begun
+        if not checkpoints(self.folder):
+            prepared.check_lengths()
         yield from (Said(note) for note in prepared.notes())
         torch.manual_seed(training.seed)
         model = build_model(

@@ -24,8 +24,9 @@ class Mistakes:
     found: list[tuple[str, str]] = dataclasses.field(default_factory=list)
 
     def add(self, path: str, text: str) -> None:
-        """Remember one mistake."""
-        self.found.append((path, text))
+        """Remember one mistake, once."""
+        if (path, text) not in self.found:
+            self.found.append((path, text))
 
 
 def read_section(
@@ -115,7 +116,11 @@ def _of_its_kind(
 
 def _choice(value: dict[str, Any] | str, path: str, mistakes: Mistakes) -> Choice | None:
     if isinstance(value, str):
-        return Choice.parse(value)
+        try:
+            return Choice.parse(value)
+        except RegardError as error:
+            mistakes.add(path, str(error))
+            return None
     settings = {key: setting for key, setting in value.items() if key != "name"}
     if not isinstance(value.get("name"), str):
         mistakes.add(path, 'needs a name, as in { name = "additive", d_hidden = 128 }.')

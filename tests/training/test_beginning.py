@@ -2,10 +2,16 @@
 
 import pytest
 
+from regard import load
 from regard.cli import main
-from regard.errors import RegardError, RunError
+from regard.data import Corpus
+from regard.errors import LengthError, RegardError, RunError
+from regard.models import KINDS
 from regard.training import read_recipe, run
 from regard.training.loop import Step
+from regard.training.preparing import prepare
+from regard.training.workers import ALONE
+from tests.captioning import RECIPE as CAPTIONS
 from tests.training.small_recipe import RECIPE
 
 
@@ -43,3 +49,126 @@ def test_a_mistake_in_what_was_begun_leaves_it_as_it_was(recipe, tmp_path):
     with pytest.raises(RegardError, match=r"tokenizer\.json"):
         list(run(read_recipe(recipe), out, resume=True))
     assert sorted(path.name for path in out.iterdir()) == before
+
+
+STACKS = "d_model = 8\nn_heads = 2\nd_hidden = 8"
+TWO = f"{STACKS}\nn_encoder_layers = 1\nn_decoder_layers = 1"
+CELLS = 'kind = "recurrent"\nd_embedding = 8\nd_hidden = 8\nn_layers = 1'
+WINDOWS = 'kind = "convolutional"\nd_model = 8\nn_encoder_layers = 1\nn_decoder_layers = 1'
+WRITER = f'kind = "language_model"\n{STACKS}\nn_layers = 1'
+MODELS = {
+    "transformer": TWO,
+    "location": f'{CELLS}\nscore = "location"',
+    "general": CELLS,
+    "convolutional": WINDOWS,
+    "language model": WRITER,
+    "language model, learned": f'{WRITER}\npositions = "learned"',
+    "tagger": f'kind = "encoder"\ntask = "tags"\n{STACKS}\nn_layers = 1',
+    "hidden words": f'kind = "encoder"\ntask = "words"\n{STACKS}\nn_layers = 1',
+    "marian": f'kind = "marian"\n{TWO}',
+    "gpt2": f'kind = "gpt2"\n{STACKS}\nn_layers = 1',
+}
+"""Models that read texts; "location", "convolutional" and "learned" are tied to positions."""
+PAIRS = {
+    "train": ["a b c\tc b a", "a b c d e f\tf e d c b a", "b\tb"],
+    "valid": ["a b\tb a", "c\tc"],
+}
+"""As many words on either side, since a tagger needs it."""
+
+
+def _given(tmp_path, model, pairs=PAIRS):
+    """A recipe for these pairs of words; what a training does not need is left as it is."""
+    for split, rows in pairs.items():
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{row}\n" for row in rows))
+    files = {split: f'{{ name = "tsv", path = "{tmp_path}/{split}.tsv" }}' for split in PAIRS}
+    text = RECIPE.replace('{ name = "reverse", count = 300 }', files["train"])
+    text = text.replace('{ name = "reverse", count = 20 }', files["valid"])
+    size = 'size = "tiny"\nd_model = 16\nd_hidden = 16\ndropout = 0.1'
+    assert size in text
+    path = tmp_path / "recipe.toml"
+    path.write_text(text.replace(size, f"{model}\nmax_len = 7"))
+    return path
+
+
+def test_every_kind_that_reads_texts_is_here():
+    named = {text.split('"')[1] for text in MODELS.values() if text.startswith("kind")}
+    assert named | {"transformer"} == KINDS.keys() - {"captioner"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_the_model_can_just_read_is_learned_from_and_one_token_more_is_refused(
+    name, tmp_path, capsys
+):
+    recipe, out = _given(tmp_path, MODELS[name]), tmp_path / "run"
+    words = ["train", str(recipe), "--out", str(out), "--set", "training.steps=1"]
+    assert main([*words, "--set", "model.max_len=6"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "data.train: the longest source has 7 tokens (example 2), but the model reads at most 6 "
+        "(model.max_len, the end token counted). Raise model.max_len to 7, or leave longer "
+        'examples out with data.max_tokens = 6 and data.on_long = "skip".\n'
+    )
+    assert not out.exists()
+    assert main(words) == 0
+    assert load(out).longest == 7
+
+
+@pytest.mark.parametrize(
+    ("split", "row", "said"),
+    [
+        ("train", "a\ta b c d e f", r"data\.train: the longest target has 7 tokens .*writes at"),
+        ("valid", "a b c d e f g\ta", r"data\.valid: the longest source has 8 tokens .*reads at"),
+        ("valid", "a\ta b c d e f g", r"data\.valid: the longest target has 8 tokens .*writes at"),
+    ],
+)
+def test_the_longest_of_both_splits_and_sides_is_named(split, row, said, tmp_path):
+    pairs = {"train": ["a b\tb", "b\tc"], "valid": ["c\tc"]}
+    recipe = _given(tmp_path, CELLS, {**pairs, split: [*pairs[split], row]})
+    with pytest.raises(LengthError, match=said):
+        list(run(read_recipe(recipe, ["model.max_len=6"]), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_left_out_may_be_as_long_as_it_likes(tmp_path):
+    recipe = _given(tmp_path, f'{CELLS}\nscore = "location"')
+    skipping = ["data.max_tokens=6", "data.on_long=skip", "model.max_len=6", "training.steps=1"]
+    list(run(read_recipe(recipe, skipping), tmp_path / "run"))
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_caption_longer_than_what_is_written_is_refused_and_a_picture_has_no_length(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(CAPTIONS)
+    with pytest.raises(
+        LengthError, match=r"the longest target has \d+ tokens .* writes at most 4 "
+    ):
+        list(run(read_recipe(recipe, ["model.max_len=4"]), tmp_path / "run"))
+
+
+def test_a_plan_refuses_what_the_training_would(tmp_path, capsys):
+    recipe = _given(tmp_path, CELLS)
+    assert main(["plan", str(recipe), "--set", "model.max_len=6"]) == 2
+    assert "the longest source has 7 tokens" in capsys.readouterr().err
+
+
+def test_dropped_merges_make_no_text_longer_than_the_model_reads(tmp_path):
+    pairs = {split: ["abcabc\tabc"] * 20 for split in PAIRS}
+    recipe = _given(tmp_path, CELLS, pairs)
+    changes = ["tokens.kind=bpe", "tokens.size=300", "tokens.dropout=0.9", "model.max_len=3"]
+    (tmp_path / "run").mkdir()
+    prepared = prepare(read_recipe(recipe, changes), tmp_path / "run", ALONE)
+    prepared.check_lengths()
+    prepared.of_epoch(0)
+    cut = Corpus.open(tmp_path / "run" / "corpus" / "train-epoch-0")
+    assert max(cut.source_lengths.max(), cut.target_lengths.max()) <= 3
+
+
+def test_a_run_that_has_learned_from_longer_texts_goes_on(tmp_path, monkeypatch):
+    recipe, out = read_recipe(_given(tmp_path, CELLS), ["model.max_len=6"]), tmp_path / "run"
+    # as runs were begun before lengths were looked at
+    with monkeypatch.context() as before:
+        before.setattr("regard.training.preparing.Prepared.check_lengths", lambda self: None)
+        for event in run(recipe, out):
+            if isinstance(event, Step) and event.progress.step == 5:
+                break
+    assert list(run(recipe, out, resume=True))
+    assert (out / "model.safetensors").exists()

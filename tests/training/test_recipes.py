@@ -89,6 +89,24 @@ def test_a_check_of_a_section_points_at_the_line_of_its_key(tmp_path):
         read_recipe(_write(tmp_path, text))
 
 
+def test_a_mistake_inside_a_choice_points_at_the_line_of_its_key_once(tmp_path):
+    ways = 'encoder_attends = ["full", "blocks:size=0", "blocks:size=0"]'
+    text = GOOD.replace("dropout = 0.2", f'select = "top_k:cuont=3"\n{ways}')
+    first = text.splitlines().index(ways)
+    path = _write(tmp_path, text)
+    with pytest.raises(RecipeError) as said:
+        read_recipe(path)
+    assert str(said.value).splitlines() == [
+        f"{path}:{first}: model.select: 'top_k' has no setting 'cuont'; it takes count: int = 8.",
+        f"{path}:{first + 1}: model.encoder_attends: blocks: size must be at least 1, got 0.",
+    ]
+
+
+def test_links_that_cannot_meet_are_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(RecipeError, match=r"with --set model.score=additive .*: model: chain: add"):
+        read_recipe(_write(tmp_path, GOOD), ["model.score=additive", "model.relation=shaw"])
+
+
 def test_a_split_in_another_form_than_the_training_text_is_refused(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\n")
     read = f'{{ name = "tsv", path = "{tmp_path}/a.tsv", normalise = "hansards" }}'
@@ -175,6 +193,8 @@ def test_every_recipe_of_ours_is_complete_and_annotated(path):
     assert "Expect:" in head
     assert "Takes:" in head
     assert recipe.training.steps > 0
+    # so that no example is longer than what the model reads and writes
+    assert recipe.data.max_tokens <= recipe.model.max_len
 
 
 CHANGES = {
@@ -188,6 +208,15 @@ CHANGES = {
         'model={kind="recurrent", cell="rnn"}',
     ): '--set model={kind="recurrent", cell="rnn"}: model.c',
     ("training.seed=2", "tokens.size=2"): "--set tokens.size=2: tokens.size must be at least 5",
+    (
+        "model.select=local_predictive:half_width=0",
+    ): "--set model.select=local_predictive:half_width=0: model.select: local_predictive: half",
+    (
+        "model.encoder_attends=blocks:sise=3",
+    ): "--set model.encoder_attends=blocks:sise=3: model.encoder_attends: 'blocks' has no setting",
+    (
+        "model.score=additive:d_model",
+    ): "--set model.score=additive:d_model: model.score: 'additive:d_model': 'd_model' is not a se",
 }
 """What is typed, and how a mistake in it begins."""
 
@@ -220,6 +249,7 @@ def test_a_key_that_is_wrong_with_what_was_typed_is_told_with_both(tmp_path):
     [
         ("training.dropout", "tokens.dropout or model.dropout"),
         ("model.steps", "training.steps"),
+        ("training.size", "tokens.size or model.size"),
         ("learning_rate", "training.learning_rate"),
     ],
 )
@@ -242,6 +272,21 @@ def test_a_key_of_another_kind_of_model_names_that_kind(tmp_path):
     with pytest.raises(RecipeError) as said:
         read_recipe(_write(tmp_path, text.replace("n_encoder_layers", "n_nothings")))
     assert "have it" not in str(said.value)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent", "captioner", "encoder"])
+def test_a_size_is_among_the_keys_of_a_kind_that_has_named_ones(tmp_path, kind):
+    text = GOOD.replace('size = "tiny"', f'kind = "{kind}"\nsiz = "tiny"')
+    with pytest.raises(
+        RecipeError, match=r"no 'siz' here. Did you mean 'size'\? Known: .*, size\."
+    ):
+        read_recipe(_write(tmp_path, text))
+
+
+def test_a_size_is_no_key_of_a_kind_that_has_none(tmp_path):
+    text = GOOD.replace('size = "tiny"', 'kind = "convolutional"\nsiz = "tiny"')
+    with pytest.raises(RecipeError, match=r"There is no 'siz' here\. Known: kind, .*, max_len\.$"):
+        read_recipe(_write(tmp_path, text))
 
 
 def test_keys_are_found_on_their_lines():
