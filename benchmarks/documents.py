@@ -55,6 +55,7 @@ CORPORA: Mapping[str, Sequence[str]] = {
 }
 """What is kept as numbers. Nothing is chosen by the validation split, so it is asked as well."""
 SYSTEMS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "recurrent": ("arxiv-luong", ()),
     "encoder-decoder": ("arxiv-encoder-decoder", ()),
     "T-D": ("arxiv-td", ('model.asks="target"',)),
     "T-DMCA": ("arxiv-tdmca", ('model.asks="target"',)),

@@ -15,8 +15,8 @@ LINES = {"lm": "language model", "mlm": "masked-word model"}
 LENGTHS = (768, 3072, 9216)
 LEARN_ALL = "T-DMCA, all tokens"
 SYSTEMS = (
-    "encoder-decoder", "BigBird encoder", "Linformer encoder", "T-D", "window", "BigBird", "T-DMCA",
-    LEARN_ALL,
+    "recurrent", "encoder-decoder", "BigBird encoder", "Linformer encoder", "T-D", "window",
+    "BigBird", "T-DMCA", LEARN_ALL,
 )  # fmt: skip
 NAMES = ("ROUGE-1", "ROUGE-2", "ROUGE-L")
 NOTHING = "none"
@@ -93,10 +93,11 @@ def cost(found: Mapping) -> str:
             if one is not None:
                 rows.append([
                     system, f"{length:,}", f"{one['parameters']:,}", f"{one['trained_s']:.0f}",
-                    _megabytes(one.get("peak_bytes")), _megabytes(one.get("kept_bytes")),
+                    f"{one['tokens_per_second']:,.0f}", _megabytes(one.get("peak_bytes")),
+                    _megabytes(one.get("kept_bytes")),
                 ])  # fmt: skip
-    head = ["system", "tokens read", "parameters", "seconds to train", "most memory, MB",
-            "kept of the longest paper, MB"]  # fmt: skip
+    head = ["system", "tokens read", "parameters", "seconds to train", "tokens written a second",
+            "most memory, MB", "kept of the longest paper, MB"]  # fmt: skip
     return table(head, rows)
 
 

@@ -80,8 +80,10 @@ def _loss(system, length):
 
 
 def test_the_page_orders_the_losses_as_they_are():
-    assert set(CELLS) == {f"{system}, {length}" for system in SYSTEMS for length in LENGTHS}
-    taught = [system for system in SYSTEMS if system != "T-DMCA, all tokens"]
+    measured = [system for system in SYSTEMS if system != "recurrent"]
+    assert set(CELLS) == {f"{system}, {length}" for system in measured for length in LENGTHS}
+    assert '`--cell "recurrent, 768"`, has a recipe and was not measured yet' in PROSE
+    taught = [system for system in measured if system != "T-DMCA, all tokens"]
     for system in taught:
         assert _loss(system, 768) == min(_loss(system, length) for length in LENGTHS)
     for length in LENGTHS:
