@@ -12,12 +12,10 @@ done again. docs/luong.md says what was found.
 
 import argparse
 import json
-import os
-import subprocess
-import sys
+import math
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,14 @@ import tomli_w
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.side_by_side import (
+    Work,
+    given_to,
+    prepared_once,
+    recording,
+    rows_of,
+    side_by_side,
+)
 from regard import load
 from regard.cli.benching.training_gpu import Clock
 from regard.data import Example, lines
@@ -35,7 +41,6 @@ from regard.training.accumulating import Accumulator
 from regard.training.aligning import align, read_gold
 from regard.training.evaluation import answer, places_of_short, search_for
 from regard.training.events import Validated
-from regard.training.hardware import Hardware
 from regard.training.loop import Step
 from regard.training.objectives import Smoothed
 from regard.training.recipes import Recipe, examples, read_recipe
@@ -136,17 +141,18 @@ def folder_of(study: str, name: str, seed: int) -> str:
     return f"{study}-{name.replace(', ', '-').replace(' ', '-')}-{seed}"
 
 
-def hardware(device: str | None) -> Hardware:
-    """As `regard train` has it, but uncompiled: for so short a training it is not worth it."""
-    plain = Hardware.chosen(device, None, compiles=False)
-    return Hardware(plain.device, plain.precision, replays=plain.device.type == "cuda")
+def prepared_for(given: argparse.Namespace) -> Path:
+    """The folder of what all systems of the study begin with: sub-words and texts as numbers."""
+    folder: Path = given.out / "prepared" / given.study
+    return folder
 
 
 def learned(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """Train one system, let it answer the test split, and hold its attention against gold."""
     recipe, out = recipe_of(study, name, given, seed), given.out / folder_of(study, name, seed)
-    where, losses, tokens, seconds = hardware(given.device), [], 0, 0.0
-    for event in run(recipe, out, resume=True, hardware=where):
+    given_to(prepared_for(given), out)
+    losses, tokens, seconds = [], 0, 0.0
+    for event in run(recipe, out, resume=True, hardware=recording(given.device)):
         if isinstance(event, Validated):
             losses.append((event.step, event.loss))
         if isinstance(event, Step):
@@ -214,7 +220,7 @@ def _errors(
 
 def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """What one system takes, alone: parameters, operations of a target word, speed and memory."""
-    recipe, where = recipe_of(study, name, given, seed), hardware(given.device)
+    recipe, where = recipe_of(study, name, given, seed), recording(given.device)
     n_tokens = recipe.tokens.size
     torch.manual_seed(seed)
     model = build_model(recipe.model, n_source_tokens=n_tokens, n_target_tokens=n_tokens)
@@ -248,26 +254,19 @@ def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[st
 WORK = {"learn": learned, "cost": cost}
 
 
-def in_a_process(given: argparse.Namespace, *work: str) -> str:
-    """Do some of the work; its lines of JSON, and a word on standard error if it failed."""
-    command = [sys.executable, __file__, given.study, "--data", given.data, "--out", given.out]
+def words_of(given: argparse.Namespace, do: str, name: str, seed: int) -> Work:
+    """What a process is told that does one piece of the work."""
+    words = [__file__, given.study, "--data", str(given.data), "--out", str(given.out)]
     for key, values in (("gold", [given.gold]), ("device", [given.device]), ("set", given.set)):
-        command += [word for value in values if value for word in (f"--{key}", value)]
-    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, *work], stdout=subprocess.PIPE, text=True, check=False, env=quiet
-    )
-    if done.returncode:
-        print(f"luong: {' '.join(work)} ended with {done.returncode}", file=sys.stderr)
-    return done.stdout
+        words += [word for value in values if value for word in (f"--{key}", str(value))]
+    return [*words, "--do", do, "--seed", str(seed), "--system", name]
 
 
 def pending(
-    results: Path, study: str, wanted: Sequence[tuple[str, int]]
-) -> Iterator[tuple[str, int]]:
+    results: Path, study: str, wanted: Sequence[tuple[str, int | None]]
+) -> Iterator[tuple[str, int | None]]:
     """What no line of the results is about."""
-    lines = results.read_text().splitlines() if results.exists() else []
-    done = {(row["study"], row["system"], row.get("seed")) for row in map(json.loads, lines)}
+    done = {(row["study"], row["system"], row.get("seed")) for row in rows_of(results)}
     return ((name, seed) for name, seed in wanted if (study, name, seed) not in done)
 
 
@@ -281,30 +280,31 @@ def main() -> None:
     parser.add_argument("--system", action="append", help="All unless given; repeatable.")
     parser.add_argument("--set", action="append", default=[], help="Change a key for all.")
     parser.add_argument("--at-once", type=int, default=1, help="Trainings side by side.")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="Stop after so many.")
     parser.add_argument("--device", help="cpu or cuda; cuda where there is one.")
     parser.add_argument("--do", choices=WORK, help="Do it here and now, and print what is found.")
     given = parser.parse_args()
+    given.data, given.out = given.data.absolute(), given.out.absolute()
+    given.gold = given.gold and given.gold.absolute()
     names, seeds = given.system or list(SYSTEMS[given.study]), given.seed or [1]
     if given.do is not None:
         for name in names:
             print(json.dumps(WORK[given.do](given.study, name, seeds[0], given)), flush=True)
         return
-    given.out.mkdir(parents=True, exist_ok=True)
-    results = given.out / "results.jsonl"
-    wanted = pending(results, given.study, [(name, seed) for seed in seeds for name in names])
-    with ThreadPoolExecutor(given.at_once) as pool, results.open("a") as file:
-        jobs = [
-            pool.submit(in_a_process, given, "--do", "learn", "--system", name, "--seed", str(seed))
-            for name, seed in wanted
+    prepared_once(recipe_of(given.study, names[0], given, seeds[0]), prepared_for(given))
+    results, end = given.out / "results.jsonl", time.monotonic() + given.seconds
+    everyone = [(name, seed) for seed in seeds for name in names]
+    # costs one after another and each in a process of its own: nobody is slowed down by others,
+    # and nobody's memory holds what another recorded
+    for do, wanted, at_once in (
+        ("learn", everyone, given.at_once),
+        ("cost", [(name, None) for name in names], 1),
+    ):
+        work = [
+            words_of(given, do, name, seed or seeds[0])
+            for name, seed in pending(results, given.study, wanted)
         ]
-        for job in as_completed(jobs):
-            file.write(job.result())
-            file.flush()
-        # one after another and each in a process of its own: nobody is slowed down by others,
-        # and nobody's memory holds what another recorded
-        for name, _ in pending(results, given.study, [(name, None) for name in names]):
-            file.write(in_a_process(given, "--do", "cost", "--system", name))
-            file.flush()
+        side_by_side(work, results, at_once=at_once, seconds=end - time.monotonic())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.luong import BEAM, PENALTY, german_errors, hardware
+from benchmarks.luong import BEAM, PENALTY, german_errors
+from benchmarks.side_by_side import recording
 from regard import load
 from regard.evaluating import bleu, chrf
 from regard.training.evaluation import answer, search_for
@@ -37,7 +38,7 @@ def learned(kind: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """Train one model, let it answer the test split, and hold its attention against gold."""
     recipe, out = recipe_of(kind, seed, given), given.out / f"{kind}-{seed}"
     losses, tokens = [], 0
-    for event in run(recipe, out, resume=True, hardware=hardware(given.device)):
+    for event in run(recipe, out, resume=True, hardware=recording(given.device)):
         if isinstance(event, Validated):
             losses.append((event.step, event.loss))
         if isinstance(event, Step):

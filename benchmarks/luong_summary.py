@@ -7,8 +7,8 @@
 Of every system and seed it keeps scores, losses and alignment errors; of every system what it
 costs; of the systems of one data set which differ beyond chance, and BLEU by length of the source.
 The test texts are those of the recipes; --test STUDY SOURCE TARGET says where else they are. With
---into a summary stays as it is but for the costs, which are those of the lines given; with --german
-the results of benchmarks/luong_german.py stand in it.
+--into a summary stays as it is but for the costs, which are those of the lines given; --german and
+--tagging put the results of luong_german.py and luong_tagging.py into it.
 """
 
 import argparse
@@ -18,9 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks.luong import SHORT, SHORT_GERMAN, german_gold
+from benchmarks.side_by_side import rows_of
 from regard.data import Example, lines
 from regard.evaluating import AlignmentCounts, Gold, Resampling, compare_pair
 from regard.evaluating.bleu import measured_bleu, words
@@ -249,6 +251,22 @@ def by_place(
     return {part: count.error_rate for part, count in counts.items()}
 
 
+def french_by_place(gold: Path) -> dict[str, float]:
+    """The same of the English-French gold sentences."""
+    text = (gold / "enfr.src-tgt").read_text().splitlines()
+    pairs = [(source, target) for source, _, target in (line.partition("|||") for line in text)]
+    golds = read_gold(gold / "enfr.gold", sentences=len(pairs), kind="pharaoh", first=1)
+    return by_place(pairs, golds)
+
+
+def tagging(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """The accuracies of each system by seed, the best mean first."""
+    found: dict[str, dict[str, float]] = {}
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        found.setdefault(row["system"], {})[str(row["seed"])] = row["accuracy"]
+    return dict(sorted(found.items(), key=lambda one: -mean(one[1].values())))
+
+
 def written(found: Mapping[str, Any]) -> str:
     """JSON in which a list of plain values takes one line."""
     text = json.dumps(found, indent=1, ensure_ascii=False)
@@ -278,28 +296,24 @@ def main() -> None:
     parser.add_argument("--test", nargs=3, action="append", default=[], help="Study and files.")
     parser.add_argument("--into", type=Path, help="A summary whose costs alone are to change.")
     parser.add_argument("--gold", type=Path, help="The folder of the gold alignments.")
-    parser.add_argument("--german", type=Path, help="german.jsonl; needs --gold and --into.")
-    parser.add_argument("--tagging", type=Path, help="Accuracies by selection, as JSON.")
+    parser.add_argument("--german", type=Path, help="german.jsonl; needs --gold.")
+    parser.add_argument("--tagging", type=Path, help="results.jsonl of luong_tagging.py.")
     parser.add_argument("--out", type=Path, required=True, help="Where the summary goes.")
     given = parser.parse_args()
-    rows = [json.loads(line) for line in given.results.read_text().splitlines()]
+    rows = rows_of(given.results)
     if given.into is not None:
         found = with_costs(json.loads(given.into.read_text()), rows)
-        if given.german is not None:
-            texts = given.german.read_text().splitlines()
-            found["german"] = german([json.loads(text) for text in texts], given.gold)
-        given.out.write_text(written(found))
-        return
-    elsewhere = {study: places for study, *places in given.test}
-    studies = dict.fromkeys(row["study"] for row in rows)
-    found = summary(rows, {study: read_test(study, elsewhere.get(study, [])) for study in studies})
-    if given.gold is not None:
-        text = (given.gold / "enfr.src-tgt").read_text().splitlines()
-        pairs = [(source, target) for source, _, target in (line.partition("|||") for line in text)]
-        golds = read_gold(given.gold / "enfr.gold", sentences=len(pairs), kind="pharaoh", first=1)
-        found["alignment_by_place"] = by_place(pairs, golds)
+    else:
+        elsewhere = {study: places for study, *places in given.test}
+        studies = dict.fromkeys(row["study"] for row in rows)
+        tests = {study: read_test(study, elsewhere.get(study, [])) for study in studies}
+        found = summary(rows, tests)
+        if given.gold is not None:
+            found["alignment_by_place"] = french_by_place(given.gold)
+    if given.german is not None:
+        found["german"] = german(rows_of(given.german), given.gold)
     if given.tagging is not None:
-        found["tagging"] = json.loads(given.tagging.read_text())
+        found["tagging"] = tagging(rows_of(given.tagging))
     given.out.write_text(written(found))
 
 

@@ -281,9 +281,13 @@ def _view(found: Mapping) -> str:
     return row if found["heads"] == 1 else f"layer {found['layer']}, head {found['head']}, {row}"
 
 
-def tagging(accuracies: Mapping[str, float]) -> str:
-    rows = [[name, f"{100 * value:.1f}"] for name, value in accuracies.items()]
-    return table(["selection", "accuracy, %"], rows)
+def tagging(accuracies: Mapping[str, Mapping[str, float]]) -> str:
+    runs = dict.fromkeys(seed for found in accuracies.values() for seed in found)
+    rows = [
+        [name, *(f"{found[seed]:.1f}" for seed in runs), _spread(list(found.values()), 1)]
+        for name, found in accuracies.items()
+    ]
+    return table(["selection", *(f"seed {seed}" for seed in runs), "accuracy, %"], rows)
 
 
 def pictures() -> dict[Path, str]:

@@ -7,9 +7,20 @@ from pathlib import Path
 import pytest
 
 from benchmarks.luong import GERMAN, SLIP, SYSTEMS, german_gold, pending, recipe_of
+from benchmarks.luong_all import BEST, gold_sides, parts, write_gold_sides
 from benchmarks.luong_german import KINDS
 from benchmarks.luong_german import recipe_of as recipe_of_german
-from benchmarks.luong_summary import by_place, german, read_test, summary, with_costs, written
+from benchmarks.luong_summary import (
+    by_place,
+    german,
+    read_test,
+    summary,
+    tagging,
+    with_costs,
+    written,
+)
+from benchmarks.luong_tagging import SYSTEMS as TAGGERS
+from benchmarks.luong_tagging import recipe_of as recipe_of_tagger
 from regard.data import Example
 from regard.evaluating import AlignmentCounts, Gold, Resampling, bleu
 from regard.models import build_model
@@ -215,3 +226,42 @@ def test_test_texts_are_read_in_the_recipe_s_form(tmp_path):
     assert [(one.source, one.targets) for one in read] == [
         ("is it so ?", ("le avis de le quebec .",))
     ]
+
+
+def test_one_command_runs_every_part_and_sums_up_what_they_wrote(tmp_path):
+    data, out = tmp_path / "data", tmp_path / "runs"
+    (data / "alignment").mkdir(parents=True)
+    (data / "alignment" / "enfr.src-tgt").write_text("a  b ||| c\nd ||| e f\n")
+    out.mkdir()
+    write_gold_sides(data, out)
+    assert [one.read_text() for one in gold_sides(out)] == ["a b\nd\n", "c\ne f\n"]
+    done = list(parts(data, out, 3))
+    assert [words[1] for words in done] == [
+        "benchmarks.luong", "benchmarks.luong", "benchmarks.luong", "regard", "regard",
+        "benchmarks.luong_german", "benchmarks.luong_tagging", "benchmarks.luong_summary",
+    ]  # fmt: skip
+    assert set(BEST) <= set(SYSTEMS["multi30k"])
+    assert {str(out / "results.jsonl"), str(out / "german.jsonl")} <= set(done[-1])
+    assert str(out / "tagging" / "results.jsonl") in done[-1]
+
+
+def test_taggers_differ_in_where_they_look_alone(tmp_path):
+    given = argparse.Namespace(data=tmp_path, set=["training.steps=7"])
+    recipes = [recipe_of_tagger(name, 2, given) for name in TAGGERS]
+    tables = [one.as_table() for one in recipes]
+    assert all(
+        one["model"] not in [other["model"] for other in tables[:n]] for n, one in enumerate(tables)
+    )
+    for table in tables:
+        for key in ("select", "attends", "attends_to_end", "score"):
+            table["model"].pop(key, None)
+        assert table == tables[0]
+    assert (recipes[0].training.seed, recipes[0].training.steps) == (2, 7)
+
+
+def test_tags_are_summed_up_by_seed_the_best_mean_first():
+    found = [("x", 2, 90.0), ("y", 1, 93.0), ("x", 1, 91.0), ("y", 2, 89.5)]
+    rows = [{"system": name, "seed": seed, "accuracy": value} for name, seed, value in found]
+    assert list(tagging(rows).items()) == [
+        ("y", {"1": 93.0, "2": 89.5}), ("x", {"1": 91.0, "2": 90.0}),
+    ]  # fmt: skip
