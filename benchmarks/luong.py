@@ -26,6 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.side_by_side import (
     Work,
     given_to,
+    history_of,
     prepared_once,
     recording,
     rows_of,
@@ -40,8 +41,6 @@ from regard.models import build_model
 from regard.training.accumulating import Accumulator
 from regard.training.aligning import align, read_gold
 from regard.training.evaluation import answer, places_of_short, search_for
-from regard.training.events import Validated
-from regard.training.loop import Step
 from regard.training.objectives import Smoothed
 from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.run import run
@@ -151,12 +150,9 @@ def learned(study: str, name: str, seed: int, given: argparse.Namespace) -> dict
     """Train one system, let it answer the test split, and hold its attention against gold."""
     recipe, out = recipe_of(study, name, given, seed), given.out / folder_of(study, name, seed)
     given_to(prepared_for(given), out)
-    losses, tokens, seconds = [], 0, 0.0
-    for event in run(recipe, out, resume=True, hardware=recording(given.device)):
-        if isinstance(event, Validated):
-            losses.append((event.step, event.loss))
-        if isinstance(event, Step):
-            tokens, seconds = event.progress.target_tokens, seconds + event.seconds
+    for _ in run(recipe, out, resume=True, hardware=recording(given.device)):
+        pass
+    history = history_of(out)
     trained = load(out, device=given.device)
     assert recipe.data.test is not None
     test = list(examples(recipe.data.test, "test")())
@@ -167,7 +163,7 @@ def learned(study: str, name: str, seed: int, given: argparse.Namespace) -> dict
     is_aligned = given.gold is not None and SYSTEMS[study][name].get("attends") != "none"
     return {
         "study": study, "system": name, "seed": seed,
-        "losses": losses, "target_tokens": tokens, "seconds": seconds,
+        "losses": history.losses, "target_tokens": history.target_tokens,
         "scores": {score.name: score.value for score in scores},
         "signatures": {score.name: score.signature for score in scores},
         "hypotheses": list(said.texts),

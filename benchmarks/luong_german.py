@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.luong import BEAM, PENALTY, german_errors
-from benchmarks.side_by_side import recording
+from benchmarks.side_by_side import history_of, recording
 from regard import load
 from regard.evaluating import bleu, chrf
 from regard.training.evaluation import answer, search_for
-from regard.training.events import Validated
-from regard.training.loop import Step
 from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.run import run
 
@@ -37,12 +35,9 @@ def recipe_of(kind: str, seed: int, given: argparse.Namespace) -> Recipe:
 def learned(kind: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """Train one model, let it answer the test split, and hold its attention against gold."""
     recipe, out = recipe_of(kind, seed, given), given.out / f"{kind}-{seed}"
-    losses, tokens = [], 0
-    for event in run(recipe, out, resume=True, hardware=recording(given.device)):
-        if isinstance(event, Validated):
-            losses.append((event.step, event.loss))
-        if isinstance(event, Step):
-            tokens = event.progress.target_tokens
+    for _ in run(recipe, out, resume=True, hardware=recording(given.device)):
+        pass
+    history = history_of(out)
     trained = load(out, device=given.device)
     assert recipe.data.test is not None
     test = list(examples(recipe.data.test, "test")())
@@ -51,7 +46,8 @@ def learned(kind: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     references = [list(each.targets) for each in test]
     scores = [bleu(said.texts, references), chrf(said.texts, references)]
     return {
-        "study": "tatoeba", "system": kind, "seed": seed, "losses": losses, "target_tokens": tokens,
+        "study": "tatoeba", "system": kind, "seed": seed,
+        "losses": history.losses, "target_tokens": history.target_tokens,
         "parameters": sum(weight.numel() for weight in trained.loaded.model.parameters()),
         "scores": {score.name: score.value for score in scores},
         "signatures": {score.name: score.signature for score in scores},

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -57,9 +57,26 @@ def prepared_once(recipe: Recipe, folder: Path) -> Path:
 
 
 def given_to(prepared: Path, out: Path) -> None:
-    """Give a run that is still to begin what was prepared."""
-    if not out.exists():
+    """Give a run that is still to begin what was prepared; if nothing was, it prepares itself."""
+    if prepared.exists() and not out.exists():
         shutil.copytree(prepared, out)
+
+
+class History(NamedTuple):
+    """What a run has been through, before and after it was resumed."""
+
+    losses: list[tuple[int, float]]
+    """Validation losses by update."""
+    target_tokens: int
+    """That it has learned from."""
+
+
+def history_of(run: Path) -> History:
+    """Read from its metrics; an update that was made again counts once."""
+    rows = rows_of(run / "metrics.jsonl")
+    losses = {row["step"]: row["valid_loss"] for row in rows if "valid_loss" in row}
+    tokens = {row["step"]: row["target_tokens"] for row in rows if "target_tokens" in row}
+    return History(sorted(losses.items()), tokens[max(tokens)])
 
 
 def rows_of(results: Path) -> list[dict[str, Any]]:

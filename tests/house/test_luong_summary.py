@@ -21,6 +21,7 @@ from benchmarks.luong_summary import (
 )
 from benchmarks.luong_tagging import SYSTEMS as TAGGERS
 from benchmarks.luong_tagging import recipe_of as recipe_of_tagger
+from benchmarks.side_by_side import history_of
 from regard.data import Example
 from regard.evaluating import AlignmentCounts, Gold, Resampling, bleu
 from regard.models import build_model
@@ -243,6 +244,16 @@ def test_one_command_runs_every_part_and_sums_up_what_they_wrote(tmp_path):
     assert set(BEST) <= set(SYSTEMS["multi30k"])
     assert {str(out / "results.jsonl"), str(out / "german.jsonl")} <= set(done[-1])
     assert str(out / "tagging" / "results.jsonl") in done[-1]
+
+
+def test_a_resumed_run_has_its_whole_history(tmp_path):
+    rows = [
+        {"step": 1, "target_tokens": 10}, {"step": 1, "valid_loss": 3.0},
+        {"step": 2, "target_tokens": 21}, {"step": 2, "valid_loss": 2.5},
+        {"step": 2, "target_tokens": 20}, {"step": 2, "valid_loss": 2.0},
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert history_of(tmp_path) == ([(1, 3.0), (2, 2.0)], 20)
 
 
 def test_taggers_differ_in_where_they_look_alone(tmp_path):
