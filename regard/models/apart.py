@@ -29,6 +29,7 @@ def read_apart(
             "model: what these layers see depends on where each text ends, which a recording of "
             "the work cannot know. Train with --no-compile, or take sliding_window."
         )
+    # kernels on a GPU want at least one token
     lengths = (tokens != PAD).sum(1).clamp(min=1)
     parts = [
         (rows, read(rows, length))

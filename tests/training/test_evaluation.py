@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import regard
+from regard.choices import Choice
 from regard.data import BOS, EOS, Example
 from regard.decoding import Greedy, Limits
 from regard.errors import DataError, LengthError, SettingError, UnknownChoice
@@ -107,6 +108,13 @@ def test_texts_come_from_files_or_from_a_split(trained, tmp_path):
     both.write_text("a\tb\tc\nd\te\n")
     assert [one.targets for one in texts_of_files(both, [])] == [("b", "c"), ("e",)]
     assert len(chosen_texts(recipe, None, [], "valid")) == 5
+    objects, answers = tmp_path / "one.jsonl", tmp_path / "answers"
+    objects.write_text('{"in": "Don\\u2019t", "out": "b"}\n')
+    answers.write_text("c\n")
+    train = Choice("jsonl", {"source": "in", "target": "out", "path": "x", "normalise": "europarl"})
+    # as it stands there: whoever asks the run brings it to the run's form
+    assert texts_of_files(objects, [], train) == [Example("Don’t", ("b",))]
+    assert texts_of_files(objects, [answers], train)[0].targets == ("c",)
     with pytest.raises(SettingError, match=r"no data\.test\. Give --source"):
         chosen_texts(recipe, None, [], "test")
     with pytest.raises(UnknownChoice, match="Did you mean 'valid'"):
