@@ -142,8 +142,8 @@ class TrainingRecipe:
         often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
         for name in (*counts, *often):
             _at_least(1, f"training.{name}", getattr(self, name))
-        limits = ("warmup_steps", "clip_norm", "weight_decay", "patience", "average_last", "r_drop")
-        for name in limits:
+        limits = ("learning_rate", "warmup_steps", "clip_norm", "weight_decay", "patience")
+        for name in (*limits, "average_last", "r_drop"):
             _at_least(0, f"training.{name}", getattr(self, name))
         _within_unit("training.label_smoothing", self.label_smoothing)
         _within_unit("training.ema_decay", self.ema_decay)

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -70,6 +70,7 @@ def run(
             yield Finished(out, progress, is_complete=True)
         return
     notes = _going_on(recipe, out) if resume and workers.is_first else []
+    new = [each for each in (out, *out.parents) if not each.exists()]
     metrics, is_untouched = Metrics(out), workers.is_first and not _holds_anything(out)
     try:
         yield from (Said(note) for note in notes)
@@ -83,6 +84,9 @@ def run(
         if is_untouched:
             # whoever mends a recipe goes on with the same --out
             shutil.rmtree(out, ignore_errors=True)
+            for folder in new:
+                with suppress(OSError):
+                    folder.rmdir()
         raise
     finally:
         metrics.close()

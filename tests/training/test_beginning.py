@@ -33,9 +33,13 @@ def test_who_mends_a_recipe_goes_on_with_the_same_out(mistake, tmp_path, capsys)
     text = RECIPE.replace('{ name = "reverse", count = 300 }', given)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(text.replace('{ name = "reverse", count = 20 }', given))
-    words = ["train", str(recipe), "--out", str(tmp_path / "run"), "--set", "training.steps=1"]
+    out = tmp_path / "runs" / "mine" / "run"
+    words = ["train", str(recipe), "--out", str(out), "--set", "training.steps=1"]
     assert main([*words, "--set", mistake]) == 2
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "runs").exists()
+    out.parents[1].mkdir()
+    assert main([*words, "--set", mistake]) == 2
+    assert out.parents[1].exists(), "it was there before"
     assert main(words) == 0
 
 

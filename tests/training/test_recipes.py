@@ -152,6 +152,7 @@ warmup_steps = "many"
 
 MISTAKES = {
     ("steps = 7", "steps = 7\nwarmup_steps = -3"): "training.warmup_steps must be at least 0",
+    ("steps = 7", "steps = 7\nlearning_rate = -1"): "training.learning_rate must be at least 0",
     ("steps = 7", "steps = 0"): "training.steps must be at least 1, got 0",
     ("steps = 7", "steps = true"): "must be a whole number, got True",
     ('size = "tiny"', 'size = "tinny"'): "Did you mean 'tiny'",
