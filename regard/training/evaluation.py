@@ -55,8 +55,13 @@ def texts_of_files(
         references: files whose lines answer the source's.
         train: how a run's training data are read; JSON lines are then read in the same way.
     """
-    has_keys = train is not None and not references and holds_objects(source)
-    like = reader_like(train, source) if has_keys and train is not None else None
+    objects = [path for path in (source, *references) if holds_objects(path)]
+    if objects and references:
+        raise DataError(
+            f"test texts: '{objects[0]}' holds JSON objects, which have both sides, but two files "
+            "were given, and their lines would be taken for texts. Give it alone, as --source."
+        )
+    like = reader_like(train, source) if objects and train is not None else None
     found = list((like or reader_for([source, *references])).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")

@@ -102,19 +102,24 @@ def test_a_beam_of_one_is_greedy(trained):
         search_for(trained, beam=0, length_penalty=0.6)
 
 
-def test_texts_come_from_files_or_from_a_split(trained, tmp_path):
-    recipe = trained.loaded.recipe
-    both = tmp_path / "both.tsv"
-    both.write_text("a\tb\tc\nd\te\n")
-    assert [one.targets for one in texts_of_files(both, [])] == [("b", "c"), ("e",)]
-    assert len(chosen_texts(recipe, None, [], "valid")) == 5
+def test_json_lines_are_read_by_the_run_s_keys_and_come_alone(tmp_path):
     objects, answers = tmp_path / "one.jsonl", tmp_path / "answers"
     objects.write_text('{"in": "Don\\u2019t", "out": "b"}\n')
     answers.write_text("c\n")
     train = Choice("jsonl", {"source": "in", "target": "out", "path": "x", "normalise": "europarl"})
     # as it stands there: whoever asks the run brings it to the run's form
     assert texts_of_files(objects, [], train) == [Example("Don’t", ("b",))]
-    assert texts_of_files(objects, [answers], train)[0].targets == ("c",)
+    for files in ((objects, [answers]), (answers, [objects])):
+        with pytest.raises(DataError, match=r"one\.jsonl' holds JSON objects, .* Give it alone"):
+            texts_of_files(*files, train)
+
+
+def test_texts_come_from_files_or_from_a_split(trained, tmp_path):
+    recipe = trained.loaded.recipe
+    both = tmp_path / "both.tsv"
+    both.write_text("a\tb\tc\nd\te\n")
+    assert [one.targets for one in texts_of_files(both, [])] == [("b", "c"), ("e",)]
+    assert len(chosen_texts(recipe, None, [], "valid")) == 5
     with pytest.raises(SettingError, match=r"no data\.test\. Give --source"):
         chosen_texts(recipe, None, [], "test")
     with pytest.raises(UnknownChoice, match="Did you mean 'valid'"):
