@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import TimeoutError as TookTooLong
 
 VIEWS = (
     "translate", "worked", "mechanisms", "captions", "atlas", "gold", "compare", "training"
@@ -73,6 +74,17 @@ def settle(page):
         "(frames) => window.still > frames && [...document.images].every((one) => one.complete)",
         arg=FRAMES,
     )
+
+
+def hear(page, selector, pattern):
+    """The groups of a pattern in what is said there, once it is: answers come after actions."""
+    found = """([selector, pattern]) =>
+        document.querySelector(selector)?.innerText.match(pattern)?.slice(1)"""
+    try:
+        return page.wait_for_function(found, arg=[selector, pattern]).json_value()
+    except TookTooLong:
+        said = page.locator(selector).all_inner_texts()
+        raise AssertionError(f"{pattern} is not in {selector}: {said}") from None
 
 
 def table(page, where=".numbers"):

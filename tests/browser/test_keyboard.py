@@ -45,7 +45,7 @@ def _reach(page, selector, back=False):
 
 def _hears(page, pattern, *, times=1):
     """Wait until what a screen reader is told without being asked holds this, so many times."""
-    for _ in range(100):
+    for _ in range(400):
         live = page.locator("[role=status], [aria-live=polite]").all_inner_texts()
         said = "\n".join(text for text in live if text.strip())
         if len(re.findall(pattern, said)) >= times:
@@ -70,7 +70,7 @@ def _translate(page):
     _hears(page, r"query 2 .* → key 2 .*: 0\.\d{4}")
     page.keyboard.press("Enter")
     expect(page.locator(".line button[aria-pressed=true]")).to_have_count(1)
-    assert "pin=q2" in page.url
+    page.wait_for_url("**pin=q2**")
     word = page.locator(".line button[aria-pressed=true]").inner_text()
     _hears(page, rf"“\W?{re.escape(word)}\W?” looks at")
     page.keyboard.press("Escape")

@@ -8,7 +8,7 @@ import pytest
 from regard.inspecting.panels import View
 from regard.inspecting.worked import worked
 from regard.plots.colours import LIGHT, colour
-from tests.browser.looking import TARGET, TEXT, open_view, table
+from tests.browser.looking import TARGET, TEXT, hear, open_view, settle, table
 
 pytestmark = pytest.mark.browser
 
@@ -56,11 +56,9 @@ def test_every_cell_that_arrow_keys_reach_says_its_weight_and_has_its_colour(pag
     for row, column, key in walk:
         if key:
             page.keyboard.press(key)
-        said = page.locator(".cell").inner_text()
-        number = re.search(r"query (\d+) .* → key (\d+) .*: ([\d.]+) \(", said)
-        assert number is not None
-        assert (int(number[1]), int(number[2])) == (row + 1, column + 1)
-        assert float(number[3]) == pytest.approx(float(weights[row, column]), abs=CLOSE)
+        cell = rf"query {row + 1} .* → key {column + 1} .*: ([\d.]+) \("
+        (number,) = hear(page, ".cell", cell)
+        assert float(number) == pytest.approx(float(weights[row, column]), abs=CLOSE)
         red, green, blue, alpha = _pixel(page, ".cells canvas", column, row)
         want = colour(LIGHT, float(weights[row, column]) / float(weights.max()))
         assert alpha == 255
@@ -101,13 +99,11 @@ def test_tiles_on_the_page_are_the_record_s_numbers(page, record):
     open_view(page, "atlas", run="first", kind="encoder", layer=1, head=2)
     weights = record.weights("encoder", 0, 1)
     page.locator(".far button").first.click()
-    page.wait_for_function("() => !document.querySelector('.readout').textContent.endsWith('…')")
-    said = page.locator(".readout").inner_text()
-    number = re.search(r"query (\d+) .* → key (\d+) .*: ([\d.]+) \(lift ([\d.]+)\)", said)
-    assert number is not None
-    weight = float(weights[int(number[1]) - 1, int(number[2]) - 1])
-    assert float(number[3]) == pytest.approx(weight, abs=CLOSE)
-    assert float(number[4]) == pytest.approx(weight * weights.shape[1], abs=1e-2)
+    cell = r"query (\d+) .* → key (\d+) .*: ([\d.]+) \(lift ([\d.]+)\)"
+    query, key, number, lift = hear(page, ".readout", cell)
+    weight = float(weights[int(query) - 1, int(key) - 1])
+    assert float(number) == pytest.approx(weight, abs=CLOSE)
+    assert float(lift) == pytest.approx(weight * weights.shape[1], abs=1e-2)
 
 
 def test_mechanisms_show_what_the_server_computed(page, record):
@@ -118,12 +114,10 @@ def test_mechanisms_show_what_the_server_computed(page, record):
         assert mine == pytest.approx(theirs, abs=CLOSE)
     page.locator(".side-by-side .cells").nth(2).focus()
     page.keyboard.press("ArrowRight")
-    said = page.locator(".readout").inner_text()
-    model = re.search(r"model ([\d.]+), scaled_dot ([\d.]+)", said)
-    assert model is not None
+    model, scaled_dot = hear(page, ".readout", r"→ .*▁.*: model ([\d.]+), scaled_dot ([\d.]+)")
     assert (
-        float(model[1])
-        == float(model[2])
+        float(model)
+        == float(scaled_dot)
         == pytest.approx(float(record.weights("encoder", 0, 0)[0, 1]), abs=CLOSE)
     )
 
@@ -135,6 +129,8 @@ def test_a_caption_s_words_look_where_python_says(page, shelf):
     assert page.locator(".caption").inner_text() == record.caption
     page.get_by_role("button", name="next word").click()
     cells = record.maps()[1]
+    page.wait_for_url("**pin=q2**")
+    settle(page)
     said = float(page.locator(".cell-weight").inner_text())
     assert said == pytest.approx(float(cells.max()), abs=CLOSE)
 
@@ -251,7 +247,7 @@ def test_a_number_that_is_typed_changes_all_to_its_right_and_nothing_to_its_left
     assert after["weights.0.1.2"] > 0.99
     assert after["out.0.1.1"] != before["out.0.1.1"]
     assert after["weights.0.0.0"] == before["weights.0.0.0"]
-    assert "scores.0.1.2%7E20" in page.url
+    page.wait_for_url("**scores.0.1.2%7E20**")
     # an earlier number that is changed makes the later one be computed again
     box = page.locator("[data-name='X.0.0.0']")
     box.fill("2")

@@ -1,7 +1,6 @@
 """Short maps: decimals, masks, quantities, scales, colour maps, links, heads that are loaded."""
 
 import json
-import re
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from regard.serving.running import running
 from regard.serving.shelf import open_runs
 from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
-from tests.browser.looking import TARGET, TEXT, open_view, settle, table, violations
+from tests.browser.looking import TARGET, TEXT, hear, open_view, settle, table, violations
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
 
 pytestmark = pytest.mark.browser
@@ -87,7 +86,7 @@ def test_what_is_shown_is_chosen_and_kept_in_the_address(page, record):
     expect(page.locator(".what")).to_have_text(
         "encoder attention, rollout through all layers, residual 0.5"
     )
-    assert "shown=rollout" in page.url
+    page.wait_for_url("**shown=rollout**")
     # all layers and heads are in it
     assert page.get_by_role("combobox", name="layer").count() == 0
     assert page.get_by_role("button", name="Every head").count() == 0
@@ -128,10 +127,10 @@ def test_a_lift_counts_the_keys_that_a_query_may_see(page, record):
     page.locator(".cells").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
-    said = re.search(r": ([\d.]+) \(([\d.]+) times", page.locator(".cell").inner_text())
-    assert said is not None
-    assert float(said[1]) == pytest.approx(float(weights[2, 1]), abs=CLOSE)
-    assert float(said[2]) == pytest.approx(3 * float(weights[2, 1]), abs=0.051)
+    cell = r"query 3 .* → key 2 .*: ([\d.]+) \(([\d.]+) times"
+    weight, lift = hear(page, ".cell", cell)
+    assert float(weight) == pytest.approx(float(weights[2, 1]), abs=CLOSE)
+    assert float(lift) == pytest.approx(3 * float(weights[2, 1]), abs=0.051)
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -139,9 +138,9 @@ def test_pixels_are_those_of_the_colour_map_that_was_chosen(page, record, name):
     page.emulate_media(color_scheme="dark")
     open_view(page, "translate", run="first", kind="encoder", layer=1, head=1, unit="pieces")
     page.get_by_label("colour map").select_option(name)
-    assert f"map={name}" in page.url
+    page.wait_for_url(f"**map={name}**")
     weights = record.weights("encoder", 0, 0)
-    page.wait_for_timeout(100)
+    settle(page)
     for i, row in enumerate(_pixels(page, ".cells canvas")):
         for j, pixel in enumerate(row):
             want = colour(MAPS[name], float(weights[i, j] / weights.max()))
@@ -229,7 +228,7 @@ def test_links_are_drawn_as_they_are_asked_for_and_the_rates_follow(page, shelf)
     want = sentence(shelf, "first", 0, "predicting", drawing)["drawn"][0]
     expect(page.locator(".mark.own")).to_have_count(len(want["links"]))
     expect(page.locator(".rate")).to_have_text(f"{100 * want['error_rate']:.1f} %")
-    assert "punctuation=left_out" in page.url
+    page.wait_for_url("**punctuation=left_out**")
     page.get_by_role("combobox", name="links are").select_option("intersection")
     both = sentence(shelf, "first", 0, "predicting", Drawing("intersection"))["drawn"][0]
     expect(page.locator(".mark.own")).to_have_count(len(both["links"]))
@@ -245,7 +244,7 @@ def test_a_contact_sheet_shows_every_word_at_once(page, shelf):
         said = cards.nth(i).inner_text().split()
         assert float(said[-1]) == pytest.approx(peak, abs=CLOSE)
     cards.nth(1).click()
-    assert "pin=q2" in page.url
+    page.wait_for_url("**pin=q2**")
     expect(cards.nth(1)).to_have_attribute("aria-pressed", "true")
 
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from regard.inspecting.panels import View
-from tests.browser.looking import TEXT, open_view
+from tests.browser.looking import TEXT, open_view, settle
 from tests.captioning import draw
 from tests.serving.serving import HOSTILE
 
@@ -27,7 +27,7 @@ def test_a_sentence_is_asked_looked_at_and_pinned_without_a_mouse(page):
     expect(page.locator(".readout")).to_contain_text("looks at")
     page.keyboard.press("Enter")
     expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
-    assert "pin=q2" in page.url
+    page.wait_for_url("**pin=q2**")
     page.keyboard.press("Escape")
     expect(words.nth(1)).to_have_attribute("aria-pressed", "false")
     page.keyboard.press("]")
@@ -50,7 +50,7 @@ def test_hover_previews_and_a_click_pins(page):
     page.mouse.move(2, 2)
     expect(page.locator(".readout")).not_to_have_text(pinned)
     words.nth(0).click(modifiers=["Shift"])
-    assert "pin=q3.q1" in page.url
+    page.wait_for_url("**pin=q3.q1**")
     expect(page.locator(".readout")).to_contain_text(" + ")
 
 
@@ -191,7 +191,7 @@ def test_the_wheel_zooms_at_the_pointer_and_dragging_pans(page):
     page.mouse.move(x - 60, y - 40, steps=4)
     page.mouse.up()
     expect(canvas).not_to_have_attribute("data-view", before)
-    page.wait_for_timeout(300)
+    settle(page)
     after = canvas.get_attribute("data-view")
     (query, key, scale), (query_2, key_2, scale_2) = (
         map(float, view.split()) for view in (before, after)
@@ -206,11 +206,12 @@ def test_the_table_of_heads_is_sorted_by_what_one_chooses_and_leads_to_a_head(pa
     page.get_by_role("button", name="Every head").click()
     page.get_by_text("What each head does").click()
     page.get_by_role("button", name="entropy, nats").click()
+    settle(page)
     column = page.locator(".numbers tbody tr td:nth-child(2)").all_inner_texts()[:4]
     assert column == sorted(column, key=float, reverse=True)
     page.locator(".numbers tbody th button").first.click()
     expect(page.locator(".what")).to_contain_text("head")
-    assert "layer=" in page.url
+    page.wait_for_url("**layer=**")
 
 
 def test_a_mask_is_drawn_in_a_colour_that_no_weight_has(page):
