@@ -22,6 +22,7 @@ from regard.data.batches import padding_share
 from regard.models import LanguageSpec, shapes_of
 from regard.models.choosing import has_frozen_encoder
 from regard.models.language.remembering import remembered
+from regard.training.beginnings import check_beginnings
 from regard.training.hardware import Hardware
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
@@ -143,6 +144,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | P
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         yield Doing("reading the training examples")
+        check_beginnings(recipe)
         count = sum(1 for _ in examples(recipe.data.train, "train")())
         sampled = _sampled(recipe, count, folder)
         yield Doing("learning sub-words and encoding")

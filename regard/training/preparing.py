@@ -19,6 +19,7 @@ from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import DataError, LengthError, RunError
 from regard.models import Model
+from regard.training.beginnings import check_beginnings
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import finished_weights, load_subwords, subword_files
@@ -156,12 +157,15 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
 
 def _make(recipe: Recipe, folder: Path) -> None:
     check_trees(recipe)
+    corpora = {split: folder / "corpus" / split for split in ("train", "valid")}
+    # what was read to its end may be gone when a run goes on
+    if not all(path.exists() for path in corpora.values()):
+        check_beginnings(recipe)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
     source, target = load_subwords(recipe, folder)
-    for split in ("train", "valid"):
-        path = folder / "corpus" / split
+    for split, path in corpora.items():
         if not path.exists():
             read = examples(getattr(recipe.data, split), split)
             source_kind(recipe).write(path, Place(recipe, folder, split), read, source, target)

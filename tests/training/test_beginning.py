@@ -4,7 +4,7 @@ import pytest
 
 from regard import load
 from regard.cli import main
-from regard.data import Corpus
+from regard.data import Corpus, Subwords
 from regard.errors import LengthError, RegardError, RunError
 from regard.models import KINDS
 from regard.training import read_recipe, run
@@ -41,6 +41,54 @@ def test_who_mends_a_recipe_goes_on_with_the_same_out(mistake, tmp_path, capsys)
     assert main([*words, "--set", mistake]) == 2
     assert out.parents[1].exists(), "it was there before"
     assert main(words) == 0
+
+
+def _splits(tmp_path, valid, test):
+    """A recipe that trains on generated letters, and measures on these files."""
+    text = RECIPE.replace(
+        'valid = { name = "reverse", count = 20 }',
+        f'valid = {{ name = "tsv", path = "{tmp_path}/{valid}" }}\n'
+        f'test = {{ name = "tsv", path = "{tmp_path}/{test}" }}',
+    )
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("verb", ["train", "plan"])
+def test_files_that_are_not_there_are_named_with_their_split_before_anything_is_learned(
+    verb, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(Subwords, "train", lambda *_, **__: pytest.fail("sub-words were learned"))
+    recipe, out = _splits(tmp_path, "valid.tsv", "tset.tsv"), tmp_path / "run"
+    assert main([verb, str(recipe), "--out", str(out)]) == 2
+    assert capsys.readouterr().err.endswith(
+        f"regard: data.valid: files: there is no file '{tmp_path}/valid.tsv'. '{tmp_path}' holds "
+        f"nothing with a name like it.\ndata.test: files: there is no file '{tmp_path}/tset.tsv'. "
+        f"'{tmp_path}' holds nothing with a name like it.\n"
+    )
+    assert not out.exists()
+    (tmp_path / "empty.tsv").write_text("")
+    recipe = _splits(tmp_path, "empty.tsv", "empty.tsv")
+    assert main([verb, str(recipe), "--out", str(out)]) == 2
+    assert capsys.readouterr().err.endswith(
+        "regard: data.valid: 'tsv' gives no example. Give at least one.\n"
+        "data.test: 'tsv' gives no example. Give at least one.\n"
+    )
+
+
+def test_a_run_goes_on_without_the_files_that_it_has_read(tmp_path):
+    for name in ("valid.tsv", "test.tsv"):
+        (tmp_path / name).write_text("a b\tb a\n")
+    recipe = _splits(tmp_path, "valid.tsv", "test.tsv")
+    changes = ["training.steps=2", "training.checkpoint_every=1"]
+    for event in run(read_recipe(recipe, changes), tmp_path / "run"):
+        if isinstance(event, Step):
+            break
+    for name in ("valid.tsv", "test.tsv"):
+        (tmp_path / name).unlink()
+    list(run(read_recipe(recipe, changes), tmp_path / "run", resume=True))
+    assert (tmp_path / "run" / "model.safetensors").exists()
 
 
 def test_a_mistake_in_what_was_begun_leaves_it_as_it_was(recipe, tmp_path):
