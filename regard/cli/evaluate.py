@@ -12,7 +12,7 @@ import typer
 from regard.choices import find
 from regard.cli.counting import counting
 from regard.cli.options import OnLong
-from regard.errors import RunError, SettingError
+from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
@@ -21,16 +21,15 @@ from regard.training.checkpoints import write_text
 from regard.training.dictionaries import dictionary_of
 from regard.training.evaluation import (
     METRICS,
-    USUAL_OF,
     Answers,
     Judged,
     answer,
-    check_metrics,
     chosen_texts,
     places_of_short,
     score,
     search_for,
 )
+from regard.training.suiting import check_has_scenes, check_metrics, usual_of
 from regard.training.text_form import as_trained, form_name
 from regard.training.trained import Trained, load
 
@@ -50,8 +49,8 @@ def evaluate(
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
     metrics: str | None = typer.Option(
         None,
-        help="Which scores, separated by commas; those that suit texts, or captions, unless given. "
-        "accuracy is of tags.",
+        help="Which scores, separated by commas; those that suit texts, captions, or hidden words, "
+        "unless given. accuracy is of tags.",
     ),
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
     on_long: OnLong = "error",
@@ -84,7 +83,8 @@ def evaluate(
     """Score a run: BLEU, chrF, TER, exact match, length ratio, loss, perplexity and speed.
 
     Captions of pictures: BLEU-1 to 4, CIDEr-D, chrF, exact match, length ratio, loss, and for
-    scenes the pointing game: whether the map of a word peaks in the box of its object.
+    scenes the pointing game: whether the map of a word peaks in the box of its object. Of hidden
+    words: loss and perplexity.
 
     Each score has the signature that others need to compute it. With --alignment, the run is made
     to write the reference, and every head's links are held against the gold ones.
@@ -99,13 +99,14 @@ def evaluate(
     trained = load(run, device=device, precision=precision)
     search = search_for(trained, beam=beam, length_penalty=length_penalty)
     recipe = trained.loaded.recipe
-    chosen = asked or list(USUAL_OF[recipe.source_kind])
-    check_metrics(recipe, chosen)
+    chosen = asked or usual_of(recipe)
+    check_metrics(recipe, chosen, METRICS)
     given = chosen_texts(recipe, source, reference, split)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
     )
     examples = as_trained(recipe, (given[place] for place in places))
+    check_has_scenes(examples, asked or ())
     aligned = None
     if alignment is not None:
         golds = read_gold(
@@ -129,6 +130,12 @@ def evaluate(
             )
     texts = () if said is None else said.texts
     scores = score(Judged(trained, examples, texts, tokenizer), chosen)
+    if not scores:
+        raise DataError(
+            f"evaluate: there is nothing to score: all {len(examples):,} texts, or their "
+            f"references, have more tokens than the {trained.longest:,} that the model reads "
+            "(model.max_len, the end token counted). Give shorter ones."
+        )
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
     report = {
         "run": str(run),

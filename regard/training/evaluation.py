@@ -36,6 +36,7 @@ from regard.training.pointing import pointing_scores
 from regard.training.recipes import Recipe, examples
 from regard.training.row_losses import RowLosses, row_losses
 from regard.training.source_kinds import Place, source_kind
+from regard.training.suiting import USUAL, check_metrics
 from regard.training.trained import Trained
 
 SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
@@ -269,26 +270,9 @@ ASKED: Mapping[str, Callable[[Judged], tuple[float, int, str]]] = {
 """What a loss is made of, by what a run reads (`Recipe.source_kind`)."""
 
 
-ASK_EVERYTHING: Mapping[str, str] = {
-    "words": "few of a text's words are asked for, and their loss is not that of all",
-    "lengths": "it does not read the source, by whose length losses are sorted",
-}
-"""Scores for runs that are asked for whole texts, and why they say nothing of hidden words."""
-
-
-def check_metrics(recipe: Recipe, metrics: Sequence[str]) -> None:
-    """Nothing is scored that would be a false number."""
-    for name in metrics:
-        if name in ASK_EVERYTHING and fills_words(recipe):
-            raise SettingError(
-                f"evaluate: {name} has no meaning for a run that guesses hidden words: "
-                f"{ASK_EVERYTHING[name]}. Take loss, which is per hidden sub-word."
-            )
-
-
 def words(judged: Judged) -> tuple[Score, ...]:
     """The same per word between spaces, which does not depend on the sub-words."""
-    check_metrics(judged.trained.loaded.recipe, ["words"])
+    check_metrics(judged.trained.loaded.recipe, ["words"], METRICS)
     targets = [text for example in judged.examples for text in example.targets]
     found, note = _by_row(judged, targets)
     if not found.nats:
@@ -298,7 +282,7 @@ def words(judged: Judged) -> tuple[Score, ...]:
 
 def lengths(judged: Judged) -> tuple[Score, ...]:
     """Loss per sub-word of references whose sources are of like length."""
-    check_metrics(judged.trained.loaded.recipe, ["lengths"])
+    check_metrics(judged.trained.loaded.recipe, ["lengths"], METRICS)
     found, note = _by_row(judged, [])
     if not found.nats:
         return ()
@@ -350,15 +334,6 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
     "pointing": lambda it: pointing_scores(it.trained, it.examples),
 }
 """Scores by the name under which they are asked for."""
-
-USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
-"""What is scored unless somebody says otherwise; accuracy of tokens is for tags."""
-
-USUAL_OF: Mapping[str, Sequence[str]] = {
-    "texts": USUAL,
-    "pictures": ("captions", "loss", "pointing"),
-}
-"""The same by what a run reads (`Recipe.source_kind`); only scenes have a pointing game."""
 
 
 def score(judged: Judged, metrics: Sequence[str] = USUAL) -> tuple[Score, ...]:

@@ -58,6 +58,11 @@ def fills_words(recipe: Recipe) -> bool:
     return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "words"
 
 
+def asked_of(recipe: Recipe) -> str:
+    """What is asked of a run: "hidden_words", or answers to what `Recipe.source_kind` says."""
+    return "hidden_words" if fills_words(recipe) else recipe.source_kind
+
+
 def check_alone(recipe: Recipe, others: Sequence[object]) -> None:
     """Hidden words are guessed by one run: others that should write along would do nothing."""
     if others and fills_words(recipe):

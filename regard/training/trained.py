@@ -32,7 +32,7 @@ from regard.inspecting.reading import spans_of
 from regard.inspecting.record import Record
 from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
-from regard.training.filling import check_alone, fill_each, fills_words
+from regard.training.filling import asked_of, check_alone, fill_each
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
@@ -128,10 +128,7 @@ class Trained:
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
         wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
-        asked = (
-            "hidden_words" if fills_words(self.loaded.recipe) else self.loaded.recipe.source_kind
-        )
-        yield from ANSWERING[asked](self, requests, wishes)
+        yield from ANSWERING[asked_of(self.loaded.recipe)](self, requests, wishes)
 
     def vectors(
         self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None
@@ -368,7 +365,7 @@ ANSWERING: Mapping[
     "pictures": Trained._caption,
     "hidden_words": Trained._fill,
 }
-"""How requests are answered, by what `Recipe.source_kind` says, or by what is asked."""
+"""How requests are answered, by what is asked of a run (`asked_of`)."""
 
 ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
     "error": _refuse,

@@ -108,6 +108,26 @@ def test_captions_are_scored_as_captions_and_scenes_by_where_it_looked(run, caps
     assert report["sentences"] == 4
 
 
+def test_where_a_run_looked_is_not_scored_without_boxes_and_pictures_have_no_length(
+    run, pictures, capsys
+):
+    (pictures / "list.tsv").write_text(f"{pictures / 'a.png'}\ta red circle\n")
+    words = ["evaluate", str(run), "--source", str(pictures / "list.tsv"), "--beam", "1"]
+    assert main(words) == 0
+    assert "pointing" not in capsys.readouterr().out
+    assert main([*words, "--metrics", "captions,pointing"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert (
+        "pointing needs scenes, the only pictures in which the boxes of words are known, but no "
+        "picture given is one. Leave pointing out of --metrics, or take scenes."
+    ) in " ".join(said.err.split())
+    assert main([*words, "--metrics", "lengths"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "lengths has no meaning for a run that captions pictures: a picture has no le" in error
+    assert "Take --metrics of captions, loss, pointing, bleu," in error
+
+
 def test_the_loss_of_a_split_is_that_of_its_validation(run, capsys):
     words = ["evaluate", str(run), "--split", "valid", "--metrics", "loss", "--json"]
     assert main(words) == 0

@@ -1,5 +1,6 @@
 """Encoders from scratch: trained on hidden words or on tags, and asked afterwards."""
 
+import json
 import math
 
 import pytest
@@ -105,7 +106,22 @@ def test_scores_of_whole_texts_are_refused_where_few_words_are_asked_for(filler,
     assert main(asked) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "Take loss, which is per hidden sub-word." in " ".join(err.split())
+    assert "Take --metrics of loss, bleu, chrf, ter, exact, ratio, rouge, accuracy, captions." in (
+        " ".join(err.split())
+    )
+
+
+def test_hidden_words_are_scored_by_their_loss_unless_somebody_asks_for_more(filler, capsys):
+    asked = ["evaluate", str(filler.path), "--split", "valid", "--json"]
+    assert main(asked) == 0
+    usual = json.loads(capsys.readouterr().out)
+    assert [score["name"] for score in usual["scores"]] == ["loss", "perplexity"]
+    assert all("per:hidden sub-word" in score["signature"] for score in usual["scores"])
+    # nothing is decoded, as no answer is asked for
+    assert (usual["search"], usual["speed"]) == (None, None)
+    assert main([*asked, "--metrics", "exact,loss"]) == 0
+    more = json.loads(capsys.readouterr().out)
+    assert [score["name"] for score in more["scores"]] == ["exact match", "loss", "perplexity"]
 
 
 @pytest.mark.parametrize("on_long", ["error", "split"])

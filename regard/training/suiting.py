@@ -1,0 +1,75 @@
+"""Which scores suit a run: those that are given unless somebody chooses, and which say nothing.
+
+A run is known by what is asked of it (`asked_of`): texts, captions of pictures, or hidden words.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from regard.data import Example
+from regard.data.scenes import is_scene
+from regard.errors import DataError, SettingError
+from regard.training.filling import asked_of
+from regard.training.recipes import Recipe
+
+USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
+"""What is scored of texts unless somebody says otherwise; accuracy of tokens is for tags."""
+
+USUAL_OF: Mapping[str, Sequence[str]] = {
+    "texts": USUAL,
+    "pictures": ("captions", "loss", "pointing"),
+    "hidden_words": ("loss",),
+}
+"""The same by what is asked of a run; only scenes have a pointing game."""
+
+DOES: Mapping[str, str] = {
+    "texts": "answers texts",
+    "pictures": "captions pictures",
+    "hidden_words": "guesses hidden words",
+}
+
+_POINTS = "it is played on pictures, in which the boxes of a caption's words are known"
+
+MEANINGLESS: Mapping[str, Mapping[str, str]] = {
+    "texts": {"pointing": _POINTS},
+    "pictures": {"lengths": "a picture has no length, by which losses are sorted"},
+    "hidden_words": {
+        "words": "few of a text's words are asked for, and their loss is not that of all",
+        "lengths": "it does not read the source, by whose length losses are sorted",
+        "pointing": _POINTS,
+    },
+}
+"""Scores that say nothing of a run, by what is asked of it, and why."""
+
+
+def usual_of(recipe: Recipe) -> list[str]:
+    """What is scored of a run unless somebody says otherwise."""
+    return list(USUAL_OF[asked_of(recipe)])
+
+
+def check_metrics(recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) -> None:
+    """Nothing is scored that would be a false number, or none.
+
+    Args:
+        recipe: of the run.
+        metrics: what was asked for.
+        known: all scores there are.
+    """
+    asked = asked_of(recipe)
+    why = MEANINGLESS[asked]
+    usual = USUAL_OF[asked]
+    suited = [*usual, *(name for name in known if name not in why and name not in usual)]
+    for name in metrics:
+        if name in why:
+            raise SettingError(
+                f"evaluate: {name} has no meaning for a run that {DOES[asked]}: {why[name]}. Take "
+                f"--metrics of {', '.join(suited)}."
+            )
+
+
+def check_has_scenes(examples: Sequence[Example], metrics: Sequence[str]) -> None:
+    """The pointing game is not asked for where nobody knows what lies where."""
+    if "pointing" in metrics and not any(is_scene(example.source) for example in examples):
+        raise DataError(
+            "evaluate: pointing needs scenes, the only pictures in which the boxes of words are "
+            "known, but no picture given is one. Leave pointing out of --metrics, or take scenes."
+        )
