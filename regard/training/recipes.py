@@ -12,12 +12,13 @@ from regard.data.files import names_like
 from regard.data.framing import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError
-from regard.models import LOOKERS, NAMED, CaptionerSpec, Spec, TransformerSpec
+from regard.models import LOOKERS, CaptionerSpec, Spec, TransformerSpec
 from regard.models.choosing import has_frozen_encoder, wrong_choices
 from regard.training.blaming import NO_CHANGES, naming_owner, told
 from regard.training.lines import key_lines
 from regard.training.schedules import SCHEDULES
-from regard.training.sections import Mistakes, read_section, read_settings
+from regard.training.sections import Mistakes, read_parts, read_section, read_settings
+from regard.training.tables import change_table, with_size
 
 MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
 """What a training may be stopped by."""
@@ -194,7 +195,7 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{path}: this is not TOML: {error}.") from error
     for change in changes:
-        _change(table, change)
+        change_table(table, change)
     typed = {change.partition("=")[0].strip(): change for change in changes}
     return parse_recipe(table, str(path), key_lines(text), typed)
 
@@ -214,16 +215,15 @@ def parse_recipe(
         changes: what was typed behind --set, by the key that it changed.
     """
     mistakes = Mistakes()
-    recipe = read_section(Recipe, _with_size(table, mistakes), "", mistakes)
-    if recipe is not None:
-        for path, text in wrong_choices(recipe.model):
+    parts = read_parts(Recipe, with_size(table, mistakes), "", mistakes)
+    recipe = None if mistakes.found else Recipe(**parts)
+    # one section's mistakes hide no other's
+    if parts.get("model") is not None:
+        for path, text in wrong_choices(parts["model"]):
             mistakes.add(path, text)
+    if recipe is not None:
         check_sources(recipe, mistakes)
-        for split in ("train", "valid", "test"):
-            choice = getattr(recipe.data, split)
-            if choice is not None:
-                _source(choice, split, f"data.{split}", mistakes)
-                _same_form(recipe.data.train, choice, f"data.{split}", mistakes)
+    _check_splits(table.get("data"), mistakes)
     if mistakes.found or recipe is None:
         model = table.get("model")
         kind = model.get("kind", TransformerSpec.kind) if isinstance(model, dict) else None
@@ -327,46 +327,22 @@ def _source(
     return None if settings is None else lambda: generator(split, **settings)
 
 
+def _check_splits(data: Any, mistakes: Mistakes) -> None:
+    """Whether every reader and generator can be made, and all give texts of one form."""
+    if not isinstance(data, dict):
+        return
+    parts = read_parts(DataRecipe, data, "data", Mistakes())
+    for split in ("train", "valid", "test"):
+        if (choice := parts.get(split)) is not None:
+            _source(choice, split, f"data.{split}", mistakes)
+            _same_form(parts.get("train", choice), choice, f"data.{split}", mistakes)
+
+
 def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> None:
     """What is measured must be written as what was learned."""
     wanted, found = (each.settings.get("normalise") for each in (train, other))
     if found != wanted:
         mistakes.add(f"{path}.normalise", f"must be that of data.train, {wanted!r}, got {found!r}.")
-
-
-def _with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
-    """`model.size` stands for a row of the table of sizes; keys beside it win."""
-    model = table.get("model")
-    if not isinstance(model, dict) or "size" not in model:
-        return dict(table)
-    given = {key: value for key, value in model.items() if key != "size"}
-    kind = model.get("kind", TransformerSpec.kind)
-    sizes = NAMED.get(kind, {})
-    if not sizes:
-        mistakes.add("model.size", f"has no meaning for kind = '{kind}'; give its own keys.")
-    elif model["size"] not in sizes:
-        mistakes.add("model.size", unknown(str(model["size"]), sizes))
-    named = {
-        key: value.name if isinstance(value, Choice) else value
-        for key, value in sizes.get(model["size"], {}).items()
-    }
-    return {**table, "model": {**named, **given}}
-
-
-def _change(table: dict[str, Any], change: str) -> None:
-    path, equals, text = change.partition("=")
-    if not equals:
-        raise RecipeError(f"--set takes section.key=value, got '{change}'.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    *sections, key = path.strip().split(".")
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise RecipeError(f"--set {change}: '{section}' is no section.")
-    table[key] = value
 
 
 def _at_least(least: int, name: str, value: float | int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from regard.choices import Choice, unknown
-from regard.errors import RegardError
+from regard.errors import RegardError, UnknownChoice
 
 T = TypeVar("T")
 
@@ -33,19 +33,32 @@ def read_section(
     kind: type[T], table: Mapping[str, Any], path: str, mistakes: Mistakes
 ) -> T | None:
     """Make the dataclass, or None if something in the table is wrong."""
-    fields = {
-        field.name: field.default is not dataclasses.MISSING
-        or field.default_factory is not dataclasses.MISSING
-        for field in dataclasses.fields(cast(Any, kind))
-    }
-    values = _read(get_type_hints(kind), fields, table, path, mistakes)
-    if values is None:
+    before, fields = len(mistakes.found), _fields(kind)
+    values = read_parts(kind, table, path, mistakes)
+    is_whole = len(mistakes.found) == before
+    may_leave_out = {name for name, has_default in fields.items() if has_default}
+    if values.keys() | may_leave_out < fields.keys():
         return None
-    try:
-        return kind(**values)
-    except RegardError as error:
-        mistakes.add(path, str(error))
-        return None
+    while True:
+        try:
+            made = kind(**values)
+        except RegardError as error:
+            # what is left out has its default, and beside that only a name is surely wrong
+            if is_whole or isinstance(error, UnknownChoice):
+                mistakes.add(path, str(error))
+            is_whole, key = False, str(error).split()[0].rstrip(":").removeprefix(f"{path}.")
+            if key not in values.keys() & may_leave_out:
+                return None
+            del values[key]
+        else:
+            return made if is_whole else None
+
+
+def read_parts(
+    kind: type[Any], table: Mapping[str, Any], path: str, mistakes: Mistakes
+) -> dict[str, Any]:
+    """What of a dataclass the table has, each value as its type; what is wrong is not among it."""
+    return _read(get_type_hints(kind), _fields(kind), table, path, mistakes)
 
 
 def read_settings(
@@ -54,7 +67,18 @@ def read_settings(
     """The table as arguments for a function that takes a split first; None if it is wrong."""
     _, *others = inspect.signature(function).parameters.values()
     fields = {one.name: one.default is not inspect.Parameter.empty for one in others}
-    return _read(get_type_hints(function), fields, table, path, mistakes)
+    before = len(mistakes.found)
+    values = _read(get_type_hints(function), fields, table, path, mistakes)
+    return None if len(mistakes.found) > before else values
+
+
+def _fields(kind: type[Any]) -> dict[str, bool]:
+    """The names of a dataclass, and which of them have a default."""
+    return {
+        field.name: field.default is not dataclasses.MISSING
+        or field.default_factory is not dataclasses.MISSING
+        for field in dataclasses.fields(kind)
+    }
 
 
 def _read(
@@ -63,19 +87,22 @@ def _read(
     table: Mapping[str, Any],
     path: str,
     mistakes: Mistakes,
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Every value as its type; `fields` says which names there are, and which have a default."""
-    before, values = len(mistakes.found), {}
+    values = {}
     for key, value in table.items():
         full = f"{path}.{key}" if path else key
-        if key in fields:
-            values[key] = _convert(hints[key], value, full, mistakes)
-        else:
+        if key not in fields:
             mistakes.add(full, unknown(key, fields))
+            continue
+        before = len(mistakes.found)
+        converted = _convert(hints[key], value, full, mistakes)
+        if len(mistakes.found) == before:
+            values[key] = converted
     for name, has_default in fields.items():
         if name not in table and not has_default:
             mistakes.add(f"{path}.{name}" if path else name, "is missing; it has no default.")
-    return None if len(mistakes.found) > before else values
+    return values
 
 
 def _convert(hint: Any, value: Any, path: str, mistakes: Mistakes) -> Any:

@@ -150,6 +150,53 @@ warmup_steps = "many"
     assert any("training.steps: is missing" in x for x in lines)
 
 
+def _said(tmp_path, text):
+    """The mistakes, each behind its line."""
+    path = _write(tmp_path, text)
+    with pytest.raises(RecipeError) as said:
+        read_recipe(path)
+    return [line.removeprefix(f"{path}:") for line in str(said.value).splitlines()]
+
+
+def test_a_mistake_of_one_section_hides_none_of_another(tmp_path):
+    text = GOOD.replace('"copy", count = 50', '"copi", count = 50').replace("steps", "stepps")
+    text = text.replace("valid", "max_token = 3\nvalid")
+    said = _said(tmp_path, text.replace("dropout = 0.2", 'select = "top_k:cuont=3"'))
+    assert [line.split(". ")[0] for line in said] == [
+        "3: data.max_token: There is no 'max_token' here",
+        "11: training.stepps: There is no 'stepps' here",
+        "10: training.steps: is missing; it has no default.",
+        "8: model.select: 'top_k' has no setting 'cuont'; it takes count: int = 8.",
+        "2: data.train: There is no 'copi' here",
+    ]
+
+
+def test_every_name_that_nobody_has_is_told_beside_other_mistakes_of_its_section(tmp_path):
+    names = 'score = "generl"\nnorm = "pre"\nencoder_attends = ["ful"]'
+    for other, first in {
+        "d_modle = 64": "8: model.d_modle: There is no 'd_modle' here",
+        "dropout = 2": "8: model.dropout must lie in [0, 1), got 2.0.",
+        'max_len = "long"': "8: model.max_len: must be a whole number, got 'long'.",
+    }.items():
+        said = _said(tmp_path, GOOD.replace("dropout = 0.2", f"\n{other}\n{names}"))
+        assert [line.split(". Did")[0].split(". Known")[0] for line in said] == [
+            first,
+            "10: model.norm: There is no 'pre' here",
+            "11: model.encoder_attends: There is no 'ful' here",
+            "9: model.score: There is no 'generl' here",
+        ]
+
+
+def test_what_only_follows_from_a_mistake_is_not_told(tmp_path):
+    # without the misspelt key the layers would be plain, and have no branches
+    text = 'layer = "weighted_branch"\nhas_frozen_branches = true\nn_heads = 4'
+    (said,) = _said(tmp_path, GOOD.replace("dropout = 0.2", text))
+    assert said.startswith("7: model.layer: There is no 'weighted_branch' here. Did you mean")
+    text = "n_heds = 4\nd_model = 60\nn_heads = 7"
+    (said,) = _said(tmp_path, GOOD.replace('size = "tiny"\ndropout = 0.2', text))
+    assert said.startswith("6: model.n_heds: There is no 'n_heds' here. Did you mean 'n_heads'?")
+
+
 MISTAKES = {
     ("steps = 7", "steps = 7\nwarmup_steps = -3"): "training.warmup_steps must be at least 0",
     ("steps = 7", "steps = 7\nlearning_rate = -1"): "training.learning_rate must be at least 0",
