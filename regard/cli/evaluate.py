@@ -11,7 +11,7 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
-from regard.cli.options import OnLong
+from regard.cli.options import MaxTokens, OnLong, limits_of
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -47,6 +47,7 @@ def evaluate(
     split: str | None = typer.Option(None, help="valid or test of the recipe, instead of files."),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    max_tokens: MaxTokens = None,
     metrics: str | None = typer.Option(
         None,
         help="Which scores, separated by commas; those that suit texts, captions, or hidden words, "
@@ -97,10 +98,17 @@ def evaluate(
         find(alignment_format, FORMATS, key="evaluate: --alignment-format")
     _check_is_new(out)
     trained = load(run, device=device, precision=precision)
-    search = search_for(trained, beam=beam, length_penalty=length_penalty)
+    limits = limits_of(trained, max_tokens, "evaluate")
+    search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
     recipe = trained.loaded.recipe
     chosen = asked or usual_of(recipe)
     check_metrics(recipe, chosen, METRICS)
+    is_decoded = out is not None or not WITHOUT_ANSWERS.issuperset(chosen)
+    if max_tokens is not None and not is_decoded:
+        raise SettingError(
+            f"evaluate: --metrics {','.join(chosen)} needs no answers, so --max-tokens "
+            f"{max_tokens} limits none. Leave it out, or ask for other scores."
+        )
     given = chosen_texts(recipe, source, reference, split)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
@@ -117,7 +125,7 @@ def evaluate(
         with counting("aligning", len(examples)) as each:
             aligned = align(trained, given, golds, places=places, each=each)
     dictionary, said = None, None
-    if out is not None or not WITHOUT_ANSWERS.issuperset(chosen):
+    if is_decoded:
         dictionary = dictionary_of(trained, counting) if replace_unknown else None
         with counting("decoding", len(examples)) as each:
             said = answer(
@@ -137,6 +145,7 @@ def evaluate(
             "(model.max_len, the end token counted). Give shorter ones."
         )
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
+    how += "" if max_tokens is None else f", at most {max_tokens} tokens"
     report = {
         "run": str(run),
         "texts": _texts_named(source, reference, split),

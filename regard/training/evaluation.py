@@ -18,7 +18,7 @@ import numpy as np
 
 from regard.choices import Choice, find
 from regard.data import Corpus, Example, reader_for, too_long
-from regard.decoding import Beam, Greedy, PaperPenalty, Search
+from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.buckets import by_length
@@ -131,11 +131,20 @@ def places_of_short(
     return kept
 
 
-def search_for(trained: Trained, *, beam: int, length_penalty: float) -> Search:
-    """Beam search within the run's limits; a beam of one is greedy."""
+def search_for(
+    trained: Trained, *, beam: int, length_penalty: float, limits: Limits | None = None
+) -> Search:
+    """Beam search; a beam of one is greedy.
+
+    Args:
+        trained: the run.
+        beam: its width.
+        length_penalty: the Transformer paper's alpha.
+        limits: how long an answer may be; as the run has it unless given.
+    """
     if beam < 1:
         raise SettingError(f"--beam must be at least 1, got {beam}.")
-    limits = trained.default_search().limits
+    limits = limits or trained.default_search().limits
     if beam == 1:
         return Greedy(limits=limits)
     return Beam(width=beam, penalty=PaperPenalty(length_penalty), limits=limits)

@@ -9,11 +9,13 @@ import regard
 from regard.cli import main
 from regard.cli.evaluate import WITHOUT_ANSWERS, alignment_text
 from regard.data import Example
+from regard.decoding import Beam, Limits
 from regard.evaluating import AlignmentCounts, Gold, Row, View, best_head, score_all
 from regard.training.aligning import Aligned
 from regard.training.evaluation import METRICS, Judged, search_for
 from tests.making import make_run
 
+CUT = "the answer was cut at the longest allowed"
 SOURCES = ["a b", "c d e", "", "e"]
 REFERENCES = ["b a", "c d e", "", "a"]
 
@@ -85,6 +87,20 @@ def test_a_split_of_the_recipe_is_evaluated_by_the_scores_asked_for(files, capsy
     assert text.startswith(f"{files / 'run'} on split valid: 5 sentences, greedy\n")
     assert "exact match" in text
     assert "BLEU" not in text
+
+
+def test_answers_are_no_longer_than_was_asked_for(files, tmp_path, capsys):
+    words, texts = [*_given(files, "wanted"), "--metrics", "exact", "--json"], {}
+    for most in ("1", "2"):
+        out = tmp_path / most
+        report = json.loads(_says(capsys, *words, "--max-tokens", most, "--out", out).out)
+        assert report["search"] == f"beam 2, length penalty 0.6, at most {most} tokens"
+        assert f"3 of 4 texts: {CUT}" in report["notes"]
+        texts[most] = (out / "hypotheses.txt").read_text().split("\n")[:-1]
+        search = Beam(width=2, limits=Limits(max_tokens=int(most)))
+        said = regard.load(files / "run").predict([SOURCES[1]], search=search)[0]
+        assert texts[most][1] == said.text
+    assert texts["1"] != texts["2"]
 
 
 def test_nothing_is_decoded_where_nothing_needs_the_answers(files, tmp_path, capsys, monkeypatch):
@@ -187,6 +203,15 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
             "the model reads (model.max_len, the end token counted). Give shorter ones.",
         ),
         ("run --split valid --beam 0", "--beam must be at least 1, got 0"),
+        (
+            "run --split valid --max-tokens 20",
+            "must lie between 1 and 19, the model's limit, got 20",
+        ),
+        (
+            "run --split valid --metrics loss,words --max-tokens 9",
+            "evaluate: --metrics loss,words needs no answers, so --max-tokens 9 limits none. Leave "
+            "it out, or ask for other scores.",
+        ),
         ("run --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
         ("run --source long --reference long", "has 100 tokens, but the model reads at most 20"),
         ("run --source source --reference wanted --alignment wrong", "sentence 2: link 9-1"),
