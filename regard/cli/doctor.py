@@ -11,7 +11,12 @@ from typer.core import TyperCommand
 
 from regard.data import Subwords, reader_for
 from regard.data.doctor import SHOWN, Diagnosis, Finding, diagnose
+from regard.data.documents import Documents
+from regard.data.readers import FileReader
 from regard.errors import SettingError
+
+Names = tuple[str, str] | None
+"""Two names that somebody typed, or did not."""
 
 
 class ManyTests(TyperCommand):
@@ -43,7 +48,14 @@ def doctor(
     tokenizer: list[Path] | None = typer.Option(
         None, help="A tokenizer.json to count with; twice for source and target."
     ),
-    keys: str = typer.Option("source,target", help="Keys of .jsonl files."),
+    keys: str | None = typer.Option(
+        None,
+        help="Keys of .jsonl files, source,target unless given; of documents their parts, "
+        "title+sections,abstract unless given.",
+    ),
+    documents: bool = typer.Option(
+        False, "--documents", help="A .jsonl file holds documents, whose parts may be lists."
+    ),
     suffixes: str | None = typer.Option(None, help="Pairs of files in a folder, such as en,de."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -54,10 +66,11 @@ def doctor(
 
     Example: regard doctor train.en train.de --test test.en test.de --max-tokens 100
     """
-    named = _two("--keys", keys)
+    named = None if keys is None else _two("--keys", keys)
     pair = None if suffixes is None else _two("--suffixes", suffixes)
-    train = reader_for(data, keys=named, suffixes=pair)
-    tested = reader_for(test, keys=named, suffixes=pair) if test else None
+    read = _documents if documents else _pairs
+    train = read(data, named, pair)
+    tested = read(test, named, pair) if test else None
     console = Console(stderr=True)
     with console.status("reading") if console.is_terminal else nullcontext():
         found = diagnose(
@@ -66,6 +79,23 @@ def doctor(
     print(json.dumps(_data(found), ensure_ascii=False) if as_json else _text(found))
     if not found.is_clean:
         raise typer.Exit(1)
+
+
+def _pairs(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
+    return reader_for(paths, keys=keys or ("source", "target"), suffixes=suffixes)
+
+
+def _documents(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
+    """As a recipe's reader of that name reads them."""
+    if len(paths) != 1 or paths[0].is_dir() or suffixes is not None:
+        raise SettingError(
+            "doctor: --documents takes one file of JSON lines, and no --suffixes, got "
+            f"'{' '.join(map(str, paths))}'. Look at the files one by one."
+        )
+    if keys is None:
+        return Documents(paths[0])
+    parts = tuple(part.strip() for part in keys[0].split("+"))
+    return Documents(paths[0], source=parts, target=keys[1])
 
 
 def _two(option: str, text: str) -> tuple[str, str]:

@@ -349,7 +349,8 @@ def _example(where: str, row: Any, source: str, target: str) -> Example:
 def _source(where: str, row: Any, key: str) -> str:
     text = _value(where, row, key)
     if not isinstance(text, str):
-        raise DataError(f"{where}: '{key}' must be a text, got {type(text).__name__}.")
+        hint = " Lists of texts are read by the reader 'documents'." * isinstance(text, list)
+        raise DataError(f"{where}: '{key}' must be a text, got {type(text).__name__}.{hint}")
     return text
 
 

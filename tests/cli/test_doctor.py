@@ -193,12 +193,39 @@ def test_json_that_holds_half_a_character_does_not_break_the_doctor(tmp_path, ca
     assert "control" in capsys.readouterr().out
 
 
+def test_parts_of_documents_may_be_lists(tmp_path, capsys):
+    rows = [
+        {"title": f"On {word}", "sections": [["One", f"{word} is."], ["Two", f"{word} was."]],
+         "abstract": f"Of {word}."}
+        for word in ("cats", "dogs", "cats")
+    ]  # fmt: skip
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert _found(_doctor(capsys, str(path), "--documents", code=1)) == {"duplicate": [3]}
+    words = ["--documents", "--keys", "title + abstract, sections"]
+    assert "'sections' must be a text" in _message(_doctor(capsys, str(path), *words, code=1),
+                                                   "format")  # fmt: skip
+    rows = [{"source": ["A sentence.", "Another."], "target": ["One.", "Two."]}]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert _found(_doctor(capsys, str(path), code=1))["format"] == [1]
+    words = ["--documents", "--keys", "source,target"]
+    assert _doctor(capsys, str(path), *words, code=0)["examples"] == 1
+    tested = _doctor(capsys, str(path), *words, "--test", str(path), code=1)
+    assert _found(tested) == {"leak": [1]}
+
+
 MISTAKES = {
     "doctor nowhere.tsv": "there is no file 'nowhere.tsv'",
     "doctor README.md": "'README.md' alone is neither .tsv nor .jsonl",
     "doctor README.md nowhere": "there is no file 'nowhere'",
     "doctor regard --suffixes en": "--suffixes takes two names and a comma, got 'en'",
     "doctor README.md README.md --keys a,b,c": "--keys takes two names and a comma, got 'a,b,c'",
+    "doctor a b --documents": "--documents takes one file of JSON lines, and no --suffixes, got 'a "
+    "b'. Look at the files one by one.",
+    "doctor docs --documents": "--documents takes one file of JSON lines, and no --suffixes, got",
+    "doctor a.jsonl --documents --suffixes en,de": "and no --suffixes, got 'a.jsonl'",
+    "doctor a.jsonl --documents --keys title": "--keys takes two names and a comma, got 'title'",
+    "doctor a.jsonl --documents": "there is no file 'a.jsonl'",
     "doctor README.md README.md --tokenizer pyproject.toml": "is no vocabulary: it is not JSON",
     "doctor README.md README.md --test nowhere.tsv": "there is no file 'nowhere.tsv'",
     "doctor a b --tokenizer a --tokenizer b --tokenizer c": "there is no file 'a'",

@@ -96,6 +96,10 @@ BAD_JSON = {
     "{}": "line 1 has no 'source'; it has no keys",
     '{"src": "a", "target": "b"}': "line 1 has no 'source'; it has src, target",
     '{"source": 3, "target": "b"}': "line 1: 'source' must be a text, got int",
+    '{"source": ["a"], "target": "b"}': (
+        "line 1: 'source' must be a text, got list. Lists of texts are read by the reader "
+        "'documents'."
+    ),
     '{"source": "a", "target": ["b", 4]}': r"'target' must be a text or a list of texts, got \[\"b",
     '{"source": "a", "target": []}': r"'target' must be a text or a list of texts, got \[\]",
 }
