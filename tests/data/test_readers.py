@@ -4,6 +4,7 @@ import gzip
 import json
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ from regard.data import (
     reader_for,
 )
 from regard.errors import DataError, MissingExtra
+
+ROOT = Path(__file__).parents[2]
 
 
 def _file(path, *rows):
@@ -184,3 +187,15 @@ def test_the_table_names_every_reader():
     pictures = ["caption_lines", "karpathy", "flickr8k"]
     assert list(READERS) == [*texts, *others, *pictures]
     assert list(PICTURE_READERS) == pictures
+
+
+def test_the_page_has_a_row_for_every_reader_with_its_class():
+    rows = [line.split(" | ") for line in (ROOT / "docs" / "data.md").read_text().splitlines()]
+    shown = {row[1]: row[2].strip("` |").partition("(")[0] for row in rows if len(row) == 3}
+    # what an imported run has in the place of data is nothing that anybody writes
+    written = READERS.keys() - PICTURE_READERS.keys() - {"elsewhere"}
+    assert {name: READERS[name].__name__ for name in written} == {
+        name.strip("`"): made for name, made in shown.items() if name.strip("`") in READERS
+    }
+    pictures = (ROOT / "docs" / "captions.md").read_text()
+    assert [name for name in PICTURE_READERS if f"| `{name}` |" not in pictures] == []
