@@ -23,13 +23,16 @@ from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
 from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
+from regard.training.like_training import text_like
 from regard.training.trained import Trained, load
 
 
 def look(
     run: Path = typer.Argument(help="A finished run."),
     text: list[str] | None = typer.Argument(
-        None, help="A text, by default a line of standard input; or pictures, for such a run."
+        None,
+        help="A text, by default a line of standard input (a JSON object, for a run that learned "
+        "from such); or pictures, for a run that captions them.",
     ),
     target: str | None = typer.Option(None, help="An answer to look at instead of the model's."),
     max_tokens: MaxTokens = None,
@@ -96,7 +99,8 @@ class _Asked:
 
 
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
-    text, view, out = _text(asked.texts), asked.view, asked.out
+    text = text_like(trained.loaded.recipe, _text(asked.texts), "the text")
+    view, out = asked.view, asked.out
     with waiting(f"looking at {counted_words(text)}"):
         record = trained.look(text, asked.target, search=asked.search)
     if record.note is not None:

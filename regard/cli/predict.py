@@ -1,21 +1,19 @@
 """regard predict: texts in, answers out, line by line; or pictures in, captions out."""
 
-import io
 import json
 import math
-import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
 from regard.cli.options import MaxTokens, OnLong, limits_of
 from regard.cli.streams import has_reader
@@ -25,14 +23,7 @@ from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
 from regard.training.filling import check_alone
-from regard.training.like_training import holds_objects, sources_like
-from regard.training.recipes import Recipe
 from regard.training.trained import Prediction, Request, Trained, load
-
-PICTURES = frozenset(
-    {".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".ppm"}
-)
-"""How the pictures of a folder end."""
 
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""
@@ -80,6 +71,9 @@ def predict(
     --alignments, words are linked after a tab in Pharaoh format. With --replace-unknown, an unknown
     word becomes the translation of the source word it was read off; the first time, that takes a
     pass over the training data.
+
+    A run that learned from JSON lines reads objects by its keys, from a .jsonl file, standard input
+    or --text; other lines are texts.
 
     A run that guesses hidden words fills in every [MASK] of a text; with --n-best, the likeliest
     words follow after a tab with their probabilities. With --vectors, an encoder writes a vector
@@ -130,11 +124,13 @@ def predict(
     kind = ASKED[trained.loaded.recipe.source_kind]
     recipe = trained.loaded.recipe
     typed = [] if is_stream else files or []
-    known = [line for name in typed for line in kind.lines(recipe, name)] + text
+    known = [line for name in typed for line in kind.lines(recipe, name)]
+    known += [kind.typed(recipe, each) for each in text]
+    lines = kind.lines(recipe, "-") if is_stream else iter(known)
     if vectors is not None:
-        write_vectors(trained, [*(_lines_of("-") if is_stream else known)], vectors)
+        write_vectors(trained, [*lines], vectors)
         return
-    arriving = _Arriving(_lines_of("-") if is_stream else iter(known))
+    arriving = _Arriving(lines)
     bar = _bar(console, known, is_typed=is_typed)
     number, n_failed, empty = 0, 0, list[int]()
     with bar:
@@ -213,75 +209,8 @@ def _wishes(path: Path | None) -> dict[int, tuple[str, ...]]:
     """The phrases for each line that has any."""
     if path is None:
         return {}
-    lines = [line.rstrip("\n") for line in _lines_of(str(path))]
+    lines = [line.rstrip("\n") for line in lines_of(str(path))]
     return {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
-
-
-def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
-    """The lines of a file; of JSON objects what the run would read of each."""
-    if name != "-" and holds_objects(Path(name)):
-        return sources_like(recipe, Path(name))
-    return _lines_of(name)
-
-
-def _lines_of(name: str) -> Iterator[str]:
-    """The lines of a file, or an error that says which one is no text."""
-    path = Path(name)
-    if name != "-" and not path.is_file():
-        raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
-    if name == "-" and sys.stdin is None:
-        raise DataError("predict: standard input is closed. Give a file, or --text.")
-    with _standard_input() if name == "-" else path.open("rb") as file:
-        yield from _decoded(file, "standard input" if name == "-" else name)
-
-
-def _addresses_of(_: Recipe, name: str) -> Iterator[str]:
-    """The picture itself, those of a folder by their names, or the addresses on standard input."""
-    path = Path(name)
-    if name == "-":
-        yield from _lines_of(name)
-    elif path.is_dir():
-        found = sorted(each for each in path.iterdir() if each.suffix.lower() in PICTURES)
-        if not found:
-            raise DataError(f"predict: '{name}' holds no picture ({', '.join(sorted(PICTURES))}).")
-        yield from map(str, found)
-    else:
-        yield name
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of a kind of run, and when an answer is none."""
-
-    lines: Callable[[Recipe, str], Iterator[str]]
-    """A run's recipe, and a file that somebody named → what is asked."""
-    has_failed: Callable[[Prediction], bool]
-
-
-ASKED: Mapping[str, Asked] = {
-    "texts": Asked(_texts_of, lambda said: False),
-    "pictures": Asked(_addresses_of, lambda said: math.isnan(said.score)),
-}
-"""By what `Recipe.source_kind` says."""
-
-
-def _standard_input() -> AbstractContextManager[Iterable[bytes]]:
-    """Opened anew where it can be: Python cannot end while somebody waits for a line of its own."""
-    try:
-        return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
-    except io.UnsupportedOperation:
-        return sys.stdin.buffer
-
-
-def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"predict: {name}, line {number} is not UTF-8 (byte {error.start + 1}). Convert "
-                "the file, for instance with iconv."
-            ) from error
 
 
 class _Arriving:

@@ -1,5 +1,7 @@
-"""Files of one's own that are read as a run's training data were: JSON lines, with their keys."""
+"""What one brings oneself, read as a run's training data were: JSON lines, with their keys."""
 
+import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -27,6 +29,10 @@ class ReadsObjects(Protocol):
 
 OBJECTS: Mapping[str, type[ReadsObjects]] = {"jsonl": JsonLines, "documents": Documents}
 """Readers of JSON lines, as recipes name them."""
+
+
+BEGINS = re.compile(r"""\s*\{\s*(?:["'}]|$)""")
+"""How a line begins that is a JSON object, or was meant to be one; "{name} is here" does not."""
 
 
 def holds_objects(path: Path) -> bool:
@@ -57,3 +63,33 @@ def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:
             f"'{recipe.data.train.name}', and nobody knows which keys to read. Give a text a line."
         )
     return reader.sources()
+
+
+def text_like(recipe: Recipe, line: str, where: str) -> str:
+    """What a run reads of a line that came in no file of JSON objects.
+
+    A run that learned from JSON objects never reads one as text: a line that begins like one is
+    one, and its keys say what is read. All other lines, and those of all other runs, are texts.
+
+    Args:
+        recipe: of the run.
+        line: what somebody gave.
+        where: that was, for errors.
+    """
+    if recipe.data.train.name not in OBJECTS or not BEGINS.match(line):
+        return line
+    with tempfile.TemporaryDirectory() as folder:
+        # readers read files, and a line has no ends in it but those between the parts of an object
+        path = Path(folder) / "line.jsonl"
+        path.write_bytes(line.replace("\n", " ").encode("utf-8", "surrogateescape"))
+        reader = reader_like(recipe.data.train, path)
+        assert reader is not None
+        try:
+            (text,) = reader.sources()
+        except DataError as error:
+            said = str(error).replace(f"'{path}', line 1", where)
+            raise DataError(
+                f"{said} The run learned from JSON objects: give such ones, or texts that do not "
+                "begin like one."
+            ) from error
+    return text

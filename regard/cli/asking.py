@@ -1,0 +1,105 @@
+"""What is asked of a run: the lines of files and of standard input, and what somebody typed.
+
+Of JSON objects, a run that learned from such is asked what their keys say. A run that captions is
+asked pictures.
+"""
+
+import io
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.training.like_training import holds_objects, sources_like, text_like
+from regard.training.recipes import Recipe
+from regard.training.trained import Prediction
+
+PICTURES = frozenset(
+    {".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".ppm"}
+)
+"""How the pictures of a folder end."""
+
+
+def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
+    """The lines of a file; of JSON objects what the run would read of each."""
+    if name != "-" and holds_objects(Path(name)):
+        yield from sources_like(recipe, Path(name))
+        return
+    for number, line in enumerate(lines_of(name), 1):
+        yield text_like(recipe, line, f"{_called(name)}, line {number}")
+
+
+def _typed_text(recipe: Recipe, text: str) -> str:
+    return text_like(recipe, text, "--text")
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """The lines of a file, or an error that says which one is no text."""
+    path = Path(name)
+    if name != "-" and not path.is_file():
+        raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
+    if name == "-" and sys.stdin is None:
+        raise DataError("predict: standard input is closed. Give a file, or --text.")
+    with _standard_input() if name == "-" else path.open("rb") as file:
+        yield from _decoded(file, _called(name))
+
+
+def _called(name: str) -> str:
+    return "standard input" if name == "-" else name
+
+
+def _addresses_of(_: Recipe, name: str) -> Iterator[str]:
+    """The picture itself, those of a folder by their names, or the addresses on standard input."""
+    path = Path(name)
+    if name == "-":
+        yield from lines_of(name)
+    elif path.is_dir():
+        found = sorted(each for each in path.iterdir() if each.suffix.lower() in PICTURES)
+        if not found:
+            raise DataError(f"predict: '{name}' holds no picture ({', '.join(sorted(PICTURES))}).")
+        yield from map(str, found)
+    else:
+        yield name
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a kind of run, and when an answer is none."""
+
+    lines: Callable[[Recipe, str], Iterator[str]]
+    """A run's recipe, and a file that somebody named → what is asked."""
+    typed: Callable[[Recipe, str], str]
+    """The same of what somebody typed."""
+    has_failed: Callable[[Prediction], bool]
+
+
+ASKED: Mapping[str, Asked] = {
+    "texts": Asked(_texts_of, _typed_text, lambda said: False),
+    "pictures": Asked(
+        _addresses_of, lambda _, address: address, lambda said: math.isnan(said.score)
+    ),
+}
+"""By what `Recipe.source_kind` says."""
+
+
+def _standard_input() -> AbstractContextManager[Iterable[bytes]]:
+    """Opened anew where it can be: Python cannot end while somebody waits for a line of its own."""
+    try:
+        return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer
+
+
+def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"predict: {name}, line {number} is not UTF-8 (byte {error.start + 1}). Convert "
+                "the file, for instance with iconv."
+            ) from error
