@@ -77,7 +77,7 @@ def predict(
 
     A run that guesses hidden words fills in every [MASK] of a text; with --n-best, the likeliest
     words follow after a tab with their probabilities. With --vectors, an encoder writes a vector
-    for each text instead, empty ones too.
+    for each text instead, empty ones too; a text that is too long is an error with its line.
 
     A run that captions takes pictures, or folders of them, as files; standard input has one
     address a line. A picture that cannot be read gives an empty line and exit code 1 at the end.
@@ -98,10 +98,15 @@ def predict(
                 "--ensemble": ensemble,
                 "--alignments": alignments,
                 "--replace-unknown": replace_unknown,
-                "--on-long": on_long != "error",
                 "--json": as_json,
             }
         )
+        if on_long != "error":
+            raise SettingError(
+                "predict: --vectors writes a row for each text, of the whole text: none is split "
+                "or left out, and one that is too long is an error that names its line. Leave "
+                "--on-long out."
+            )
     trained = load(run, *ensemble, device=device, precision=precision)
     check_alone(trained.loaded.recipe, ensemble)
     limits = limits_of(trained, max_tokens, "predict")

@@ -17,6 +17,8 @@ from regard.training.text_form import as_read
 
 AT_ONCE = 32
 """How many texts are read together."""
+SHOWN = 5
+"""How many more texts that are too long are named."""
 
 
 def _nothing() -> None:
@@ -36,7 +38,8 @@ def sentence_vectors(
     Args:
         loaded: a run whose model is an encoder.
         hardware: where it runs.
-        texts: an empty one has a vector too, that of begin and end.
+        texts: an empty one has a vector too, that of begin and end; one that is too long is an
+            error, which calls it a line.
         each: called after each text, so that a bar can count them.
     """
     model, longest = loaded.model, loaded.recipe.model.max_len
@@ -46,12 +49,7 @@ def sentence_vectors(
             "a run whose model.kind is 'encoder'."
         )
     rows = [[*loaded.source.encode(_read(loaded, text)), EOS] for text in texts]
-    for number, row in enumerate(rows, 1):
-        if len(row) > longest:
-            raise LengthError(
-                f"vectors: text {number} has {len(row):,} tokens, but the model reads at most "
-                f"{longest:,} (model.max_len, the end token counted). Shorten it."
-            )
+    _check_lengths(texts, [len(row) for row in rows], longest)
     # texts of like length together, and back in their order
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
     found = torch.zeros(len(rows), model.encoder.embedding.width)
@@ -63,6 +61,22 @@ def sentence_vectors(
         for _ in some:
             each()
     return found
+
+
+def _check_lengths(texts: Sequence[str], lengths: Sequence[int], longest: int) -> None:
+    """All texts that are too long are named at once: each is a row, and none can be left out."""
+    long = [place for place, length in enumerate(lengths) if length > longest]
+    if not long:
+        return
+    first, others = long[0], [f"{place + 1:,}" for place in long[1:]]
+    more = f" So are lines {', '.join(others[:SHOWN])}" if others else ""
+    more += "" if len(others) <= SHOWN else f" and {len(others) - SHOWN:,} more"
+    raise LengthError(
+        f"vectors: line {first + 1:,} has {lengths[first]:,} tokens, but the model reads at most "
+        f"{longest:,} (model.max_len, the end token counted): '{texts[first][:40]}…'."
+        f"{more}{'.' if more else ''} A vector is that of a whole text: shorten what is too long, "
+        "or cut it into lines of its own."
+    )
 
 
 def check_one_run(others: Sequence[object]) -> None:

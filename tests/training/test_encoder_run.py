@@ -133,6 +133,28 @@ def test_a_long_text_with_hidden_words_is_not_told_to_be_split(filler, on_long):
     assert left_out.note.startswith("left out")
 
 
+def test_texts_too_long_for_a_vector_are_named_by_their_lines(filler, tmp_path, capsys):
+    long, lines = "the cat " * 40, tmp_path / "lines"
+    lines.write_text(f"the cat\n\n{long}\nthe dog\n")
+    asked = ["predict", str(filler.path), str(lines), "--vectors", str(tmp_path / "x.npy")]
+    assert main(asked) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        "vectors: line 3 has 81 tokens, but the model reads at most 63 (model.max_len, the end "
+        "token counted): 'the cat the cat the cat the cat the cat …'. A vector is that of a whole "
+        "text: shorten what is too long, or cut it into lines of its own."
+    ) in said
+    assert "Traceback" not in said
+    with pytest.raises(LengthError, match=r"line 2 has .*…'\. So are lines 4, 5\. A vector"):
+        filler.vectors(["a", long, "a", long, long])
+    with pytest.raises(LengthError, match=r"So are lines 2, 3, 4, 5, 6 and 3 more\. A vector"):
+        filler.vectors([long] * 9)
+    assert main([*asked, "--on-long", "split"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "none is split or left out, and one that is too long is an error that names its" in said
+    assert not (tmp_path / "x.npy").exists()
+
+
 def test_runs_that_fill_words_or_give_vectors_have_no_ensemble(tmp_path):
     (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
     trained(tmp_path, WORDS.format(text=tmp_path / "text", kind="words"))
