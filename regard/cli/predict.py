@@ -5,7 +5,7 @@ import math
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from regard.cli.waiting import counted_words, spinning
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
-from regard.training.filling import check_alone
-from regard.training.trained import Prediction, Request, Trained, load
+from regard.training.filling import asked_of, check_alone
+from regard.training.recipes import Recipe
+from regard.training.trained import Answer, Prediction, Request, Trained, load
 
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""
@@ -40,7 +41,7 @@ def predict(
     ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
-    n_best: int = typer.Option(1, help="How many answers to give for each text (with --json)."),
+    n_best: int = typer.Option(1, help="How many answers to give for each text, best first."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
     max_tokens: MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
@@ -68,9 +69,10 @@ def predict(
     """Answer texts with a trained run; without files and --text, standard input is read.
 
     Answers come in the order of the texts, a line each; an empty line gives an empty line. With
-    --alignments, words are linked after a tab in Pharaoh format. With --replace-unknown, an unknown
-    word becomes the translation of the source word it was read off; the first time, that takes a
-    pass over the training data.
+    --alignments, words are linked after a tab in Pharaoh format. With --n-best 3, a text has three
+    lines, the best first: its number, a score and an answer, with tabs between them. With
+    --replace-unknown, an unknown word becomes the translation of the source word it was read off;
+    the first time, that takes a pass over the training data.
 
     A run that learned from JSON lines reads objects by its keys, from a .jsonl file, standard input
     or --text; other lines are texts.
@@ -138,6 +140,7 @@ def predict(
     arriving = _Arriving(lines)
     bar = _bar(console, known, is_typed=is_typed)
     number, n_failed, empty = 0, 0, list[int]()
+    shown = SHOWN_AS[_form(recipe, n_best, as_json=as_json)]
     with bar:
         # of a stream nobody knows how many texts it has
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
@@ -155,7 +158,7 @@ def predict(
                 bar.advance(task)
                 if said.note:
                     console.print(f"line {number}: {said.note}", markup=False)
-                print(_as_json(said) if as_json else _as_text(said), flush=True)
+                print(shown(number, said), flush=True)
                 if not has_reader(sys.stdout):
                     return
     if wishes and max(wishes) >= number:
@@ -282,9 +285,15 @@ def _in_order(
         given += 1
 
 
-def _as_text(said: Prediction) -> str:
-    line = " ".join(said.text.splitlines())
-    parts = [line] if said.alignment is None else [line, said.alignment]
+def _form(recipe: Recipe, n_best: int, *, as_json: bool) -> str:
+    """How predictions are written."""
+    if as_json:
+        return "json"
+    return "line" if n_best == 1 else asked_of(recipe)
+
+
+def _as_line(_: int, said: Prediction) -> str:
+    parts = [_one_line(said.text), *([] if said.alignment is None else [said.alignment])]
     if any(len(words) > 1 for words in said.candidates):
         parts += [
             ", ".join(f"{word.text} {word.probability:.4f}" for word in words)
@@ -293,9 +302,38 @@ def _as_text(said: Prediction) -> str:
     return "\t".join(parts)
 
 
-def _as_json(said: Prediction) -> str:
+def _as_list(number: int, said: Prediction) -> str:
+    """All answers to a text, a line each; only the best has an alignment."""
+    answers = said.n_best or (Answer(said.text, said.score, said.tokens),)
+    lines = ["\t".join([str(number), _score(one.score), _one_line(one.text)]) for one in answers]
+    if said.alignment is not None:
+        lines[0] += f"\t{said.alignment}"
+    return "\n".join(lines)
+
+
+def _score(score: float) -> str:
+    """Nothing where there is no answer."""
+    return "" if math.isnan(score) else f"{score:.4f}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _as_json(_: int, said: Prediction) -> str:
     row = asdict(said)
     row["score"] = None if math.isnan(said.score) else said.score
     if not said.candidates:
         del row["candidates"]
     return json.dumps(row, ensure_ascii=False)
+
+
+SHOWN_AS: Mapping[str, Callable[[int, Prediction], str]] = {
+    "json": _as_json,
+    "line": _as_line,
+    "texts": _as_list,
+    "pictures": _as_list,
+    "hidden_words": _as_line,
+}
+"""How a prediction is written, with the number of its text; several answers by what is asked of a
+run (`asked_of`): hidden words have their candidates in the text's own line."""

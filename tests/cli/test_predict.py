@@ -51,6 +51,33 @@ def test_json_lines_hold_all_there_is_to_know(run, capsys):
     assert len(row["n_best"]) == 3
 
 
+def test_several_answers_have_a_line_each_with_the_number_of_their_text(run, capsys):
+    words = [run, "--text", "a b", "--text", "", "--text", "c", "--n-best", "3", "--max-tokens", 9]
+    lines = [line.split("\t") for line in _says(capsys, *words).out.split("\n")[:-1]]
+    assert [line[0] for line in lines] == ["1"] * 3 + ["2"] + ["3"] * 3
+    first, empty, third = map(json.loads, _says(capsys, *words, "--json").out.splitlines())
+    wanted = [
+        [number, f"{one['score']:.4f}", one["text"]]
+        for number, row in (("1", first), ("3", third))
+        for one in row["n_best"]
+    ]
+    assert lines[:3] + lines[4:] == wanted
+    assert (lines[3], empty["n_best"]) == (["2", "0.0000", ""], [])
+    links = _says(capsys, run, "--text", "a b", "--n-best", "2", "--alignments").out.split("\n")
+    # one text is linked, the best
+    assert [line.count("\t") for line in links[:-1]] == [3, 2]
+    drawn = _says(capsys, run, "--text", "a b", "--n-best", "2", "--sample").out
+    assert [line.split("\t")[0] for line in drawn.split("\n")[:-1]] == ["1", "1"]
+
+
+def test_a_text_without_several_answers_has_one_line(run, capsys):
+    words = [run, "--text", "b " * 100, "--text", "a", "--n-best", "2"]
+    split = _says(capsys, *words, "--on-long", "split").out.split("\n")
+    assert [line.split("\t")[0] for line in split] == ["1", "2", "2", ""]
+    assert split[0].split("\t")[2]
+    assert _says(capsys, *words, "--on-long", "skip").out.startswith("1\t\t\n2\t")
+
+
 def test_alignments_stand_behind_a_tab(run, capsys):
     text, _, links = _says(capsys, run, "--text", "a b c", "--alignments").out[:-1].partition("\t")
     assert all(link.replace("-", "").isdigit() for link in links.split())
