@@ -6,8 +6,9 @@
 A layer of a language model sees no future: patterns that draw from both sides draw from the past.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from regard.attention import FULL, MEMORIES, PATTERNS
@@ -26,6 +27,9 @@ IN_THE_PAST: Mapping[str, Mapping[str, Any]] = {
     "random_links": {"is_causal": True},
 }
 """Settings of patterns that would look ahead otherwise."""
+
+FOR_ALL_LAYERS: Mapping[str, Mapping[str, Any]] = {"linformer": {"sharing": "layerwise"}}
+"""Settings by which layers have one memory in common."""
 
 MOVABLE = frozenset({"full", "causal", "sliding_window"})
 """What depends on the distance between two positions alone."""
@@ -48,6 +52,11 @@ class Attending(NamedTuple):
     memory: Memory | None
 
 
+def seeing_all() -> Attending:
+    """The links of a layer that looks at everything."""
+    return Attending(FULL, None)
+
+
 def attending(choice: Choice, dims: Dims, *, is_causal: bool) -> Attending:
     """Make the links.
 
@@ -61,6 +70,16 @@ def attending(choice: Choice, dims: Dims, *, is_causal: bool) -> Attending:
     past = IN_THE_PAST.get(choice.name, {}) if is_causal else {}
     pattern = replace(choice, settings={**choice.settings, **past}).build(PATTERNS, dims)
     return Attending(FULL if choice.name == "full" else pattern, None)
+
+
+def attending_in_turn(choice: Choice, dims: Dims, *, is_causal: bool) -> Callable[[], Attending]:
+    """What gives the links to one layer after another: made afresh, or one memory for all."""
+    make = partial(attending, choice, dims, is_causal=is_causal)
+    asked = FOR_ALL_LAYERS.get(choice.name)
+    if asked is None or not asked.items() <= choice.settings.items():
+        return make
+    links = make()
+    return lambda: links
 
 
 def check_attending(choices: tuple[Choice, ...], key: str) -> None:

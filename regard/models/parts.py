@@ -24,7 +24,7 @@ from regard.layers import (
     Residual,
     WeightedBranches,
 )
-from regard.models.attending import COUNTS_FROM_THE_END, FULL_CHOICE, attending
+from regard.models.attending import COUNTS_FROM_THE_END, Attending, attending_in_turn, seeing_all
 from regard.models.embedding import Embedding
 from regard.models.spec import TransformerSpec
 from regard.positions import POSITIONS, RotaryPositions
@@ -41,7 +41,7 @@ class Parts:
     spec: TransformerSpec
     is_causal: bool = False
     """Whether encoder layers write, and must not see the future."""
-    attends: Choice = FULL_CHOICE
+    attends: Callable[[], Attending] = seeing_all
     """How the layer that is made now looks at its own sequence."""
     experts: Mapping[int, Choice] = field(default_factory=dict)
     """Mixtures in the place of a feed-forward, by the number of the layer, counted from 1."""
@@ -89,8 +89,11 @@ class Parts:
     def encoder_layers(self, count: int) -> list[nn.Module]:
         """Layers that attend to their own sequence."""
         ways, kind = self.spec.encoder_attends, LAYER_KINDS[self.spec.layer]
+        made = [attending_in_turn(w, self.dims.head(), is_causal=self.is_causal) for w in ways]
+        # a way that stands twice in the list is the same way
+        turns = [made[ways.index(way)] for way in ways]
         return [
-            kind.encoder(replace(self, attends=ways[i % len(ways)], number=i + 1))
+            kind.encoder(replace(self, attends=turns[i % len(turns)], number=i + 1))
             for i in range(count)
         ]
 
@@ -101,7 +104,7 @@ class Parts:
     def attention(self, relation: Choice | None) -> GroupedQueryHeads:
         """Heads around the spec's chain."""
         head = self.dims.head()
-        pattern, memory = attending(self.attends, head, is_causal=self.is_causal)
+        pattern, memory = self.attends()
         chain = Chain(
             self.spec.score.build(SCORES, head),
             relation=relation.build(RELATIONS, head) if relation else NO_RELATION,

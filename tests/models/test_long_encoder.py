@@ -18,6 +18,7 @@ SMALL = TransformerSpec(
 LONG = {
     "big_bird": Choice("big_bird", {"block": 2, "n_random": 1}),
     "linformer": Choice("linformer", {"slots": 5}),
+    "linformer, layerwise": Choice("linformer", {"slots": 5, "sharing": "layerwise"}),
     "sliding_window": Choice("sliding_window", {"size": 3}),
     "memory_compressed": Choice("memory_compressed"),
 }
@@ -95,6 +96,33 @@ def test_layers_take_their_ways_in_turn():
     reader = model(Choice("full"), LONG["linformer"], n_encoder_layers=3)
     found = [layer.attention.chain.memory is not None for layer in reader.encoder]
     assert found == [False, True, False]
+
+
+LAYERWISE = LONG["linformer, layerwise"]
+
+
+def test_layers_with_one_memory_in_common_have_one_storage_that_learns_from_all():
+    reader = model(LAYERWISE, Choice("full"), LAYERWISE, n_encoder_layers=4)
+    first, full, third, fourth = (layer.attention.chain.memory for layer in reader.encoder)
+    assert full is None
+    assert {first.E.data_ptr(), first.F.data_ptr()} == {third.E.data_ptr()} == {fourth.E.data_ptr()}
+    assert sum(name.endswith("memory.E") for name, _ in reader.named_parameters()) == 1
+    apart = model(Choice("linformer", {"slots": 5}), n_encoder_layers=2)
+    one = model(LAYERWISE, n_encoder_layers=2)
+    apart.load_state_dict(one.state_dict())
+    source, target = tokens(2, 12), tokens(2, 4)
+    assert_close("logits", one(source, target), apart(source, target))
+    one(source, target).sum().backward()
+    apart(source, target).sum().backward()
+    grads = [layer.attention.chain.memory.E.grad for layer in apart.encoder]
+    assert_close("E", one.encoder[0].attention.chain.memory.E.grad, grads[0] + grads[1])
+
+
+def test_two_ways_that_differ_have_a_memory_each():
+    wider = replace(LAYERWISE, settings={**LAYERWISE.settings, "slots": 7})
+    reader = model(LAYERWISE, wider, n_encoder_layers=4)
+    found = [layer.attention.chain.memory.n_slots(0) for layer in reader.encoder]
+    assert found == [5, 7, 5, 7]
 
 
 def test_a_source_beyond_linformer_s_longest_is_refused():

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from regard.data.kinds import BOS
 from regard.errors import CheckpointError, RegardError, RunError
@@ -59,6 +60,18 @@ def test_a_finished_run_comes_back_whole(finished):
     assert logits.shape == (1, 1, len(loaded.target))
     assert torch.isfinite(logits).all()
     assert not loaded.model.training
+
+
+def test_a_matrix_that_layers_share_is_kept_once_and_shared_again(tmp_path):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    ways = 'model.encoder_attends=["linformer:slots=3,sharing=layerwise"]'
+    plan = read_recipe(tmp_path / "recipe.toml", [ways, "model.n_encoder_layers=3"])
+    list(run(plan, tmp_path / "run"))
+    tensors = load_file(tmp_path / "run" / "model.safetensors")
+    (kept,) = [tensor for name, tensor in tensors.items() if "memory" in name]
+    encoder = load_run(tmp_path / "run").model.encoder
+    assert len({layer.attention.chain.memory.E.data_ptr() for layer in encoder}) == 1
+    assert torch.equal(encoder[2].attention.chain.memory.E, kept)
 
 
 def test_an_unfinished_run_is_refused(copy):

@@ -37,32 +37,17 @@ class LinformerMemory(nn.Module):
         dims: `max_len` is the longest sequence; a shorter one uses the first columns.
         slots: how many keys and values are left.
         sharing: "none" (E and F for each head), "headwise" (E and F for all heads), "key_value"
-            (one matrix for all heads, keys and values), or "layerwise" (another layer's).
-        share_with: for "layerwise", the memory whose matrices are used.
+            (one matrix for all heads, keys and values), or "layerwise" (the same, and a model
+            gives this one memory to all its layers).
     """
 
-    def __init__(
-        self,
-        dims: Dims,
-        *,
-        slots: int = 128,
-        sharing: str = "key_value",
-        share_with: "LinformerMemory | None" = None,
-    ) -> None:
+    def __init__(self, dims: Dims, *, slots: int = 128, sharing: str = "key_value") -> None:
         super().__init__()
         self.E: nn.Parameter
         self.F: nn.Parameter
         if slots < 1:
             raise SettingError(f"linformer: slots must be at least 1, got {slots}.")
         for_all_heads, for_values = find(sharing, SHARING)
-        if (share_with is None) == (sharing == "layerwise"):
-            raise SettingError(
-                "linformer: sharing = 'layerwise' and share_with go together: the first layer's "
-                f"memory is made by itself, the others with both. Got sharing = '{sharing}'."
-            )
-        if share_with is not None:
-            self.E, self.F = share_with.E, share_with.F
-            return
         n_matrices = 1 if for_all_heads else dims.n_heads
         self.E = nn.Parameter(torch.empty(n_matrices, slots, dims.max_len))
         self.F = self.E if for_values else nn.Parameter(torch.empty_like(self.E))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from regard.attention import FULL, Chain, given, multi_head, padding
-from regard.attention.memories.linformer import LinformerMemory
+from regard.attention.memories.linformer import SHARING, LinformerMemory
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.dims import Dims
@@ -40,7 +40,7 @@ def witness(query, key, value, E, F, exists):
     return out
 
 
-@pytest.mark.parametrize("sharing", ["none", "headwise", "key_value"])
+@pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize("n_keys", [17, 13, 1])
 def test_attention_over_slots_is_the_equation(sharing, n_keys):
     part, x = memory(sharing=sharing), inputs(n_keys)
@@ -88,7 +88,7 @@ def test_rows_over_the_slots_sum_to_one():
     assert_close("row sums", weights.dense().sum(-1), torch.ones(2, 3, 11))
 
 
-@pytest.mark.parametrize("sharing", ["none", "headwise", "key_value"])
+@pytest.mark.parametrize("sharing", SHARING)
 def test_gradcheck_in_double_precision(sharing):
     part = LinformerMemory(Dims(d_model=3, n_heads=2, max_len=4), slots=2, sharing=sharing).double()
     chain = Chain(memory=part)
@@ -103,19 +103,15 @@ def test_gradcheck_in_double_precision(sharing):
 
 @pytest.mark.parametrize(
     ("sharing", "n_numbers"),
-    [("none", 2 * 3 * 7 * 17), ("headwise", 2 * 7 * 17), ("key_value", 7 * 17)],
+    [
+        ("none", 2 * 3 * 7 * 17),
+        ("headwise", 2 * 7 * 17),
+        ("key_value", 7 * 17),
+        ("layerwise", 7 * 17),
+    ],
 )
 def test_sharing_decides_the_number_of_parameters(sharing, n_numbers):
     assert sum(p.numel() for p in memory(sharing=sharing).parameters()) == n_numbers
-
-
-def test_layers_that_share_have_one_storage():
-    first = memory(sharing="headwise")
-    second = memory(sharing="layerwise", share_with=first)
-    assert second.E.data_ptr() == first.E.data_ptr()
-    assert second.F.data_ptr() == first.F.data_ptr()
-    both = torch.nn.ModuleList([first, second])
-    assert sum(p.numel() for p in both.parameters()) == 2 * 7 * 17
 
 
 def test_keys_and_values_share_one_matrix_by_default():
@@ -196,10 +192,3 @@ def test_an_unknown_sharing_is_refused():
     said = r"There is no 'headwse' here\. Did you mean 'headwise'\?"
     with pytest.raises(UnknownChoice, match=said):
         memory(sharing="headwse")
-
-
-@pytest.mark.parametrize("settings", [{"sharing": "layerwise"}, {"share_with": memory()}])
-def test_layerwise_sharing_and_the_other_layer_go_together(settings):
-    said = "sharing = 'layerwise' and share_with go together"
-    with pytest.raises(SettingError, match=said):
-        memory(**settings)
