@@ -1,10 +1,13 @@
-"""Numbers that carry a word and its head, for files that want to know how large numbers become."""
+"""Numbers that carry a word and its head.
 
-from dataclasses import dataclass
+Files want to know how large they become, and sources must bring the heads along.
+"""
+
+from dataclasses import dataclass, replace
 from typing import final
 
 from regard.data.corpus import Numbering
-from regard.data.parsed_words import LONGEST
+from regard.data.parsed_words import LONGEST, heads_of_source
 from regard.data.subwords import Subwords
 
 
@@ -33,3 +36,10 @@ def for_files(numbering: Numbering) -> Numbering:
     if isinstance(numbering, Subwords) and numbering.kind.heads is not None:
         return Carrying(numbering)
     return numbering
+
+
+def for_sources(subwords: Subwords) -> Subwords:
+    """What reads sources: the same, but where words carry heads no text may come without them."""
+    if subwords.kind.heads is None:
+        return subwords
+    return subwords.of_kind(replace(subwords.kind, heads=heads_of_source))

@@ -4,7 +4,8 @@
     number = word + V · head      V: size of the vocabulary
 
 So a tree travels with its sentence through files, batches and searches as any text does, and a
-model that knows trees takes the two apart again. A word without an arrow is a root.
+model that knows trees takes the two apart again. A word without an arrow is a root; but a text that
+is read, of several words and not one arrow, has no tree, and is refused.
 """
 
 import re
@@ -49,6 +50,18 @@ def heads_of(text: str) -> list[int]:
                 "root (0)."
             )
     return heads
+
+
+def heads_of_source(text: str) -> list[int]:
+    """The same for a text that is read, which must bring its tree along."""
+    words = text.split()
+    if len(words) > 1 and not any(map(_HEAD.search, words)):
+        raise DataError(
+            f"parsed_words: '{text[:40]}' comes without its tree; expected the number of its head "
+            f"behind each word, 0 for a root, as in The{ARROW}2 cat{ARROW}3 sleeps{ARROW}0. A "
+            "treebank is read so with has_trees = true."
+        )
+    return heads_of(text)
 
 
 def with_heads(words: Sequence[str], heads: Sequence[int]) -> str:

@@ -145,6 +145,10 @@ class Subwords:
         same._merging = self._merging
         return same
 
+    def of_kind(self, kind: Kind) -> "Subwords":
+        """The same vocabulary, whose pieces become text and numbers as this kind's do."""
+        return Subwords(kind, self._tokenizer, dropping=self._dropping)
+
     @property
     def has_mask(self) -> bool:
         """Whether there is a piece that stands for a hidden word."""

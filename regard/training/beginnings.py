@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from regard.errors import DataError, SettingError
 from regard.training.recipes import Recipe, examples
+from regard.training.trees import check_brings_tree
 
 SPLITS = ("train", "valid", "test")
 
@@ -25,6 +26,8 @@ def _in_the_way(recipe: Recipe) -> Iterator[str]:
             continue
         try:
             first = next(examples(choice, split)(), None)
+            if first is not None:
+                check_brings_tree(recipe, first)
         except (DataError, SettingError) as error:
             yield f"data.{split}: {error}"
             continue

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from regard.data.carrying import for_sources
 from regard.data.files import names_like
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, RegardError, RunError
@@ -62,9 +63,12 @@ def subword_files(recipe: Recipe) -> tuple[str, ...]:
 
 
 def load_subwords(recipe: Recipe, path: Path) -> tuple[Subwords, Subwords]:
-    """The source's and the target's sub-words of a run; joint ones are one object."""
+    """The source's and the target's sub-words of a run; joint ones are one object.
+
+    Those that carry trees are two, since a source must bring its tree and a target has none.
+    """
     read = [Subwords.load(path / name) for name in subword_files(recipe)]
-    return read[0], read[-1]
+    return for_sources(read[0]), read[-1]
 
 
 def start_from(run: Path, model: Model) -> None:

@@ -1,6 +1,7 @@
 """Trees: what a model knows of a sentence's tree, its text must bring along."""
 
-from regard.data.parsed_words import PARSED_WORDS
+from regard.data import Example
+from regard.data.parsed_words import PARSED_WORDS, heads_of_source
 from regard.errors import RecipeError
 from regard.models import EncoderSpec
 from regard.training.recipes import Recipe
@@ -22,3 +23,9 @@ def check_trees(recipe: Recipe) -> None:
             "know. Take kind = 'words', or an encoder with positions = 'tree_depth' or relation = "
             "'structural'."
         )
+
+
+def check_brings_tree(recipe: Recipe, example: Example) -> None:
+    """Refuse a source without its tree where words carry theirs."""
+    if recipe.tokens.kind == PARSED_WORDS.name:
+        heads_of_source(example.source)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.carrying import for_files
+from regard.data.carrying import for_files, for_sources
 from regard.data.parsed_words import PARSED_WORDS, heads_of, with_heads
 from regard.data.subwords import Subwords
 from regard.data.treebanks import Treebank
@@ -65,6 +65,26 @@ def test_files_are_told_how_large_numbers_become(subwords):
 def test_heads_that_are_no_tree_are_refused(text, said):
     with pytest.raises(DataError, match=said):
         heads_of(text)
+
+
+def test_a_source_of_several_words_and_no_arrow_is_refused_and_a_target_is_not(subwords):
+    source = for_sources(subwords)
+    with pytest.raises(DataError) as said:
+        source.encode("the cat sleeps")
+    assert str(said.value) == (
+        "parsed_words: 'the cat sleeps' comes without its tree; expected the number of its head "
+        "behind each word, 0 for a root, as in The↑2 cat↑3 sleeps↑0. A treebank is read so with "
+        "has_trees = true."
+    )
+    with pytest.raises(DataError, match="comes without its tree"):
+        source.encode_all([TEXT, "the cat"])
+    assert subwords.encode("the cat") == subwords.encode("the↑0 cat↑0")
+    # one word can hang from nothing else, and a root may do without its arrow beside others
+    for text in (TEXT, "cat", "", "the↑2 cat"):
+        assert source.encode(text) == subwords.encode(text)
+    assert source.fingerprint == subwords.fingerprint
+    plain = Subwords.train(["a b"], size=300)
+    assert for_sources(plain) is plain
 
 
 def test_a_treebank_gives_words_with_their_heads(tmp_path):

@@ -1,0 +1,59 @@
+"""Texts without trees, given to a model that knows them."""
+
+import pytest
+
+from regard.cli import main
+
+RECIPE = """\
+[data]
+train = {{ name = "conllu", path = "{path}", has_trees = {trains} }}
+valid = {{ name = "conllu", path = "{path}", has_trees = true }}
+test = {{ name = "conllu", path = "{path}", has_trees = {tests} }}
+
+[tokens]
+kind = "parsed_words"
+is_joint = {joint}
+
+[model]
+kind = "encoder"
+task = "tags"
+positions = "tree_depth"
+relation = "structural"
+d_model = 8
+n_heads = 2
+d_hidden = 8
+n_layers = 1
+
+[training]
+steps = 1
+"""
+SENTENCE = "1\tthe\t_\tDET\t_\t_\t2\t_\t_\t_\n2\tcat\t_\tNOUN\t_\t_\t0\t_\t_\t_\n\n"
+MISSING = (
+    "parsed_words: 'the cat' comes without its tree; expected the number of its head behind each "
+    "word, 0 for a root, as in The↑2 cat↑3 sleeps↑0. A treebank is read so with has_trees = true.\n"
+)
+
+
+def _train(tmp_path, trains="true", tests="true", joint="false"):
+    path = tmp_path / "a.conllu"
+    path.write_text(SENTENCE * 3)
+    text = RECIPE.format(path=path, trains=trains, tests=tests, joint=joint)
+    (tmp_path / "recipe.toml").write_text(text)
+    return main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")])
+
+
+def test_sentences_without_trees_are_refused_before_anything_is_learned(tmp_path, capsys):
+    assert _train(tmp_path, trains="false", tests="false") == 2
+    assert capsys.readouterr().err == f"regard: data.train: {MISSING}data.test: {MISSING}"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("joint", ["false", "true"])
+def test_a_text_without_its_tree_is_refused_by_a_run_that_knows_trees(joint, tmp_path, capsys):
+    assert _train(tmp_path, joint=joint) == 0
+    run = str(tmp_path / "run")
+    assert main(["predict", run, "--text", "the↑2 cat↑0"]) == 0
+    assert main(["evaluate", run, "--split", "test", "--metrics", "accuracy"]) == 0
+    capsys.readouterr()
+    assert main(["predict", run, "--text", "the cat"]) == 2
+    assert capsys.readouterr().err.endswith(MISSING)
