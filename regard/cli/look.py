@@ -16,6 +16,7 @@ from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
 from regard.cli.waiting import counted_words, waiting
 from regard.decoding import Search
 from regard.errors import DataError, SettingError
+from regard.inspecting.looking import reads_answers, sizes_of
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
 from regard.plots.document_page import record_page
@@ -34,7 +35,9 @@ def look(
         help="A text, by default a line of standard input (a JSON object, for a run that learned "
         "from such); or pictures, for a run that captions them.",
     ),
-    target: str | None = typer.Option(None, help="An answer to look at instead of the model's."),
+    target: str | None = typer.Option(
+        None, help="An answer to look at instead of the model's; not where a run only reads."
+    ),
     max_tokens: MaxTokens = None,
     kind: str | None = typer.Option(
         None, help="cross, encoder or decoder; cross unless the model has none."
@@ -100,15 +103,12 @@ class _Asked:
 
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
     text = text_like(trained.loaded.recipe, _text(asked.texts), "the text")
-    view, out = asked.view, asked.out
+    # before the answer is searched for, which may take long
+    view, out = _seen(trained, asked), asked.out
     with waiting(f"looking at {counted_words(text)}"):
         record = trained.look(text, asked.target, search=asked.search)
     if record.note is not None:
         print(f"look: {record.note}", file=sys.stderr)
-    if not asked.has_kind and view.kind not in record.attention:
-        view = replace(view, kind=next(iter(record.attention)))
-    find(view.kind, record.attention, key="look: --kind")
-    record.weights(view.kind, view.layer, view.head, rows=slice(0, 1))
     if out is not None:
         with waiting(f"writing {out.name}"):
             asked.write(record, view, out)
@@ -117,6 +117,21 @@ def _look_at_text(trained: Trained, asked: _Asked) -> None:
         print(_json(record, view))
     elif out is None:
         print_words(record, view, console=Console())
+
+
+def _seen(trained: Trained, asked: _Asked) -> View:
+    """What is looked at, of what the model has."""
+    model, view = trained.loaded.model, asked.view
+    if asked.target is not None and not reads_answers(model):
+        raise SettingError(
+            "look: this run reads a text at once, and where it looks does not depend on an answer: "
+            "--target would change nothing. Leave it out."
+        )
+    sizes = sizes_of(model)
+    if not asked.has_kind and view.kind not in sizes:
+        view = replace(view, kind=next(iter(sizes)))
+    view.chosen(*find(view.kind, sizes, key="look: --kind"))
+    return view
 
 
 def _look_at_pictures(trained: Trained, asked: _Asked) -> None:

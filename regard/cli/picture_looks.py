@@ -38,9 +38,12 @@ def look_at_pictures(
         as_json: print JSON.
     """
     _refuse(addresses, view, target, out)
-    records = [trained.look_at_picture(each, target, search=search) for each in addresses]
-    for record in records:
-        record.maps(view.layer, view.head)
+    records: list[CaptionRecord] = []
+    for address in addresses:
+        record = trained.look_at_picture(address, target, search=search)
+        # a layer that is not there is told before the other pictures are captioned
+        view.chosen(record.n_layers, record.n_heads)
+        records.append(record)
         if record.warning:
             print(f"look: {record.picture.name}: {record.warning}", file=sys.stderr)
     if out is not None:

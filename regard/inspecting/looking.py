@@ -5,7 +5,7 @@ gives the maps, so that looking never changes how a model runs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -80,6 +80,28 @@ def _one_row(model: ReadsOneRow, source: Subwords, text: str, answer: Sequence[i
     if row == [BOS, *read]:
         return read_text(source, text, before=[BOS], after=[EOS])
     return read_ids(source, row)
+
+
+class Size(NamedTuple):
+    """How much there is of one kind of attention."""
+
+    n_layers: int
+    n_heads: int
+
+
+def sizes_of(model: Model) -> dict[str, Size]:
+    """What there is to look at, by kind, before anything is: it does not depend on the text.
+
+    Args:
+        model: one that reads texts; it reads the shortest.
+    """
+    maps = attention_of(model, [EOS], [])
+    return {kind: Size(len(layers), layers[0].shape[-3]) for kind, layers in maps.items()}
+
+
+def reads_answers(model: Model) -> bool:
+    """Whether what a model looks at depends on an answer too, and not on the text alone."""
+    return not isinstance(model, ReadsOneRow) or model.row([EOS], [EOS]) != model.row([EOS], [])
 
 
 def look_at(

@@ -6,6 +6,8 @@ from typing import NamedTuple, final
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import SettingError
+
 
 @final
 @dataclass(frozen=True)
@@ -17,6 +19,24 @@ class View:
     head: int | None = None
     unit: str = "words"
     """ "words" or "pieces"."""
+
+    def chosen(self, n_layers: int, n_heads: int) -> tuple[list[int], list[int]]:
+        """The layers and the heads that are meant, of an attention that has so many of them."""
+        return (
+            _chosen(self.kind, "layer", self.layer, n_layers),
+            _chosen(self.kind, "head", self.head, n_heads),
+        )
+
+
+def _chosen(kind: str, what: str, number: int | None, count: int) -> list[int]:
+    if number is None:
+        return list(range(count))
+    if not 0 <= number < count:
+        raise SettingError(
+            f"look: there is no {what} {number + 1}: {kind} attention has {count} {what}"
+            f"{'' if count == 1 else 's'}, counted from 1{'' if count == 1 else f' to {count}'}."
+        )
+    return [number]
 
 
 OVERVIEW = View()

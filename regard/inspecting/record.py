@@ -292,8 +292,7 @@ class Record:
     ) -> Iterator[tuple[slice, Float[Tensor, "q k"]]]:
         """Some rows at a time, so that no more than a few of a long text's are held at once."""
         one = find(view.kind, self.attention)
-        layers = _chosen(view.kind, "layer", view.layer, len(one.layers))
-        heads = _chosen(view.kind, "head", view.head, one.n_heads)
+        layers, heads = view.chosen(len(one.layers), one.n_heads)
         every = range(len(one.queries))[rows]
         height = max(1, BLOCK // max(1, one.n_heads * len(one.keys)))
         for first in range(0, len(every), height):
@@ -318,17 +317,6 @@ def tokens_as_json(tokens: Tokens) -> dict[str, object]:
     }
 
 
-def _chosen(kind: str, what: str, number: int | None, count: int) -> list[int]:
-    if number is None:
-        return list(range(count))
-    if not 0 <= number < count:
-        raise SettingError(
-            f"look: there is no {what} {number + 1}: {kind} attention has {_count(count, what)}, "
-            f"counted from 1{'' if count == 1 else f' to {count}'}."
-        )
-    return [number]
-
-
 def _bins(count: int, size: int) -> list[int]:
     bins = min(size, count)
     return [place * bins // count for place in range(count)]
@@ -340,7 +328,3 @@ def _check_size(size: int, what: str) -> None:
             f"record: a {what} of {size:,} weights is too large; at most {LARGEST:,}. Take a part "
             "(weights(…, rows=, columns=)), or fewer bins (pooled(view, size))."
         )
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

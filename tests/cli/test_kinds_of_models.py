@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+import regard
 from regard.cli import main
+from regard.inspecting.looking import reads_answers, sizes_of
 from regard.models import KINDS, LOOKERS
 from tests.making import TRANSFORMER, make_run
 
@@ -46,6 +48,15 @@ def test_predict_look_and_evaluate_take_it(name, tmp_path, capsys):
     capsys.readouterr()
     assert main(["evaluate", str(run), *files, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_what_there_is_to_look_at_is_known_before_anything_is(name, tmp_path):
+    trained = regard.load(make_run(tmp_path / "run", model=SECTIONS[name]))
+    record = trained.look("a b c d e", "e d c")
+    seen = {kind: (len(one.layers), one.n_heads) for kind, one in record.attention.items()}
+    assert sizes_of(trained.loaded.model) == seen
+    assert reads_answers(trained.loaded.model)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from regard.inspecting.looking import look_at
 from regard.inspecting.panels import View
 from regard.plots import plain_words
 from regard.training.loading import load_run
-from regard.training.trained import load
+from regard.training.trained import Trained, load
 from tests.making import TRANSFORMER, make_run
 
 TEXT, ANSWER = "a b cd", "cd a"
@@ -186,6 +186,26 @@ def test_mistakes_exit_with_2_and_say_what_to_do(words, said, look, capsys):
     error = capsys.readouterr().err
     assert re.search(said, error)
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--kind crss", "'crss'"),
+        ("--layer 4", "layer 4: cross attention has 3 layers, counted from 1 to 3."),
+        ("--head 3", "head 3: cross attention has 2 heads, counted from 1 to 2."),
+        ("--kind encoder --layer 2", "layer 2: encoder attention has 1 layer, counted from 1."),
+    ],
+)
+def test_what_is_not_there_is_told_before_an_answer_is_searched_for(
+    words, said, look, monkeypatch, capsys
+):
+    def looks(*_, **__):
+        raise AssertionError("it was searched for")
+
+    monkeypatch.setattr(Trained, "look", looks)
+    assert look(TEXT, *words.split()) == 2
+    assert f"here is no {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("most", ["0", "-1", "900"])

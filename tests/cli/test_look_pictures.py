@@ -76,6 +76,8 @@ def test_json_and_pages_hold_several_pictures_and_a_sheet_one(look, pictures, tm
         (("{}", "{}", "--target", "a"), "--target is for one picture, got 2"),
         (("{}", "{}", "--out", "x.png"), "a .png is for one picture, got 2"),
         (("nowhere.jpg",), "nowhere.jpg"),
+        # told before the second is looked for
+        (("{}", "nowhere.jpg", "--layer", "2"), "there is no layer 2: cross attention has 1 layer"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused_with_a_remedy(look, pictures, words, said, capsys):

@@ -133,6 +133,18 @@ def test_a_long_text_with_hidden_words_is_not_told_to_be_split(filler, on_long):
     assert left_out.note.startswith("left out")
 
 
+def test_an_answer_to_look_at_is_refused_where_it_would_change_nothing(filler, capsys):
+    words = ["look", str(filler.path), "the cat [MASK]"]
+    assert main([*words, "--target", "the cat sat"]) == 2
+    assert (
+        "look: this run reads a text at once, and where it looks does not depend on an answer: "
+        "--target would change nothing. Leave it out."
+    ) in " ".join(capsys.readouterr().err.split())
+    assert main([*words, "--layer", "2", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["shown"]
+    assert shown["title"].startswith("encoder attention, layer 2,")
+
+
 def test_texts_too_long_for_a_vector_are_named_by_their_lines(filler, tmp_path, capsys):
     long, lines = "the cat " * 40, tmp_path / "lines"
     lines.write_text(f"the cat\n\n{long}\nthe dog\n")
