@@ -19,6 +19,7 @@ from regard.errors import DataError, SettingError
 from regard.inspecting.looking import reads_answers, sizes_of
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
+from regard.inspecting.saving import save_record
 from regard.plots.document_page import record_page
 from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
@@ -49,14 +50,15 @@ def look(
         False, "--heads", help="Every layer and head in one picture (--out x.png or x.svg)."
     ),
     out: Path | None = typer.Option(
-        None, help="Write x.html, x.png, x.svg, x.gif, x.txt or x.json instead."
+        None, help="Write x.html, x.png, x.svg, x.gif, x.txt, x.json or x.safetensors instead."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print texts, tokens and weights as JSON."),
 ) -> None:
     """Show which source words each target word came from: coloured words in the terminal.
 
     A page (--out x.html) lets you choose kind, layer and head; it needs no server and no network.
-    A moving picture (--out x.gif) plays the answer word by word.
+    A moving picture (--out x.gif) plays the answer word by word. Numbers of a text of any length
+    are kept as a record (--out x.safetensors), which regard.inspecting.load_record reads.
     A run that captions pictures shows where in the picture each word of the caption looked.
 
     Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
@@ -236,6 +238,10 @@ def _write_json(record: Record, view: View, out: Path) -> None:
     out.write_text(_json(record, view) + "\n", encoding="utf-8")
 
 
+def _write_record(record: Record, _: View, out: Path) -> None:
+    save_record(record, out)
+
+
 def _write_map(record: Record, view: View, out: Path) -> None:
     record_map(record, view).savefig(out, dpi=DOTS_PER_INCH)
 
@@ -257,6 +263,7 @@ WRITERS: Mapping[str, Writer] = {
     ".gif": _write_gif,
     ".txt": _write_text,
     ".json": _write_json,
+    ".safetensors": _write_record,
 }
 
 

@@ -234,8 +234,9 @@ class Record:
         if total > MOST_NUMBERS:
             raise LengthError(
                 f"record: {total:,} weights are too many to write out; at most {MOST_NUMBERS:,}. "
-                "Take a shorter text, or one view of it: a picture (--out x.png), or "
-                "record.weights(kind, layer, head)."
+                "Write a page (--out x.html) or a picture (--out x.png), keep the whole record "
+                "(--out x.safetensors), or take one view in Python: record.weights(kind, layer, "
+                "head, rows=, columns=)."
             )
         return {
             "source": self.source,

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 from regard.cli import main
 from regard.decoding import Beam, Limits
+from regard.inspecting import load_record
 from regard.inspecting.looking import look_at
 from regard.inspecting.panels import View
 from regard.plots import plain_words
@@ -118,6 +119,34 @@ def test_pages_texts_and_pictures_are_written(look, record, tmp_path, capsys):
     assert min(sizes[0]) > 300
 
 
+def test_a_record_is_kept_whole(look, record, tmp_path, capsys):
+    kept = tmp_path / "x.safetensors"
+    assert look(TEXT, "--target", ANSWER, "--out", str(kept)) == 0
+    assert f"wrote {kept}" in capsys.readouterr().err
+    read = load_record(kept)
+    assert (read.source, read.target) == (record.source, record.target)
+    assert_close(read.weights("cross", 1, 0), record.weights("cross", 1, 0))
+
+
+def test_more_weights_than_json_should_hold_are_refused_with_other_ways(
+    look, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("regard.inspecting.record.MOST_NUMBERS", 10)
+    for words in (["--json"], ["--out", str(tmp_path / "x.json")]):
+        assert look(TEXT, "--target", ANSWER, *words) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert (
+            "weights are too many to write out; at most 10. Write a page (--out x.html) or a "
+            "picture (--out x.png), keep the whole record (--out x.safetensors), or take one view "
+            "in Python: record.weights(kind, layer, head, rows=, columns=)."
+        ) in " ".join(said.err.split())
+    assert not (tmp_path / "x.json").exists()
+    kept = tmp_path / "x.safetensors"
+    assert look(TEXT, "--target", ANSWER, "--out", str(kept)) == 0
+    assert kept.exists()
+
+
 def _size(path):
     with Image.open(path) as picture:
         return picture.size
@@ -168,7 +197,7 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
         (["a", "--kind", "crss"], r"look: --kind: There is no 'crss' here. Did you mean 'cross'\?"),
         (
             ["a", "--out", "x.pdf"],
-            r"--out ends in \.html, \.png, \.svg, \.gif, \.txt, \.json; got 'x\.pdf'",
+            r"--out ends in .html, .png, .svg, .gif, .txt, .json, .safetensors; got 'x\.pdf'",
         ),
         (["a", "--out", "nowhere/x.png"], r"there is no folder 'nowhere'"),
         (["a", "--heads"], r"--heads is a picture\. Write it with --out x\.png"),
