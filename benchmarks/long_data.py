@@ -39,7 +39,8 @@ class Text:
 
 def text_recipe(folder: Path, changes: Sequence[str] = ()) -> Recipe:
     """How models of running text learn; the files are in the folder."""
-    files = [f"data.{split}.path={folder}/wiki.{split}.tokens.xz" for split in ("train", "valid")]
+    splits = ("train", "valid", "test")
+    files = [f"data.{split}.path={folder}/wiki.{split}.tokens.xz" for split in splits]
     return read_recipe(RECIPES / "wikitext2-lm.toml", [*TEXT, *files, *changes])
 
 
