@@ -90,6 +90,11 @@ class Subwords:
     def __len__(self) -> int:
         return len(self._pieces)
 
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Every piece as its file has it, by its number."""
+        return tuple(self._pieces)
+
     @cached_property
     def fingerprint(self) -> str:
         """The same for the same vocabulary, whatever its file is called."""

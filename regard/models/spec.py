@@ -118,6 +118,11 @@ class TransformerSpec:
         _ = self.dims.d_head
 
     @property
+    def table_apart(self) -> str | None:
+        """What would give source and target a table of embeddings each; None if they have."""
+        return "model.tied = 'output'" if self.tied == "all" else None
+
+    @property
     def dims(self) -> Dims:
         """The sizes every attention of the model shares."""
         return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=self.max_len)

@@ -17,7 +17,7 @@ from regard.data.batches import padding_share, too_long
 from regard.data.corpus import Corpus
 from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
-from regard.errors import DataError, LengthError, RunError
+from regard.errors import DataError, LengthError, RecipeError, RunError
 from regard.models import Model
 from regard.training.beginnings import check_beginnings
 from regard.training.filling import fills_words
@@ -159,16 +159,36 @@ def _make(recipe: Recipe, folder: Path) -> None:
     check_trees(recipe)
     corpora = {split: folder / "corpus" / split for split in ("train", "valid")}
     # what was read to its end may be gone when a run goes on
-    if not all(path.exists() for path in corpora.values()):
+    is_begun = all(path.exists() for path in corpora.values())
+    if not is_begun:
         check_beginnings(recipe)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
     source, target = load_subwords(recipe, folder)
+    if not is_begun:
+        _check_table(recipe, source, target)
     for split, path in corpora.items():
         if not path.exists():
             read = examples(getattr(recipe.data, split), split)
             source_kind(recipe).write(path, Place(recipe, folder, split), read, source, target)
+
+
+def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
+    """One row of a table cannot be two pieces, be the vocabularies as large as each other or not.
+
+    Marian's models read and write by two files that number the same pieces alike.
+    """
+    # most specs do not say; those that read and write by tables of their own do
+    remedy = getattr(recipe.model, "table_apart", None)
+    pairs = enumerate(zip(source.pieces, target.pieces, strict=False))
+    number = next((number for number, (read, written) in pairs if read != written), None)
+    if remedy is not None and number is not None:
+        raise RecipeError(
+            "tokens.is_joint = false makes two vocabularies, but the model has one table of "
+            f"embeddings for both: piece {number} is '{source.readable(number)}' in the source and "
+            f"'{target.readable(number)}' in the target. Set tokens.is_joint = true, or {remedy}."
+        )
 
 
 def _learn_subwords(recipe: Recipe, folder: Path) -> None:

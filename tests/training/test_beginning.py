@@ -224,3 +224,41 @@ def test_a_run_that_has_learned_from_longer_texts_goes_on(tmp_path, monkeypatch)
                 break
     assert list(run(recipe, out, resume=True))
     assert (out / "model.safetensors").exists()
+
+
+SHARING = {
+    "transformer": (TWO, "model.tied = 'output'"),
+    "recurrent": (f'{CELLS}\ntied = "all"', "model.tied = 'output'"),
+    "convolutional": (WINDOWS, "model.tied = 'output'"),
+    "marian": (f'kind = "marian"\n{TWO}', "model.is_shared = false"),
+}
+"""Models with one table for both sides, and what gives each side its own."""
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_one_table_for_two_vocabularies_is_refused_be_they_as_large_as_each_other(
+    name, tmp_path, capsys
+):
+    model, remedy = SHARING[name]
+    rows = [f"{letter} {letter}\t{letter.upper()} {letter.upper()}" for letter in "abc"]
+    recipe = _given(tmp_path, model, {"train": rows, "valid": rows})
+    out = tmp_path / "run"
+    words = ["train", str(recipe), "--out", str(out), "--set", "training.steps=1"]
+    assert main([*words, "--set", "tokens.is_joint=false"]) == 2
+    assert capsys.readouterr().err == (
+        "regard: tokens.is_joint = false makes two vocabularies, but the model has one table of "
+        "embeddings for both: piece 4 is 'a' in the source and 'A' in the target. Set "
+        f"tokens.is_joint = true, or {remedy}.\n"
+    )
+    assert not out.exists()
+    apart = remedy.replace(" ", "").replace("'", '"')
+    assert main([*words, "--set", "tokens.is_joint=false", "--set", apart]) == 0
+
+
+def test_two_files_that_number_the_same_pieces_alike_may_share_a_table(tmp_path):
+    rows = ["a b a\tb a a", "a\ta"]
+    recipe = _given(tmp_path, TWO, {"train": rows, "valid": rows})
+    changes = ["tokens.is_joint=false", "training.steps=1"]
+    list(run(read_recipe(recipe, changes), tmp_path / "run"))
+    assert (tmp_path / "run" / "tokenizer.source.json").exists()
+    assert (tmp_path / "run" / "model.safetensors").exists()

@@ -119,6 +119,11 @@ class ConvolutionalSpec:
         self._check_dilations()
 
     @property
+    def table_apart(self) -> str | None:
+        """What would give source and target a table of embeddings each; None if they have."""
+        return "model.tied = 'output'" if self.tied == "all" else None
+
+    @property
     def dims(self) -> Dims:
         """The sizes every part of the model shares; its attentions have one head."""
         return Dims(d_model=self.d_model, max_len=self.max_len)

@@ -65,6 +65,11 @@ class MarianSpec:
         _ = self.dims.d_head
 
     @property
+    def table_apart(self) -> str | None:
+        """What would give source and target a table of embeddings each; None if they have."""
+        return "model.is_shared = false" if self.is_shared else None
+
+    @property
     def dims(self) -> Dims:
         """The sizes every attention of the model shares."""
         return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=self.max_len)

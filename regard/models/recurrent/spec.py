@@ -138,6 +138,11 @@ class RecurrentSpec:
         return self.attends == "previous" or self.feeds_input or self.has_coverage
 
     @property
+    def table_apart(self) -> str | None:
+        """What would give source and target a table of embeddings each; None if they have."""
+        return "model.tied = 'output'" if self.tied == "all" else None
+
+    @property
     def dims(self) -> Dims:
         """The sizes that score and selection see."""
         return Dims(
