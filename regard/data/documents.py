@@ -50,7 +50,11 @@ class Documents:
     def sources(self) -> Iterator[str]:
         """What is read of every document; nothing needs to be written about it."""
         for number, line in enumerate(lines(self.path), 1):
-            yield self._parse(line, number, self._read)
+            yield self.source_of(line, self._line(number))
+
+    def source_of(self, line: str, where: str) -> str:
+        """What is read of one object, wherever it comes from."""
+        return _parsed(line, where, self._read)
 
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
@@ -59,24 +63,12 @@ class Documents:
                 yield Row(self.path, number, (line,))
                 continue
             try:
-                yield Row(self.path, number, self._parse(line, number, self._example))
+                yield Row(self.path, number, _parsed(line, self._line(number), self._example))
             except DataError as error:
                 yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
 
-    def _parse(self, line: str, number: int, take: Callable[[str, dict[str, Any]], T]) -> T:
-        where = f"documents: '{self.path}', line {number}"
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{where} must be one object, got {type(row).__name__}.")
-        try:
-            return take(where, row)
-        except RecursionError as error:
-            raise DataError(
-                f"{where} is nested too deeply; expected texts and short lists of them."
-            ) from error
+    def _line(self, number: int) -> str:
+        return f"documents: '{self.path}', line {number}"
 
     def _read(self, where: str, row: dict[str, Any]) -> str:
         words = " ".join(_text(where, row, key) for key in self.source).split()
@@ -93,6 +85,21 @@ class Documents:
                 f"got {json.dumps(answer)[:60]}."
             )
         return Example(text, tuple(targets))
+
+
+def _parsed(line: str, where: str, take: Callable[[str, dict[str, Any]], T]) -> T:
+    try:
+        row = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{where} must be one object, got {type(row).__name__}.")
+    try:
+        return take(where, row)
+    except RecursionError as error:
+        raise DataError(
+            f"{where} is nested too deeply; expected texts and short lists of them."
+        ) from error
 
 
 def _value(where: str, row: dict[str, Any], key: str) -> Any:

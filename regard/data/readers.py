@@ -149,19 +149,18 @@ class JsonLines:
     def sources(self) -> Iterator[str]:
         """What is read of every line, as it stands there; no target needs to."""
         for number, line in enumerate(lines(self.path), 1):
-            where, row = self._row(line, number)
-            yield _source(where, row, self.source)
+            yield self.source_of(line, self._line(number))
+
+    def source_of(self, line: str, where: str) -> str:
+        """What is read of one object, wherever it comes from."""
+        return _source(where, _row(line, where), self.source)
 
     def _parse(self, line: str, number: int) -> Example:
-        where, row = self._row(line, number)
-        return _example(where, row, self.source, self.target)
+        where = self._line(number)
+        return _example(where, _row(line, where), self.source, self.target)
 
-    def _row(self, line: str, number: int) -> tuple[str, Any]:
-        where = f"jsonl: '{self.path}', line {number}"
-        try:
-            return where, json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+    def _line(self, number: int) -> str:
+        return f"jsonl: '{self.path}', line {number}"
 
 
 @dataclass(frozen=True)
@@ -344,6 +343,13 @@ def _example(where: str, row: Any, source: str, target: str) -> Example:
             f"{where}: '{target}' must be a text or a list of texts, got {json.dumps(answer)[:60]}."
         )
     return Example(text, tuple(targets))
+
+
+def _row(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
 
 
 def _source(where: str, row: Any, key: str) -> str:

@@ -1,7 +1,6 @@
 """What one brings oneself, read as a run's training data were: JSON lines, with their keys."""
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -25,6 +24,9 @@ class ReadsObjects(Protocol):
 
     def sources(self) -> Iterator[str]:
         """What is read of every line."""
+
+    def source_of(self, line: str, where: str) -> str:
+        """What is read of one object, wherever it comes from."""
 
 
 OBJECTS: Mapping[str, type[ReadsObjects]] = {"jsonl": JsonLines, "documents": Documents}
@@ -76,20 +78,14 @@ def text_like(recipe: Recipe, line: str, where: str) -> str:
         line: what somebody gave.
         where: that was, for errors.
     """
-    if recipe.data.train.name not in OBJECTS or not BEGINS.match(line):
+    train = recipe.data.train
+    reader = reader_like(train, Path()) if BEGINS.match(line) else None
+    if reader is None:
         return line
-    with tempfile.TemporaryDirectory() as folder:
-        # readers read files, and a line has no ends in it but those between the parts of an object
-        path = Path(folder) / "line.jsonl"
-        path.write_bytes(line.replace("\n", " ").encode("utf-8", "surrogateescape"))
-        reader = reader_like(recipe.data.train, path)
-        assert reader is not None
-        try:
-            (text,) = reader.sources()
-        except DataError as error:
-            said = str(error).replace(f"'{path}', line 1", where)
-            raise DataError(
-                f"{said} The run learned from JSON objects: give such ones, or texts that do not "
-                "begin like one."
-            ) from error
-    return text
+    try:
+        return reader.source_of(line, f"{train.name}: {where}")
+    except DataError as error:
+        raise DataError(
+            f"{error} The run learned from JSON objects: give such ones, or texts that do not "
+            "begin like one."
+        ) from error
