@@ -14,12 +14,18 @@ from regard.training.recipes import Recipe
 USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
 """What is scored of texts unless somebody says otherwise; accuracy of tokens is for tags."""
 
+USUAL_BY_DATA: Mapping[str, Sequence[str]] = {
+    "running_text": ("words", "loss"),
+    "conllu": ("accuracy", "exact", "loss"),
+    "documents": ("rouge", "ratio", "loss"),
+}
+"""The same of other texts, by the reader that a run learned from."""
+
 USUAL_OF: Mapping[str, Sequence[str]] = {
-    "texts": USUAL,
     "pictures": ("captions", "loss", "pointing"),
     "hidden_words": ("loss",),
 }
-"""The same by what is asked of a run; only scenes have a pointing game."""
+"""What is scored of other runs, by what is asked of them; only scenes have a pointing game."""
 
 DOES: Mapping[str, str] = {
     "texts": "answers texts",
@@ -43,7 +49,7 @@ MEANINGLESS: Mapping[str, Mapping[str, str]] = {
 
 def usual_of(recipe: Recipe) -> list[str]:
     """What is scored of a run unless somebody says otherwise."""
-    return list(USUAL_OF[asked_of(recipe)])
+    return list(_usual(recipe))
 
 
 def check_metrics(recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) -> None:
@@ -56,7 +62,7 @@ def check_metrics(recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) 
     """
     asked = asked_of(recipe)
     why = MEANINGLESS[asked]
-    usual = USUAL_OF[asked]
+    usual = _usual(recipe)
     suited = [*usual, *(name for name in known if name not in why and name not in usual)]
     for name in metrics:
         if name in why:
@@ -64,6 +70,13 @@ def check_metrics(recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) 
                 f"evaluate: {name} has no meaning for a run that {DOES[asked]}: {why[name]}. Take "
                 f"--metrics of {', '.join(suited)}."
             )
+
+
+def _usual(recipe: Recipe) -> Sequence[str]:
+    asked = asked_of(recipe)
+    if asked == "texts":
+        return USUAL_BY_DATA.get(recipe.data.train.name, USUAL)
+    return USUAL_OF[asked]
 
 
 def check_has_scenes(examples: Sequence[Example], metrics: Sequence[str]) -> None:
