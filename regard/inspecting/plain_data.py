@@ -23,6 +23,7 @@ from regard.attention.selections.top_k import TopRows
 from regard.attention.tables import PATTERNS, RELATIONS, SCORES, SELECTIONS
 from regard.errors import DataError, SettingError
 from regard.inspecting.foreign import GivenBias
+from regard.models.language.token_maps import Shared, SlotsOfTokens
 from regard.models.recurrent.comparisons import Covered
 from regard.places import Counted, Places, Tree
 
@@ -31,7 +32,7 @@ CLASSES: Mapping[str, type] = {
     for one in (
         *(part for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS) for part in table.values()),
         *(AllOf, AnyOf, Given, Padding, CompleteSlots, HoldingSlots, NeighbourBlocks),
-        *(NoRelation, GivenBias, Covered),
+        *(NoRelation, GivenBias, Covered, SlotsOfTokens, Shared),
         *(Counted, Places, Tree),
         *(SoftRows, HardRows, LocalRows, SparseRows, TopRows),
     )

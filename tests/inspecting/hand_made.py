@@ -9,7 +9,7 @@ from regard.data.subwords import Subwords
 from regard.inspecting.looking import look_at
 from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
-from regard.models import TransformerSpec, build_transformer
+from regard.models import TransformerSpec, build_model
 
 TEXT = "A dog ate the food because it was hungry."
 ANSWER = "Ein Hund fraß, weil er hungrig war."
@@ -43,12 +43,17 @@ def written_down(*layers, queries, keys):
 
 def of_a_model(text=TEXT, answer=ANSWER):
     """A record of a random Transformer, 2 layers of 3 heads, and the vocabulary it read with."""
-    subwords = Subwords.train([TEXT, ANSWER], kind=BPE, size=290)
     spec = TransformerSpec(
         d_model=12, n_heads=3, d_hidden=8, n_encoder_layers=2, n_decoder_layers=2
     )
+    return of_a(spec, text, answer)
+
+
+def of_a(spec, text=TEXT, answer=ANSWER):
+    """A record of a random model, and the vocabulary it read with."""
+    subwords = Subwords.train([TEXT, ANSWER], kind=BPE, size=290)
     size = len(subwords)
-    model = build_transformer(spec, n_source_tokens=size, n_target_tokens=size).eval()
+    model = build_model(spec, n_source_tokens=size, n_target_tokens=size).eval()
     with torch.no_grad():
         # a fresh model looks everywhere alike; this one has opinions
         for parameter in model.parameters():
