@@ -33,8 +33,8 @@ def look(
     run: Path = typer.Argument(help="A finished run."),
     text: list[str] | None = typer.Argument(
         None,
-        help="A text, by default a line of standard input (a JSON object, for a run that learned "
-        "from such); or pictures, for a run that captions them.",
+        help="A text; by default, or for -, a line of standard input (a JSON object, for a run "
+        "that learned from such); or pictures, for a run that captions them.",
     ),
     target: str | None = typer.Option(
         None, help="An answer to look at instead of the model's; not where a run only reads."
@@ -179,7 +179,7 @@ def _text(texts: Sequence[str]) -> str:
         raise SettingError(
             f"look: expected one text, got {len(texts)}. Put quotation marks around it."
         )
-    text = texts[0] if texts else None
+    text = texts[0] if texts and texts[0] != "-" else None
     if text is not None and _is_a_file(text):
         print(
             f"look: '{text}' is looked at as a text, and there is a file of this name. For what "

@@ -152,9 +152,10 @@ def _size(path):
         return picture.size
 
 
-def test_a_line_of_standard_input_is_a_text_too(look, record, monkeypatch, capsys):
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_a_line_of_standard_input_is_a_text_too(words, look, record, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", _stdin(f"{TEXT}\n".encode()))
-    assert look("--target", ANSWER) == 0
+    assert look(*words, "--target", ANSWER) == 0
     assert capsys.readouterr().out == plain_words(record) + "\n"
 
 
