@@ -30,11 +30,11 @@ def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
         yield from sources_like(recipe, Path(name))
         return
     for number, line in enumerate(lines_of(name), 1):
-        yield text_like(recipe, line, f"{_called(name)}, line {number}")
+        yield text_like(recipe.data.train, line, f"{_called(name)}, line {number}")
 
 
 def _typed_text(recipe: Recipe, text: str) -> str:
-    return text_like(recipe, text, "--text")
+    return text_like(recipe.data.train, text, "--text")
 
 
 def lines_of(name: str) -> Iterator[str]:

@@ -87,9 +87,14 @@ def _pairs(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
 
 def _documents(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
     """As a recipe's reader of that name reads them."""
-    if len(paths) != 1 or paths[0].is_dir() or suffixes is not None:
+    if suffixes is not None:
         raise SettingError(
-            "doctor: --documents takes one file of JSON lines, and no --suffixes, got "
+            "doctor: --documents reads JSON lines, and --suffixes is for pairs of files. Leave one "
+            "of the two out."
+        )
+    if len(paths) != 1 or paths[0].is_dir():
+        raise SettingError(
+            "doctor: --documents takes one file of JSON lines, got "
             f"'{' '.join(map(str, paths))}'. Look at the files one by one."
         )
     if keys is None:

@@ -29,7 +29,7 @@ from regard.training.evaluation import (
     score,
     search_for,
 )
-from regard.training.suiting import check_has_scenes, check_metrics, usual_of
+from regard.training.suiting import check_has_hidden, check_has_scenes, check_metrics, usual_of
 from regard.training.text_form import as_trained, form_name
 from regard.training.trained import Trained, load
 
@@ -50,8 +50,8 @@ def evaluate(
     max_tokens: MaxTokens = None,
     metrics: str | None = typer.Option(
         None,
-        help="Which scores, separated by commas; those that suit texts, captions, or hidden words, "
-        "unless given. accuracy is of tags.",
+        help="Which scores, separated by commas; unless given, those that suit what the run "
+        "learned from.",
     ),
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
     on_long: OnLong = "error",
@@ -83,9 +83,10 @@ def evaluate(
 ) -> None:
     """Score a run: BLEU, chrF, TER, exact match, length ratio, loss, perplexity and speed.
 
-    Captions of pictures: BLEU-1 to 4, CIDEr-D, chrF, exact match, length ratio, loss, and for
-    scenes the pointing game: whether the map of a word peaks in the box of its object. Of hidden
-    words: loss and perplexity.
+    Running text: loss and perplexity per word. Tags: accuracy. Documents: ROUGE. Hidden words:
+    loss and perplexity. Captions of pictures: BLEU-1 to 4, CIDEr-D, chrF, exact match, length
+    ratio, loss, and for scenes the pointing game: whether the map of a word peaks in the box of
+    its object.
 
     Each score has the signature that others need to compute it. With --alignment, the run is made
     to write the reference, and every head's links are held against the gold ones.
@@ -115,6 +116,8 @@ def evaluate(
     )
     examples = as_trained(recipe, (given[place] for place in places))
     check_has_scenes(examples, asked or ())
+    if is_decoded:
+        check_has_hidden(recipe, examples, chosen)
     aligned = None
     if alignment is not None:
         golds = read_gold(
@@ -138,11 +141,11 @@ def evaluate(
             )
     texts = () if said is None else said.texts
     scores = score(Judged(trained, examples, texts, tokenizer), chosen)
-    if not scores:
+    if not scores and said is None and aligned is None:
         raise DataError(
-            f"evaluate: there is nothing to score: all {len(examples):,} texts, or their "
-            f"references, have more tokens than the {trained.longest:,} that the model reads "
-            "(model.max_len, the end token counted). Give shorter ones."
+            f"evaluate: there is nothing to score: no text of {len(examples):,} has a token "
+            f"that is asked for and fits into the {trained.longest:,} that the model reads "
+            "(model.max_len, the end token counted). Give texts that are neither empty nor longer."
         )
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
     how += "" if max_tokens is None else f", at most {max_tokens} tokens"

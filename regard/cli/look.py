@@ -65,7 +65,10 @@ def look(
     """
     write = _writer(out, has_grid=heads)
     if heads:
-        _refuse({"--layer": layer, "--head": head})
+        _refuse("--heads draws every head of every layer", {"--layer": layer, "--head": head})
+    if write is _write_record and not as_json:
+        of_one = {"--kind": kind, "--layer": layer, "--head": head, "--pieces": pieces or None}
+        _refuse("a record holds every kind, layer, head and piece", of_one)
     if target is not None and max_tokens is not None:
         raise SettingError(
             f"look: --target is the answer to look at, so --max-tokens {max_tokens} limits none. "
@@ -104,7 +107,7 @@ class _Asked:
 
 
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
-    text = text_like(trained.loaded.recipe, _text(asked.texts), "the text")
+    text = text_like(trained.loaded.recipe.data.train, _text(asked.texts), "the text")
     # before the answer is searched for, which may take long
     view, out = _seen(trained, asked), asked.out
     with waiting(f"looking at {counted_words(text)}"):
@@ -164,14 +167,12 @@ LOOKS: Mapping[str, Callable[[Trained, _Asked], None]] = {
 """By what a run reads."""
 
 
-def _refuse(given: Mapping[str, int | None]) -> None:
-    """A picture of every head has no one layer or head to choose."""
-    for name, number in given.items():
-        if number is not None:
-            raise SettingError(
-                f"look: --heads draws every head of every layer, so it takes no {name} {number}. "
-                "Leave one of the two out."
-            )
+def _refuse(why: str, given: Mapping[str, int | str | None]) -> None:
+    """What shows everything has nothing to choose."""
+    for name, value in given.items():
+        if value is not None:
+            said = name if value is True else f"{name} {value}"
+            raise SettingError(f"look: {why}, so it takes no {said}. Leave one of the two out.")
 
 
 def _text(texts: Sequence[str]) -> str:
@@ -187,7 +188,7 @@ def _text(texts: Sequence[str]) -> str:
             file=sys.stderr,
         )
     if text is None:
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             raise SettingError('look: expected a text, got none. Write regard look RUN "TEXT".')
         try:
             text = sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")

@@ -228,6 +228,7 @@ class _Arriving:
         # a stream may have no end
         self.waiting: queue.Queue[str | Exception | None] = queue.Queue(maxsize=AT_ONCE)
         self.has_ended = False
+        self.failed: Exception | None = None
         threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 
     def _read(self, lines: Iterator[str]) -> None:
@@ -239,18 +240,20 @@ class _Arriving:
         self.waiting.put(None)
 
     def some(self) -> list[str]:
-        """At least one line, unless there are no more."""
+        """At least one line, unless there are no more; an error once all before it were given."""
         found: list[str] = []
-        while not self.has_ended and len(found) < AT_ONCE:
+        while not self.has_ended and self.failed is None and len(found) < AT_ONCE:
             if found and self.waiting.empty():
                 break
             line = self.waiting.get()
             if isinstance(line, Exception):
-                raise line
-            if line is None:
+                self.failed = line
+            elif line is None:
                 self.has_ended = True
             else:
                 found.append(line)
+        if self.failed is not None and not found:
+            raise self.failed
         return found
 
 

@@ -36,7 +36,7 @@ OWN_SHARE = 0.2
 @final
 @dataclass(frozen=True)
 class Parts:
-    """Makes each part afresh: no two layers share a parameter unless a tie says so."""
+    """Makes each part afresh: no two layers share a parameter unless the spec says so."""
 
     spec: TransformerSpec
     is_causal: bool = False
@@ -89,9 +89,13 @@ class Parts:
     def encoder_layers(self, count: int) -> list[nn.Module]:
         """Layers that attend to their own sequence."""
         ways, kind = self.spec.encoder_attends, LAYER_KINDS[self.spec.layer]
-        made = [attending_in_turn(w, self.dims.head(), is_causal=self.is_causal) for w in ways]
-        # a way that stands twice in the list is the same way
-        turns = [made[ways.index(way)] for way in ways]
+        turns: list[Callable[[], Attending]] = []
+        for i, way in enumerate(ways):
+            # a way that stands twice in the list is the same way
+            known = turns[ways.index(way)] if way in ways[:i] else None
+            turns.append(
+                known or attending_in_turn(way, self.dims.head(), is_causal=self.is_causal)
+            )
         return [
             kind.encoder(replace(self, attends=turns[i % len(turns)], number=i + 1))
             for i in range(count)

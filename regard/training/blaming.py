@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 from regard.choices import unknown
 from regard.models import NAMED, Spec
 from regard.training.lines import line_of
+from regard.training.sections import named_key
 
 NO_CHANGES: Mapping[str, str] = MappingProxyType({})
 
@@ -25,7 +26,7 @@ def told(
         changes: what was typed behind --set, by the key that it changed.
     """
     # a check of a whole section already names its key in full
-    first = text.split()[0].rstrip(":")
+    first = named_key(text)
     names_itself = first.startswith(path.split(".")[0])
     place = _place(first if names_itself else path, where, lines, changes)
     # and the key may be wrong only together with others of the section

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -29,14 +30,14 @@ from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
-from regard.training.like_training import holds_objects, reader_like
+from regard.training.like_training import holds_objects, reader_like, text_like
 from regard.training.loading import Loaded
 from regard.training.loop import mean_loss
 from regard.training.pointing import pointing_scores
 from regard.training.recipes import Recipe, examples
 from regard.training.row_losses import RowLosses, row_losses
 from regard.training.source_kinds import Place, source_kind
-from regard.training.suiting import USUAL, check_metrics
+from regard.training.suiting import check_metrics
 from regard.training.trained import Trained
 
 SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
@@ -66,7 +67,12 @@ def texts_of_files(
     found = list((like or reader_for([source, *references])).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
-    return found
+    if train is None or like is not None:
+        return found
+    return [
+        replace(one, source=text_like(train, one.source, f"'{source}', line {number}"))
+        for number, one in enumerate(found, 1)
+    ]
 
 
 def texts_of_split(recipe: Recipe, split: str) -> list[Example]:
@@ -231,6 +237,32 @@ class Judged:
         """All references of each text."""
         return [example.targets for example in self.examples]
 
+    @cached_property
+    def surprise(self) -> "Surprise":
+        """What every reference that the model can read costs; read once for all scores."""
+        trained, limit = self.trained, self.trained.longest
+        with numbered(self.examples, trained.loaded, trained.hardware) as corpus:
+            long = too_long(corpus, max_source=limit, max_target=limit)
+            rows = np.setdiff1d(np.arange(len(corpus)), long)
+            losses = row_losses(
+                trained.loaded.model,
+                corpus,
+                rows,
+                target_tokens=trained.loaded.recipe.training.target_tokens_per_batch,
+                hardware=trained.hardware,
+            )
+            return Surprise(losses, rows.tolist(), _long_note(len(long), len(corpus), limit))
+
+
+class Surprise(NamedTuple):
+    """How surprised a run is by references, each of which is a row."""
+
+    losses: RowLosses
+    rows: list[int]
+    """Which of all references they are."""
+    note: str
+    """About those that are too long."""
+
 
 def loss(judged: Judged) -> tuple[Score, ...]:
     """How surprised the run is by what was asked of it: loss per sub-word, and perplexity.
@@ -247,8 +279,8 @@ def loss(judged: Judged) -> tuple[Score, ...]:
 
 def _of_texts(judged: Judged) -> tuple[float, int, str]:
     """All nats, for how many tokens, and a note."""
-    found, note = _by_row(judged, [])
-    return sum(found.nats, 0.0), sum(found.tokens), note
+    losses, _, note = judged.surprise
+    return sum(losses.nats, 0.0), sum(losses.tokens), note
 
 
 def _of_pictures(judged: Judged) -> tuple[float, int, str]:
@@ -281,42 +313,24 @@ ASKED: Mapping[str, Callable[[Judged], tuple[float, int, str]]] = {
 
 def words(judged: Judged) -> tuple[Score, ...]:
     """The same per word between spaces, which does not depend on the sub-words."""
-    check_metrics(judged.trained.loaded.recipe, ["words"], METRICS)
+    losses, rows, note = judged.surprise
     targets = [text for example in judged.examples for text in example.targets]
-    found, note = _by_row(judged, targets)
-    if not found.nats:
+    read = [targets[row] for row in rows]
+    if not any(text.split() for text in read):
         return ()
-    return tuple(replace(one, note=note) for one in loss_per_word(sum(found.nats), targets))
+    return tuple(replace(one, note=note) for one in loss_per_word(sum(losses.nats), read))
 
 
 def lengths(judged: Judged) -> tuple[Score, ...]:
     """Loss per sub-word of references whose sources are of like length."""
-    check_metrics(judged.trained.loaded.recipe, ["lengths"], METRICS)
-    found, note = _by_row(judged, [])
-    if not found.nats:
+    losses, _, note = judged.surprise
+    if not any(losses.tokens):
         return ()
-    classes = by_length([measured_loss(found.nats, found.tokens)], found.source_tokens)
+    classes = by_length([measured_loss(losses.nats, losses.tokens)], losses.source_tokens)
     return tuple(
         Score("loss", one.values[0], f"nats|per:sub-word|rows:{one.count}|source:{one.label}", note)
         for one in classes
     )
-
-
-def _by_row(judged: Judged, texts: list[str]) -> tuple[RowLosses, str]:
-    """The losses of all rows that the model can read; texts of others are taken out."""
-    trained, limit = judged.trained, judged.trained.longest
-    with numbered(judged.examples, trained.loaded, trained.hardware) as corpus:
-        long = too_long(corpus, max_source=limit, max_target=limit)
-        found = row_losses(
-            trained.loaded.model,
-            corpus,
-            np.setdiff1d(np.arange(len(corpus)), long),
-            target_tokens=trained.loaded.recipe.training.target_tokens_per_batch,
-            hardware=trained.hardware,
-        )
-        for row in reversed(long.tolist() if texts else []):
-            del texts[row]
-        return found, _long_note(len(long), len(corpus), limit)
 
 
 def _long_note(n_long: int, n_all: int, limit: int) -> str:
@@ -345,8 +359,9 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
 """Scores by the name under which they are asked for."""
 
 
-def score(judged: Judged, metrics: Sequence[str] = USUAL) -> tuple[Score, ...]:
+def score(judged: Judged, metrics: Sequence[str]) -> tuple[Score, ...]:
     """The scores of a run's answers, in the order in which they were asked for."""
+    check_metrics(judged.trained.loaded.recipe, metrics, METRICS)
     chosen = [find(name, METRICS) for name in metrics]
     return tuple(one for metric in chosen for one in metric(judged))
 

@@ -33,7 +33,7 @@ OBJECTS: Mapping[str, type[ReadsObjects]] = {"jsonl": JsonLines, "documents": Do
 """Readers of JSON lines, as recipes name them."""
 
 
-BEGINS = re.compile(r"""\s*\{\s*(?:["'}]|$)""")
+BEGINS = re.compile(r"""\ufeff?\s*\{\s*(?:["'}]|$)""")
 """How a line begins that is a JSON object, or was meant to be one; "{name} is here" does not."""
 
 
@@ -67,23 +67,22 @@ def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:
     return reader.sources()
 
 
-def text_like(recipe: Recipe, line: str, where: str) -> str:
+def text_like(train: Choice, line: str, where: str) -> str:
     """What a run reads of a line that came in no file of JSON objects.
 
     A run that learned from JSON objects never reads one as text: a line that begins like one is
     one, and its keys say what is read. All other lines, and those of all other runs, are texts.
 
     Args:
-        recipe: of the run.
+        train: the training data of the run.
         line: what somebody gave.
         where: that was, for errors.
     """
-    train = recipe.data.train
     reader = reader_like(train, Path()) if BEGINS.match(line) else None
     if reader is None:
         return line
     try:
-        return reader.source_of(line, f"{train.name}: {where}")
+        return reader.source_of(line.removeprefix("\ufeff"), f"{train.name}: {where}")
     except DataError as error:
         raise DataError(
             f"{error} The run learned from JSON objects: give such ones, or texts that do not "

@@ -28,6 +28,7 @@ from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
 from regard.training.preparing import Prepared, prepare
 from regard.training.recipes import Recipe, examples
+from regard.training.trees import check_trees
 from regard.training.trial import Tried, try_a_little
 from regard.training.workers import ALONE
 
@@ -144,6 +145,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | P
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         yield Doing("reading the training examples")
+        check_trees(recipe)
         check_beginnings(recipe)
         count = sum(1 for _ in examples(recipe.data.train, "train")())
         sampled = _sampled(recipe, count, folder)

@@ -8,6 +8,7 @@ texts and pictures need differently is in source_kinds.py.
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import final
 
@@ -181,13 +182,17 @@ def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
     """
     # most specs do not say; those that read and write by tables of their own do
     remedy = getattr(recipe.model, "table_apart", None)
-    pairs = enumerate(zip(source.pieces, target.pieces, strict=False))
+    pairs = enumerate(zip_longest(source.pieces, target.pieces))
     number = next((number for number, (read, written) in pairs if read != written), None)
     if remedy is not None and number is not None:
+        read, written = (
+            f"'{side.readable(number)}'" if number < len(side) else "missing"
+            for side in (source, target)
+        )
         raise RecipeError(
             "tokens.is_joint = false makes two vocabularies, but the model has one table of "
-            f"embeddings for both: piece {number} is '{source.readable(number)}' in the source and "
-            f"'{target.readable(number)}' in the target. Set tokens.is_joint = true, or {remedy}."
+            f"embeddings for both: piece {number} is {read} in the source and {written} in the "
+            f"target. Set tokens.is_joint = true, or {remedy}."
         )
 
 

@@ -226,7 +226,7 @@ def parse_recipe(
     _check_splits(table.get("data"), mistakes)
     if mistakes.found or recipe is None:
         model = table.get("model")
-        kind = model.get("kind", TransformerSpec.kind) if isinstance(model, dict) else None
+        kind = str(model.get("kind", TransformerSpec.kind)) if isinstance(model, dict) else None
         said = (
             told(path, naming_owner(path, text, kind, Recipe), where, lines, changes)
             for path, text in mistakes.found

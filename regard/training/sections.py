@@ -33,9 +33,8 @@ def read_section(
     kind: type[T], table: Mapping[str, Any], path: str, mistakes: Mistakes
 ) -> T | None:
     """Make the dataclass, or None if something in the table is wrong."""
-    before, fields = len(mistakes.found), _fields(kind)
-    values = read_parts(kind, table, path, mistakes)
-    is_whole = len(mistakes.found) == before
+    fields, values = _fields(kind), read_parts(kind, table, path, mistakes)
+    is_whole = not any(where.startswith(f"{path}.") for where, _ in mistakes.found)
     may_leave_out = {name for name, has_default in fields.items() if has_default}
     if values.keys() | may_leave_out < fields.keys():
         return None
@@ -46,12 +45,17 @@ def read_section(
             # what is left out has its default, and beside that only a name is surely wrong
             if is_whole or isinstance(error, UnknownChoice):
                 mistakes.add(path, str(error))
-            is_whole, key = False, str(error).split()[0].rstrip(":").removeprefix(f"{path}.")
+            is_whole, key = False, named_key(str(error)).removeprefix(f"{path}.")
             if key not in values.keys() & may_leave_out:
                 return None
             del values[key]
         else:
             return made if is_whole else None
+
+
+def named_key(text: str) -> str:
+    """The key that a check of a whole section begins with; it is named in full."""
+    return text.split()[0].rstrip(":")
 
 
 def read_parts(
@@ -114,7 +118,7 @@ def _convert(hint: Any, value: Any, path: str, mistakes: Mistakes) -> Any:
             if isinstance(value, bool) and option is not bool:
                 continue
             return converter[1](value)
-        if option is not Choice and isinstance(option, type) and isinstance(value, dict):
+        if option is not Choice and dataclasses.is_dataclass(option) and isinstance(value, dict):
             return _of_its_kind(options, value, path, mistakes)
         if option is Choice and isinstance(value, dict | str):
             return _choice(value, path, mistakes)
@@ -134,9 +138,9 @@ def _of_its_kind(
     if len(sections) == 1:
         return read_section(cast(type, sections[0]), table, path, mistakes)
     kinds = {cast(Any, each).kind: cast(type, each) for each in sections}
-    name = table.get("kind", next(iter(kinds)))
+    name = str(table.get("kind", next(iter(kinds))))
     if name not in kinds:
-        mistakes.add(f"{path}.kind", unknown(str(name), kinds))
+        mistakes.add(f"{path}.kind", unknown(name, kinds))
         return None
     return read_section(kinds[name], table, path, mistakes)
 

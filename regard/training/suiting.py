@@ -6,9 +6,10 @@ A run is known by what is asked of it (`asked_of`): texts, captions of pictures,
 from collections.abc import Iterable, Mapping, Sequence
 
 from regard.data import Example
+from regard.data.kinds import MASK_PIECE
 from regard.data.scenes import is_scene
 from regard.errors import DataError, SettingError
-from regard.training.filling import asked_of
+from regard.training.filling import asked_of, fills_words
 from regard.training.recipes import Recipe
 
 USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
@@ -77,6 +78,16 @@ def _usual(recipe: Recipe) -> Sequence[str]:
     if asked == "texts":
         return USUAL_BY_DATA.get(recipe.data.train.name, USUAL)
     return USUAL_OF[asked]
+
+
+def check_has_hidden(recipe: Recipe, examples: Sequence[Example], metrics: Sequence[str]) -> None:
+    """Answers of a run that guesses hidden words are scored only where words are hidden."""
+    if fills_words(recipe) and not any(MASK_PIECE in example.source for example in examples):
+        raise DataError(
+            f"evaluate: --metrics {','.join(metrics)} (or --out) needs texts in which words are "
+            f"hidden, but no source given holds {MASK_PIECE}. Give such texts (--source), or take "
+            "--metrics loss, for which words are hidden at random."
+        )
 
 
 def check_has_scenes(examples: Sequence[Example], metrics: Sequence[str]) -> None:

@@ -33,14 +33,15 @@ def with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     if not isinstance(model, dict) or "size" not in model:
         return dict(table)
     given = {key: value for key, value in model.items() if key != "size"}
-    kind = model.get("kind", TransformerSpec.kind)
+    # a list or a table is no name, and its text none that is known
+    kind, size = str(model.get("kind", TransformerSpec.kind)), str(model["size"])
     sizes = NAMED.get(kind, {})
     if not sizes:
         mistakes.add("model.size", f"has no meaning for kind = '{kind}'; give its own keys.")
-    elif model["size"] not in sizes:
-        mistakes.add("model.size", unknown(str(model["size"]), sizes))
+    elif size not in sizes:
+        mistakes.add("model.size", unknown(size, sizes))
     named = {
         key: value.name if isinstance(value, Choice) else value
-        for key, value in sizes.get(model["size"], {}).items()
+        for key, value in sizes.get(size, {}).items()
     }
     return {**table, "model": {**named, **given}}

@@ -220,10 +220,11 @@ MISTAKES = {
     "doctor README.md nowhere": "there is no file 'nowhere'",
     "doctor regard --suffixes en": "--suffixes takes two names and a comma, got 'en'",
     "doctor README.md README.md --keys a,b,c": "--keys takes two names and a comma, got 'a,b,c'",
-    "doctor a b --documents": "--documents takes one file of JSON lines, and no --suffixes, got 'a "
+    "doctor a b --documents": "--documents takes one file of JSON lines, got 'a "
     "b'. Look at the files one by one.",
-    "doctor docs --documents": "--documents takes one file of JSON lines, and no --suffixes, got",
-    "doctor a.jsonl --documents --suffixes en,de": "and no --suffixes, got 'a.jsonl'",
+    "doctor docs --documents": "--documents takes one file of JSON lines, got",
+    "doctor a.jsonl --documents --suffixes en,de": "--documents reads JSON lines, and --suffixes "
+    "is for pairs of files. Leave one of the two out.",
     "doctor a.jsonl --documents --keys title": "--keys takes two names and a comma, got 'title'",
     "doctor a.jsonl --documents": "there is no file 'a.jsonl'",
     "doctor README.md README.md --tokenizer pyproject.toml": "is no vocabulary: it is not JSON",

@@ -11,8 +11,9 @@ from regard.cli.evaluate import WITHOUT_ANSWERS, alignment_text
 from regard.data import Example
 from regard.decoding import Beam, Limits
 from regard.evaluating import AlignmentCounts, Gold, Row, View, best_head, score_all
+from regard.training import evaluation
 from regard.training.aligning import Aligned
-from regard.training.evaluation import METRICS, Judged, search_for
+from regard.training.evaluation import METRICS, Judged, score, search_for
 from tests.making import make_run
 
 CUT = "the answer was cut at the longest allowed"
@@ -29,6 +30,7 @@ def files(tmp_path_factory):
     (folder / "other").write_text("a b\nc d\n\ne\n")
     (folder / "short").write_text("a b\n")
     (folder / "empty").touch()
+    (folder / "blank").write_text("\n")
     (folder / "long").write_text("a\n" + "b" * 99 + "\n")
     (folder / "longer").write_text(("b" * 99 + "\n") * 2)
     (folder / "gold").write_text("0-1 1p0\n0-0 1-1 2-2\n\n0-0\n")
@@ -124,6 +126,34 @@ def test_nothing_is_decoded_where_nothing_needs_the_answers(files, tmp_path, cap
     assert "best head" in text
 
 
+def test_answers_are_kept_though_nothing_can_be_scored(files, tmp_path, capsys):
+    texts = [files / "run", "--source", files / "longer", "--reference", files / "longer"]
+    words = [*texts, "--metrics", "loss", "--on-long", "skip"]
+    assert (
+        "evaluate: there is nothing to score: no text of 2 has a token that is asked for and "
+        "fits into the 20 that the model reads (model.max_len, the end token counted). Give texts "
+        "that are neither empty nor longer."
+    ) in _says(capsys, *words, code=2).err
+    report = json.loads(_says(capsys, *words, "--out", tmp_path / "out", "--json").out)
+    assert report["scores"] == []
+    assert (tmp_path / "out" / "hypotheses.txt").exists()
+
+
+def test_references_are_read_once_for_all_scores(files, monkeypatch):
+    pairs = [Example(*pair) for pair in zip(SOURCES, [(text,) for text in REFERENCES], strict=True)]
+    asked, read = [], evaluation.row_losses
+
+    def counted(*given, **named):
+        asked.append(given)
+        return read(*given, **named)
+
+    monkeypatch.setattr(evaluation, "row_losses", counted)
+    judged = Judged(regard.load(files / "run"), pairs, REFERENCES)
+    names = [one.name for one in score(judged, ["loss", "words", "lengths"])]
+    assert names[:4] == ["loss", "perplexity", "loss", "perplexity"]
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_a_score_needs_answers_if_right_and_wrong_ones_score_otherwise(files, name):
     pairs = [Example(*pair) for pair in zip(SOURCES, [(text,) for text in REFERENCES], strict=True)]
@@ -199,8 +229,11 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
         ),
         (
             "run --source longer --reference longer --metrics loss,words",
-            "nothing to score: all 2 texts, or their references, have more tokens than the 20 that "
-            "the model reads (model.max_len, the end token counted). Give shorter ones.",
+            "nothing to score: no text of 2 has a token that is asked for and fits into the 20",
+        ),
+        (
+            "run --source blank --reference blank --metrics words",
+            "nothing to score: no text of 1 has a token that is asked for and fits into the 20",
         ),
         ("run --split valid --beam 0", "--beam must be at least 1, got 0"),
         (

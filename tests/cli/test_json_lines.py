@@ -103,6 +103,35 @@ def test_what_was_meant_to_be_an_object_is_refused_with_its_line(
         assert "Traceback" not in error
 
 
+def test_lines_before_a_broken_one_are_answered(run, monkeypatch, capsys):
+    objects = OBJECTS[run.name]
+    _given(monkeypatch, *objects, '{"a": ', "never read")
+    assert main(["predict", str(run), "--beam", "1", "--max-tokens", "3", "--json"]) == 2
+    said = capsys.readouterr()
+    assert [json.loads(line)["source"] for line in said.out.splitlines()] == TEXTS
+    assert "standard input, line 3 is not JSON" in said.err
+
+
+def test_an_object_behind_a_byte_order_mark_is_one(run, monkeypatch, capsys):
+    _given(monkeypatch, "\ufeff" + OBJECTS[run.name][0])
+    assert _answered(capsys, run) == ["a b c"]
+
+
+def test_test_texts_are_read_by_the_same_keys(run, tmp_path, capsys):
+    (tmp_path / "asked").write_text("\n".join(OBJECTS[run.name]) + "\n")
+    (tmp_path / "wanted").write_text("a\nb\n")
+    words = ["evaluate", str(run), "--source", str(tmp_path / "asked"), "--metrics", "loss"]
+    words += ["--reference", str(tmp_path / "wanted"), "--json"]
+    assert main(words) == 0
+    by_keys = json.loads(capsys.readouterr().out)["scores"]
+    (tmp_path / "asked").write_text("\n".join(TEXTS) + "\n")
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == by_keys
+    (tmp_path / "asked").write_text('a\n{"a"\n')
+    assert main(words) == 2
+    assert f"{run.name}: '{tmp_path / 'asked'}', line 2 is not JSON" in capsys.readouterr().err
+
+
 def test_an_object_is_looked_at_by_its_keys(run, monkeypatch, capsys):
     for words in ([OBJECTS[run.name][0]], []):
         _given(monkeypatch, OBJECTS[run.name][0])

@@ -188,6 +188,13 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
     assert re.search(said, capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_a_standard_input_that_is_closed_is_told(words, look, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert look(*words) == 2
+    assert 'expected a text, got none. Write regard look RUN "TEXT".' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -208,6 +215,11 @@ def test_standard_input_that_is_no_line_of_text_is_refused(
             r"--heads draws every head of every layer, so it takes no --layer 2\. Leave one",
         ),
         (["a", "--heads", "--head", "1", "--out", "x.png"], r"so it takes no --head 1\."),
+        (
+            ["a", "--kind", "cross", "--out", "x.safetensors"],
+            r"a record holds every kind, layer, head and piece, so it takes no --kind cross\. ",
+        ),
+        (["a", "--pieces", "--out", "x.safetensors"], r"so it takes no --pieces\. Leave"),
         (["a", "--max-tokens", "3"], r"--target is the answer .*, so --max-tokens 3 limits none"),
     ],
 )

@@ -255,6 +255,15 @@ def test_one_table_for_two_vocabularies_is_refused_be_they_as_large_as_each_othe
     assert main([*words, "--set", "tokens.is_joint=false", "--set", apart]) == 0
 
 
+def test_a_vocabulary_that_goes_on_where_the_other_ends_is_another(tmp_path, capsys):
+    rows = ["a a b\ta a b", "a\ta b c"]
+    recipe = _given(tmp_path, TWO, {"train": rows, "valid": rows})
+    words = ["train", str(recipe), "--out", str(tmp_path / "run"), "--set", "tokens.is_joint=false"]
+    assert main(words) == 2
+    assert "is missing in the source and 'c' in the target." in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_two_files_that_number_the_same_pieces_alike_may_share_a_table(tmp_path):
     rows = ["a b a\tb a a", "a\ta"]
     recipe = _given(tmp_path, TWO, {"train": rows, "valid": rows})

@@ -12,7 +12,7 @@ from regard.data.kinds import MASK_NUMBER
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, SettingError
 from regard.training import read_recipe
-from regard.training.evaluation import METRICS, Judged, texts_of_split
+from regard.training.evaluation import METRICS, Judged, score, texts_of_split
 from regard.training.run import Finished, run
 
 WORDS = """\
@@ -100,7 +100,7 @@ def filler(tmp_path_factory):
 def test_scores_of_whole_texts_are_refused_where_few_words_are_asked_for(filler, name, why, capsys):
     texts = texts_of_split(filler.loaded.recipe, "valid")
     with pytest.raises(SettingError, match=rf"{name} has no meaning .* hidden words: .*{why}"):
-        METRICS[name](Judged(filler, texts, [""] * len(texts)))
+        score(Judged(filler, texts, [""] * len(texts)), [name])
     # before anything is decoded
     asked = ["evaluate", str(filler.path), "--split", "valid", "--metrics", f"bleu,{name}"]
     assert main(asked) == 2
@@ -119,7 +119,20 @@ def test_hidden_words_are_scored_by_their_loss_unless_somebody_asks_for_more(fil
     assert all("per:hidden sub-word" in score["signature"] for score in usual["scores"])
     # nothing is decoded, as no answer is asked for
     assert (usual["search"], usual["speed"]) == (None, None)
-    assert main([*asked, "--metrics", "exact,loss"]) == 0
+
+
+def test_guesses_are_scored_only_where_words_are_hidden(filler, tmp_path, capsys):
+    asked = ["evaluate", str(filler.path), "--metrics", "exact,loss", "--json"]
+    (tmp_path / "whole").write_text("the cat sat\n")
+    (tmp_path / "hidden").write_text("the [MASK] sat\n")
+    wanted = ["--reference", str(tmp_path / "whole"), "--source"]
+    for given in (["--split", "valid"], [*wanted, str(tmp_path / "whole")]):
+        assert main([*asked, *given]) == 2
+        assert (
+            "evaluate: --metrics exact,loss (or --out) needs texts in which words are hidden, but "
+            "no source given holds [MASK]. Give such texts (--source), or take --metrics loss"
+        ) in " ".join(capsys.readouterr().err.split())
+    assert main([*asked, *wanted, str(tmp_path / "hidden")]) == 0
     more = json.loads(capsys.readouterr().out)
     assert [score["name"] for score in more["scores"]] == ["exact match", "loss", "perplexity"]
 

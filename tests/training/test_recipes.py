@@ -197,6 +197,27 @@ def test_what_only_follows_from_a_mistake_is_not_told(tmp_path):
     assert said.startswith("6: model.n_heds: There is no 'n_heds' here. Did you mean 'n_heads'?")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("model.size=[1]", "model.size: There is no '[1]' here"),
+        ("model.kind=[1]", "model.kind: There is no '[1]' here"),
+        ("training.steps={a=1}", "training.steps: must be a whole number, got {'a': 1}."),
+        ("model.encoder_attends=[1]", "model.encoder_attends: must be"),
+    ],
+)
+def test_a_list_or_a_table_where_none_is_expected_is_a_mistake_like_others(change, said, tmp_path):
+    with pytest.raises(RecipeError) as error:
+        read_recipe(_write(tmp_path, GOOD.replace('size = "tiny"\n', "")), [change])
+    assert said in str(error.value)
+
+
+def test_what_only_follows_from_an_unknown_size_is_not_told(tmp_path):
+    text = GOOD.replace('"tiny"', '"tinny"').replace("dropout = 0.2", "d_model = 60")
+    (said,) = _said(tmp_path, text)
+    assert said.startswith("6: model.size: There is no 'tinny' here. Did you mean 'tiny'?")
+
+
 MISTAKES = {
     ("steps = 7", "steps = 7\nwarmup_steps = -3"): "training.warmup_steps must be at least 0",
     ("steps = 7", "steps = 7\nlearning_rate = -1"): "training.learning_rate must be at least 0",

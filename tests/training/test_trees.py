@@ -34,18 +34,29 @@ MISSING = (
 )
 
 
-def _train(tmp_path, trains="true", tests="true", joint="false"):
+def _train(tmp_path, trains="true", tests="true", joint="false", *, verb="train", change=()):
     path = tmp_path / "a.conllu"
     path.write_text(SENTENCE * 3)
     text = RECIPE.format(path=path, trains=trains, tests=tests, joint=joint)
     (tmp_path / "recipe.toml").write_text(text)
-    return main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")])
+    words = [word for one in change for word in ("--set", one)]
+    return main([verb, str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run"), *words])
 
 
 def test_sentences_without_trees_are_refused_before_anything_is_learned(tmp_path, capsys):
     assert _train(tmp_path, trains="false", tests="false") == 2
     assert capsys.readouterr().err == f"regard: data.train: {MISSING}data.test: {MISSING}"
     assert not (tmp_path / "run").exists()
+
+
+def test_train_and_plan_give_the_same_advice(tmp_path, capsys):
+    said = []
+    for verb in ("train", "plan"):
+        change = ["model.positions=sinusoidal", "model.relation=shaw"]
+        assert _train(tmp_path, "false", "false", verb=verb, change=change) == 2
+        said.append(capsys.readouterr().err.splitlines()[-1])
+    assert said[0] == said[1]
+    assert "tokens.kind" in said[0]
 
 
 @pytest.mark.parametrize("joint", ["false", "true"])
