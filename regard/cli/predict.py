@@ -128,10 +128,10 @@ def predict(
         raise SettingError("predict: standard input (-) can be read once only.")
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
     is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
-    kind = ASKED[trained.loaded.recipe.source_kind]
     recipe = trained.loaded.recipe
-    typed = [] if is_stream else files or []
-    known = [line for name in typed for line in kind.lines(recipe, name)]
+    kind = ASKED[recipe.source_kind]
+    given = [] if is_stream else files or []
+    known = [line for name in given for line in kind.lines(recipe, name)]
     known += [kind.typed(recipe, each) for each in text]
     lines = kind.lines(recipe, "-") if is_stream else iter(known)
     if vectors is not None:
