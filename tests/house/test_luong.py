@@ -75,9 +75,8 @@ MONOTONIC, PREDICTIVE, SOFT = (
 SAID = {
     "Attention is worth {:.0f} BLEU": [_change("no attention", SOFT)],
     "two seeds of one system can be {:.1f}": [max(map(_spread, (FED, UNFED, COVERED, MONOTONIC)))],
-    "have a mean of {:.1f}, and its {:.1f} in the table": [
-        _mean(MONOTONIC), _run(MONOTONIC)["BLEU"],
-    ],
+    "have a mean of {:.1f}, general, soft has {:.1f}": [_mean(MONOTONIC), _run(SOFT)["BLEU"]],
+    "it is level with soft ({:.1f})": [_run("general, local_predictive, fed")["BLEU"]],
     "by {:.1f} BLEU with general (p = {:.3f})": [
         -_change(SOFT, PREDICTIVE), _pair(SOFT, PREDICTIVE)["p_randomisation"],
     ],
@@ -86,7 +85,10 @@ SAID = {
         _change(SOFT, "general, soft, fed"), _change(UNFED, FED),
     ],
     "three seeds nothing ({:.1f} and {:.1f})": [_mean(UNFED), _mean(FED)],
-    "with local_predictive {:+.1f}": [_change(PREDICTIVE, "general, local_predictive, fed")],
+    "helps local_predictive, by {:+.1f} BLEU (p = {:.3f})": [
+        _change(PREDICTIVE, "general, local_predictive, fed"),
+        _pair(PREDICTIVE, "general, local_predictive, fed")["p_randomisation"],
+    ],
     "from {:.2f} to {:.2f} million tokens": [_speed(SOFT), _speed("general, soft, fed")],
     "the loss is {:.2f} instead of {:.2f}": [_loss("general, soft, fed", 400), _loss(SOFT, 400)],
     "by {:.1f} BLEU here and {:.1f} on the Hansards": [
@@ -99,7 +101,7 @@ SAID = {
     "by {:.1f} and {:.1f} BLEU": [_change(COVERED, "convolution"), _change(COVERED, "transformer")],
     "lead of {:.1f} is": [_change(UNFED, "transformer", DEBATES)],
     "by far the lowest, {:.2f}": [math.exp(_loss("transformer", 1400))],
-    "with seed 1, {:.2f}, and is seventh": [math.exp(_loss("Bahdanau", 1400))],
+    "that of the best recurrent ones, {:.2f}": [math.exp(_loss("Bahdanau", 1400))],
     "that of general, soft by {:.0f} %": [100 * _falls(SOFT)],
     "general, soft, both ways would take {:.1f} seconds": [_seconds(UNFED)],
     "Recurrent attention aligns, to {}": [_errors(UNFED, lines="even_lines")],
@@ -112,7 +114,10 @@ SAID = {
     "its perplexity is lower ({:.2f} against {:.2f})": [
         math.exp(_loss(name, 1400, DEBATES)) for name in ("Bahdanau", UNFED)
     ],
-    "went from 34.4 to {:.1f} with the same seed": [_run("additive, local_monotonic")["BLEU"]],
+    "had 35.4 where it has {:.1f} now": [_run("dot, local_predictive")["BLEU"]],
+    "34.8 instead of {:.1f}, and on the Hansards 18.1 instead of {:.1f}": [
+        _run(PREDICTIVE)["BLEU"], _run(PREDICTIVE, DEBATES)["BLEU"],
+    ],
     "A BLEU of {:.1f}, and an AER of {}": [
         _run(PREDICTIVE, DEBATES)["BLEU"], _errors(PREDICTIVE),
     ],
@@ -145,22 +150,21 @@ def test_the_orders_that_the_page_tells_of_are_those_of_the_numbers():
     grid = {s: {w: _run(f"{w}, {s}")["BLEU"] for w in SCORES} for s in SELECTIONS}
     for scores in grid.values():
         assert min(scores, key=scores.get) == "location"
-    gains = {w: grid["local_predictive"][w] - grid["soft"][w] for w in SCORES}
-    assert [w for w, gain in gains.items() if gain > 0] == ["additive"]
-    assert gains["additive"] < 0.05
+    assert all(grid["local_predictive"][w] < grid["soft"][w] for w in SCORES)
     perplexities = [math.exp(_loss(f"{w}, soft", 1400)) for w in ("general", "concat", "additive")]
-    assert max(perplexities) - min(perplexities) < 0.02
-    reading = [v for scores in grid.values() for w, v in scores.items() if w != "location"]
-    assert 1.7 < max(reading) - min(reading) < 1.8
+    assert max(perplexities) - min(perplexities) < 0.08
+    still = [grid[s][w] for s in ("soft", "local_monotonic") for w in SCORES if w != "location"]
+    assert max(still) - min(still) < 1.25
+    assert min(_run(name)["BLEU"] for name in (FED, UNFED, COVERED)) - _run("Bahdanau")["BLEU"] > 1
     nothing = _run("no attention")["BLEU"]
     above = [scores["location"] - nothing for scores in grid.values()]
-    assert (round(min(above)), round(max(above))) == (8, 11)
+    assert (round(min(above)), round(max(above))) == (7, 11)
     sure = [pair["first"] for pair in CAPTIONS["neighbours"] if pair["p_randomisation"] < 0.05]
-    assert sure == ["general, local_predictive", "location, soft", "location, local_predictive"]
+    assert sure == ["location, local_monotonic", "location, local_predictive"]
     assert 0.48 < _falls("no attention") < 0.52
     lengths = CAPTIONS["by_length"]["systems"]
     gaps = [b - a for a, b in zip(lengths["no attention"], lengths["general, soft"], strict=True)]
-    assert 13 <= min(gaps) <= max(gaps) < 15.1
+    assert 12 <= min(gaps) <= max(gaps) < 15
     for values in DEBATES["by_length"]["systems"].values():
         assert max(values) == values[-1]
     rows = {run["alignment"]["short"]["row"] for run in map(_aligned, DEBATES["systems"]) if run}
