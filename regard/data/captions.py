@@ -13,7 +13,7 @@ the form of that name (normalising.py).
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -21,9 +21,9 @@ from typing import Any
 
 from regard.data.captioned import Captioned, NamesWanted, SplitWanted, captions_in_form, gathered
 from regard.data.examples import Example
-from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
+from regard.data.files import PACKINGS, Broken, check_is_file
 from regard.data.normalising import check_is_normaliser
-from regard.data.rows import Row, strict
+from regard.data.rows import Row, from_json, parsed, strict
 from regard.errors import DataError
 
 
@@ -46,15 +46,12 @@ class CaptionLines:
 
     def rows(self) -> Iterator[Row]:
         """Every picture, numbered by its first line, the broken ones too."""
-        found = _parsed(self.path, self._parse)
+        found = parsed(self.path, self._parse)
         return gathered(self.path, found, self.pictures, SplitWanted(self.split))
 
     def _parse(self, line: str, number: int) -> Captioned:
         where = f"caption_lines: '{self.path}', line {number}"
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+        row = from_json(line, where)
         captions = _value(where, row, "captions", "caption")
         return Captioned(
             _text(where, "image", _value(where, row, "image")),
@@ -141,7 +138,7 @@ class Flickr8kTokens:
 
     def rows(self) -> Iterator[Row]:
         """Every picture, numbered by its first line, the broken ones too."""
-        found = _parsed(self.path, self._parse)
+        found = parsed(self.path, self._parse)
         return gathered(self.path, found, self.pictures, NamesWanted(self.names))
 
     def _parse(self, line: str, number: int) -> Captioned:
@@ -157,19 +154,6 @@ class Flickr8kTokens:
 
 def _plain(path: Path) -> BufferedIOBase:
     return path.open("rb")
-
-
-def _parsed(
-    path: Path, parse: Callable[[str, int], Captioned]
-) -> Iterator[tuple[int, Captioned | Broken]]:
-    for number, line in enumerate(tolerant_lines(path), 1):
-        if isinstance(line, Broken):
-            yield number, line
-            continue
-        try:
-            yield number, parse(line, number)
-        except DataError as error:
-            yield number, Broken("format", path, number, str(error))
 
 
 def _value(where: str, row: Any, *keys: str) -> Any:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.data.examples import Example
-from regard.data.files import Broken, lines, tolerant_lines
-from regard.data.rows import Row, strict
+from regard.data.files import lines
+from regard.data.rows import Row, from_json, rows_of, strict
 from regard.errors import DataError, SettingError
 
 T = TypeVar("T")
@@ -54,18 +54,14 @@ class Documents:
 
     def source_of(self, line: str, where: str) -> str:
         """What is read of one object, wherever it comes from."""
-        return _parsed(line, where, self._read)
+        return _taken(line, where, self._read)
 
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
-        for number, line in enumerate(tolerant_lines(self.path), 1):
-            if isinstance(line, Broken):
-                yield Row(self.path, number, (line,))
-                continue
-            try:
-                yield Row(self.path, number, _parsed(line, self._line(number), self._example))
-            except DataError as error:
-                yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
+        return rows_of(self.path, self._parse)
+
+    def _parse(self, line: str, number: int) -> Example:
+        return _taken(line, self._line(number), self._example)
 
     def _line(self, number: int) -> str:
         return f"documents: '{self.path}', line {number}"
@@ -87,11 +83,9 @@ class Documents:
         return Example(text, tuple(targets))
 
 
-def _parsed(line: str, where: str, take: Callable[[str, dict[str, Any]], T]) -> T:
-    try:
-        row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+def _taken(line: str, where: str, take: Callable[[str, dict[str, Any]], T]) -> T:
+    """What is taken of the object that a line holds."""
+    row = from_json(line, where)
     if not isinstance(row, dict):
         raise DataError(f"{where} must be one object, got {type(row).__name__}.")
     try:

@@ -30,7 +30,7 @@ from regard.data.elsewhere import LearnedElsewhere
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, lines, tolerant_lines
 from regard.data.normalising import check_is_normaliser, in_form
-from regard.data.rows import Row, strict
+from regard.data.rows import Row, from_json, rows_of, strict
 from regard.data.running_text import RunningText
 from regard.data.treebanks import Treebank
 from regard.errors import DataError, MissingExtra
@@ -114,7 +114,7 @@ class TabSeparated:
 
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
-        return _parsed(self.path, self._parse)
+        return rows_of(self.path, self._parse)
 
     def _parse(self, line: str, number: int) -> Example:
         source, *targets = line.split("\t")
@@ -144,7 +144,7 @@ class JsonLines:
 
     def rows(self) -> Iterator[Row]:
         """Every line, the broken ones too."""
-        return _parsed(self.path, self._parse)
+        return rows_of(self.path, self._parse)
 
     def sources(self) -> Iterator[str]:
         """What is read of every line, as it stands there; no target needs to."""
@@ -153,11 +153,11 @@ class JsonLines:
 
     def source_of(self, line: str, where: str) -> str:
         """What is read of one object, wherever it comes from."""
-        return _source(where, _row(line, where), self.source)
+        return _source(where, from_json(line, where), self.source)
 
     def _parse(self, line: str, number: int) -> Example:
         where = self._line(number)
-        return _example(where, _row(line, where), self.source, self.target)
+        return _example(where, from_json(line, where), self.source, self.target)
 
     def _line(self, number: int) -> str:
         return f"jsonl: '{self.path}', line {number}"
@@ -320,17 +320,6 @@ def reader_for(
     return ALONE[ending](first, keys)
 
 
-def _parsed(path: Path, parse: Callable[[str, int], Example]) -> Iterator[Row]:
-    for number, line in enumerate(tolerant_lines(path), 1):
-        if isinstance(line, Broken):
-            yield Row(path, number, (line,))
-            continue
-        try:
-            yield Row(path, number, parse(line, number))
-        except DataError as error:
-            yield Row(path, number, (Broken("format", path, number, str(error)),))
-
-
 def _unpacked(path: Path) -> str:
     return path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
 
@@ -343,13 +332,6 @@ def _example(where: str, row: Any, source: str, target: str) -> Example:
             f"{where}: '{target}' must be a text or a list of texts, got {json.dumps(answer)[:60]}."
         )
     return Example(text, tuple(targets))
-
-
-def _row(line: str, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
 
 
 def _source(where: str, row: Any, key: str) -> str:

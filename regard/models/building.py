@@ -18,17 +18,14 @@ from regard.models.language_model import LanguageModel
 from regard.models.parts import LAYER_KINDS, Parts, speak_softly
 from regard.models.spec import TransformerSpec
 from regard.models.transformer import Transformer, check_masks
+from regard.models.tying import check_sides
 
 
 def build_transformer(
     spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
 ) -> Transformer:
     """Make the encoder-decoder, and see that its masks hide what they should."""
-    if spec.tied == "all" and n_source_tokens != n_target_tokens:
-        raise SettingError(
-            f"model.tied = 'all' needs one vocabulary for both sides, got {n_source_tokens} source "
-            f"and {n_target_tokens} target tokens. Take a joint vocabulary, or tied = 'output'."
-        )
+    check_sides(spec.tied, n_source_tokens, n_target_tokens)
     parts = Parts(spec)
     target = parts.embedding(n_target_tokens)
     model = Transformer(

@@ -16,6 +16,7 @@ from regard.errors import SettingError
 from regard.layers import FEED_FORWARDS, RESIDUALS
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.attending import FULL_CHOICE, check_attending
+from regard.models.tying import check_is_tie, table_apart
 from regard.positions import POSITIONS
 
 LARGEST: Mapping[str, int] = {
@@ -27,7 +28,6 @@ LARGEST: Mapping[str, int] = {
     "max_len": 1 << 24,
 }
 """Beyond these a size is a mistake, or a file that means harm."""
-TIES = ("none", "output", "all")
 LAYERS: Mapping[str, tuple[str, ...]] = {
     "plain": tuple(FEED_FORWARDS),
     "weighted_branches": tuple(ACTIVATIONS),
@@ -109,7 +109,7 @@ class TransformerSpec:
                 f"model.has_frozen_branches: layers of kind '{self.layer}' have no branches. Leave "
                 "it out, or take layer = 'weighted_branches'."
             )
-        find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        check_is_tie(self.tied)
         find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
         find(self.score.name, SCORES, key="model.score")
         find(self.select.name, SELECTIONS, key="model.select")
@@ -120,7 +120,7 @@ class TransformerSpec:
     @property
     def table_apart(self) -> str | None:
         """What would give source and target a table of embeddings each; None if they have."""
-        return "model.tied = 'output'" if self.tied == "all" else None
+        return table_apart(self.tied)
 
     @property
     def dims(self) -> Dims:

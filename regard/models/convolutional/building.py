@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from regard.attention import SCORES, SELECTIONS, Chain
 from regard.dims import Dims
-from regard.errors import SettingError
 from regard.layers.convolution import GatedConvolution
 from regard.models.checking import check_future, check_padding
 from regard.models.convolutional.layer import AttendingConvolution
 from regard.models.convolutional.network import Convolutional
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
 from regard.models.embedding import Embedding
+from regard.models.tying import check_sides
 from regard.places import Tree
 from regard.positions import LearnedPositions, SinusoidalPositions
 
@@ -36,11 +36,7 @@ def build_convolutional(
     spec: ConvolutionalSpec, *, n_source_tokens: int, n_target_tokens: int
 ) -> Convolutional:
     """Make the encoder-decoder, and see that the future and the padding are hidden."""
-    if spec.tied == "all" and n_source_tokens != n_target_tokens:
-        raise SettingError(
-            f"model.tied = 'all' needs one vocabulary for both sides, got {n_source_tokens} source "
-            f"and {n_target_tokens} target tokens. Take a joint vocabulary, or tied = 'output'."
-        )
+    check_sides(spec.tied, n_source_tokens, n_target_tokens)
     target = _embedding(spec, n_target_tokens)
     model = Convolutional(
         source=target if spec.tied == "all" else _embedding(spec, n_source_tokens),

@@ -15,7 +15,8 @@ from regard.attention import SCORES, SELECTIONS
 from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
-from regard.models.spec import LARGEST, TIES
+from regard.models.spec import LARGEST
+from regard.models.tying import check_is_tie, table_apart
 from regard.positions import POSITIONS
 
 LARGEST_KERNEL = 1 << 10
@@ -107,7 +108,7 @@ class ConvolutionalSpec:
         if not 0.0 <= self.dropout < 1.0:
             raise SettingError(f"model.dropout must lie in [0, 1), got {self.dropout}.")
         find(self.kind, {"convolutional": None}, key="model.kind")
-        find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        check_is_tie(self.tied)
         find(self.score.name, SCORES, key="model.score")
         find(self.select.name, SELECTIONS, key="model.select")
         find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
@@ -121,7 +122,7 @@ class ConvolutionalSpec:
     @property
     def table_apart(self) -> str | None:
         """What would give source and target a table of embeddings each; None if they have."""
-        return "model.tied = 'output'" if self.tied == "all" else None
+        return table_apart(self.tied)
 
     @property
     def dims(self) -> Dims:

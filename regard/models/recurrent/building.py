@@ -3,7 +3,6 @@
 from torch import nn
 
 from regard.attention import SCORES, SELECTIONS, Chain
-from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES, RecurrentCells, RecurrentEncoder
 from regard.models.checking import check_future, check_padding
 from regard.models.recurrent.attention import Look, NoLook
@@ -11,17 +10,14 @@ from regard.models.recurrent.decoders import FEEDING_CELLS, AtOnceDecoder, Says,
 from regard.models.recurrent.initialising import INITIALISATIONS
 from regard.models.recurrent.network import Recurrent
 from regard.models.recurrent.spec import RecurrentSpec
+from regard.models.tying import check_sides
 
 
 def build_recurrent(
     spec: RecurrentSpec, *, n_source_tokens: int, n_target_tokens: int
 ) -> Recurrent:
     """Make the encoder-decoder, and see that padding and the future change nothing."""
-    if spec.tied == "all" and n_source_tokens != n_target_tokens:
-        raise SettingError(
-            f"model.tied = 'all' needs one vocabulary for both sides, got {n_source_tokens} source "
-            f"and {n_target_tokens} target tokens. Take a joint vocabulary, or tied = 'output'."
-        )
+    check_sides(spec.tied, n_source_tokens, n_target_tokens)
     recurrence, target = RECURRENCES[spec.cell], nn.Embedding(n_target_tokens, spec.d_embedding)
     own_source = nn.Embedding(n_source_tokens, spec.d_embedding)
     output = nn.Linear(spec.d_readout, n_target_tokens, bias=False)

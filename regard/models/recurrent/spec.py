@@ -20,7 +20,7 @@ from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
 from regard.models.recurrent.decoders import FEEDING_CELLS
 from regard.models.recurrent.initialising import INITIALISATIONS
-from regard.models.spec import TIES
+from regard.models.tying import check_is_tie, table_apart
 
 KIND = "recurrent"
 LARGEST: Mapping[str, int] = {
@@ -99,7 +99,7 @@ class RecurrentSpec:
         find(self.score.name, SCORES, key="model.score")
         find(self.select.name, SELECTIONS, key="model.select")
         find(self.readout, READOUTS, key="model.readout")
-        find(self.tied, dict.fromkeys(TIES), key="model.tied")
+        check_is_tie(self.tied)
         find(self.initialisation, INITIALISATIONS, key="model.initialisation")
         for is_wrong, said in self._refusals():
             if is_wrong:
@@ -140,7 +140,7 @@ class RecurrentSpec:
     @property
     def table_apart(self) -> str | None:
         """What would give source and target a table of embeddings each; None if they have."""
-        return "model.tied = 'output'" if self.tied == "all" else None
+        return table_apart(self.tied)
 
     @property
     def dims(self) -> Dims:
