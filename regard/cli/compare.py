@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from regard.cli.counting import counting
-from regard.cli.options import OnLong
+from regard.cli.options import MaxTokens, OnLong
 from regard.data import lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
@@ -20,10 +20,13 @@ from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
 from regard.training.checkpoints import write_text
 from regard.training.evaluation import answer, chosen_texts, search_for
+from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.text_form import as_trained
 from regard.training.trained import load
+
+LIMIT = "--max-tokens"
 
 
 def compare(
@@ -43,6 +46,7 @@ def compare(
     ),
     beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
     length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    max_tokens: MaxTokens = None,
     on_long: OnLong = "error",
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
     samples: int = typer.Option(1000, help="Of the paired bootstrap."),
@@ -68,6 +72,11 @@ def compare(
     names = _names(paths)
     for path in paths:
         finished_weights(path)
+        check_limit(read_recipe(path / "recipe.toml"), max_tokens, f"compare: '{path}'", LIMIT)
+    if max_tokens is not None and not paths:
+        raise SettingError(
+            f"compare: the answers are in files, so {LIMIT} {max_tokens} limits none. Leave it out."
+        )
     recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
     if recipe is None and source is None and reference and not paths:
         # answers alone can be compared without what was asked
@@ -88,7 +97,8 @@ def compare(
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
         trained = load(path, device=device, precision=precision)
-        search = search_for(trained, beam=beam, length_penalty=length_penalty)
+        limits = limits_of(trained, max_tokens, f"compare: '{path}'", LIMIT)
+        search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
         with counting(name, len(references)) as each:
             said = answer(trained, texts or [], search, on_long=on_long, each=each)
         systems[name] = said.texts

@@ -11,7 +11,7 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
-from regard.cli.options import MaxTokens, OnLong, limits_of
+from regard.cli.options import MaxTokens, OnLong
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -29,6 +29,7 @@ from regard.training.evaluation import (
     score,
     search_for,
 )
+from regard.training.limiting import limits_of
 from regard.training.suiting import check_has_hidden, check_has_scenes, check_metrics, usual_of
 from regard.training.text_form import as_trained, form_name
 from regard.training.trained import Trained, load

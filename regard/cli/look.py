@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from regard.choices import find
-from regard.cli.options import MaxTokens, limits_of
+from regard.cli.options import MaxTokens
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
 from regard.cli.waiting import counted_words, waiting
@@ -26,6 +26,7 @@ from regard.plots.heatmap import record_map
 from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
 from regard.training.like_training import text_like
+from regard.training.limiting import limits_of
 from regard.training.trained import Trained, load
 
 

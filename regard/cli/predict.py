@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
-from regard.cli.options import MaxTokens, OnLong, limits_of
+from regard.cli.options import MaxTokens, OnLong
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.cli.waiting import counted_words, spinning
@@ -23,6 +23,7 @@ from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
 from regard.training.filling import asked_of, check_alone
+from regard.training.limiting import limits_of
 from regard.training.recipes import Recipe
 from regard.training.trained import Answer, Prediction, Request, Trained, load
 

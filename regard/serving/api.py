@@ -16,7 +16,7 @@ from regard.choices import find
 from regard.decoding import Hypothesis, Search, Sentence
 from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
-from regard.inspecting.looking import look_at
+from regard.inspecting.looking import look_at, reads_answers
 from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
 from regard.models import Stepper
@@ -25,9 +25,12 @@ from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.shelf import Served, Shelf
 from regard.serving.shown_numbers import Wish
 from regard.training.filling import fills_words
+from regard.training.like_training import text_like
+from regard.training.limiting import limits_of
 from regard.training.metrics import lines
 from regard.training.predictions import Prediction
 from regard.training.text_form import as_read
+from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
 
 EXAMPLES = (
@@ -100,7 +103,13 @@ class _Remembering:
 
 
 def predict(
-    shelf: Shelf, run: str, text: str, *, target: str | None = None, n_best: int = 5
+    shelf: Shelf,
+    run: str,
+    text: str,
+    *,
+    target: str | None = None,
+    n_best: int = 5,
+    max_tokens: int | None = None,
 ) -> dict[str, object]:
     """Answer a text; every answer has a record that can be asked for.
 
@@ -109,9 +118,10 @@ def predict(
     Args:
         shelf: where the run is, and where records are kept.
         run: its name.
-        text: what to answer.
+        text: what to answer; of a JSON object what a run reads that learned from such.
         target: an answer to look at instead of the model's own.
         n_best: how many answers, best first.
+        max_tokens: longest answer; as the run has it unless given.
     """
     served = shelf.run(run)
     if served.reads != "texts":
@@ -119,21 +129,38 @@ def predict(
             f"predict: '{run}' captions pictures; it does not read texts. Send a picture to "
             f"/api/runs/{run}/caption."
         )
-    recipe = served.trained.loaded.recipe
+    trained, recipe = served.trained, served.trained.loaded.recipe
+    text = text_like(recipe.data.train, text, "the text")
+    limits = limits_of(trained, max_tokens, "predict", "max_tokens")
     with served.busy:
         if target is not None:
+            _check_is_read(run, trained, max_tokens)
             return _looked(shelf, served, text, target)
         if is_speechless(recipe):
             return _looked(shelf, served, text, "", note=SPEECHLESS)
         if fills_words(recipe):
-            filled = served.trained.predict([text])[0]
+            filled = trained.predict([text])[0]
             return _looked(shelf, served, text, "", filled=filled, note=filled.note)
-        search = _Remembering(_widened(served, n_best))
-        prediction = served.trained.predict([text], search=search)[0]
+        search = _Remembering(replace(_widened(served, n_best), limits=limits))
+        prediction = trained.predict([text], search=search)[0]
     form = as_read(recipe, text)
     read = text if form is None else form.text
     answers = [_answer(shelf, served, read, one) for one in search.found[0]]
     return {"run": run, "source": text, "answers": answers, "note": prediction.note}
+
+
+def _check_is_read(run: str, trained: Trained, max_tokens: int | None) -> None:
+    """A given answer changes where a model looks only if it reads it; and nothing is searched."""
+    if not reads_answers(trained.loaded.model):
+        raise SettingError(
+            f"predict: '{run}' reads a text at once, and where it looks does not depend on an "
+            "answer: target would change nothing. Leave it out."
+        )
+    if max_tokens is not None:
+        raise SettingError(
+            f"predict: target is the answer to look at, so max_tokens {max_tokens} limits none. "
+            "Leave one of the two out."
+        )
 
 
 def _looked(

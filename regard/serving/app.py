@@ -83,7 +83,14 @@ def _looks(app: FastAPI, shelf: Shelf) -> None:
     @app.post("/api/runs/{run}/predict", tags=["looking"])
     def predict(run: str, asked: AskedToPredict) -> dict[str, object]:
         """Answer a text; each answer names a record."""
-        return api.predict(shelf, run, asked.text, target=asked.target, n_best=asked.n_best)
+        return api.predict(
+            shelf,
+            run,
+            asked.text,
+            target=asked.target,
+            n_best=asked.n_best,
+            max_tokens=asked.max_tokens,
+        )
 
     @app.get("/api/records/{record}", tags=["looking"])
     def record(record: str) -> dict[str, object]:

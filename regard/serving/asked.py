@@ -20,6 +20,8 @@ class AskedToPredict(BaseModel):
     target: str | None = Field(default=None, max_length=MOST_CHARACTERS)
     """An answer to look at instead of the model's own."""
     n_best: int = Field(default=5, ge=1, le=5)
+    max_tokens: int | None = None
+    """Longest answer; as the run has it unless given."""
 
 
 class AskedHead(BaseModel):

@@ -6,6 +6,7 @@ import pytest
 
 import regard
 from regard.cli import main
+from regard.decoding import Limits
 from regard.evaluating import Resampling, compare
 from regard.training.checkpoints import read_tensors, write_tensors
 from regard.training.evaluation import search_for
@@ -99,6 +100,24 @@ def test_long_texts_are_refused_skipped_or_split_as_in_evaluate(files, capsys, m
         assert f"{name}: 1 of 2 texts: answered in " in said
 
 
+def test_answers_end_where_somebody_says(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    asked = ["one", "two", "--source", "source", "--reference", "wanted", *QUICK, "--json"]
+    search = search_for(regard.load("one"), beam=1, length_penalty=0.6, limits=Limits(max_tokens=1))
+    want = {
+        name: [said.text for said in regard.load(name).predict(SOURCES, search=search)]
+        for name in ("one", "two")
+    }
+    free = json.loads(_says(capsys, *asked).out)
+    found = json.loads(_says(capsys, *asked, "--max-tokens", "1").out)
+    ratio = [sum(map(len, want[name])) / sum(map(len, REFERENCES)) for name in want]
+    assert max(ratio) < 0.5
+    expected = compare(want, [[text] for text in REFERENCES], sources=SOURCES)
+    for system, wanted in zip(found["systems"], expected.systems, strict=True):
+        assert [one["value"] for one in system["scores"]] == [one.value for one in wanted.scores]
+    assert found["systems"][0]["scores"] != free["systems"][0]["scores"]
+
+
 def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(files)
     recipe = regard.load("one").loaded.recipe
@@ -142,6 +161,14 @@ def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
         ("one two --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
         ("one two --split valid --on-long splt", "Did you mean 'split'"),
         ("one two --split valid --samples 0", "samples and trials must be at least 1"),
+        (
+            "one two --split valid --max-tokens 20",
+            "compare: 'one': --max-tokens must lie between 1 and 19, the model's limit, got 20.",
+        ),
+        (
+            "--hypotheses a=right --hypotheses b=right --reference wanted --max-tokens 3",
+            "the answers are in files, so --max-tokens 3 limits none. Leave it out.",
+        ),
     ],
 )
 def test_mistakes_are_told_in_a_line_or_two(files, capsys, monkeypatch, words, message):

@@ -107,6 +107,52 @@ def test_an_answer_of_one_s_own_is_looked_at(client, shelf):
     assert list(panel.queries) == record["attention"]["cross"]["queries"]["names"]
 
 
+def test_answers_end_where_somebody_says(client):
+    asked = {"text": TEXT, "max_tokens": 3}
+    found = client.post("/api/runs/first/predict", json=asked).json()["answers"]
+    assert max(len(one["words"]) for one in found) == 3
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens must lie between 1 and 47, the model's limit, got 0."),
+        ({"max_tokens": 48}, "max_tokens must lie between 1 and 47, the model's limit, got 48."),
+        (
+            {"max_tokens": 3, "target": "food"},
+            "target is the answer to look at, so max_tokens 3 limits none.",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_kept_is_refused(client, wish, message):
+    said = client.post("/api/runs/first/predict", json={"text": TEXT, **wish})
+    assert said.status_code == 400
+    assert message in said.json()["error"]["message"]
+
+
+def test_an_object_is_read_by_the_keys_that_the_run_learned_from(tmp_path):
+    run = make_run(tmp_path / "papers", *TEXTS)
+    recipe = (run / "recipe.toml").read_text()
+    documents = '{ name = "documents", path = "x", source = ["title", "body"] }'
+    learned = re.sub(r'train = \{ name = "copy", count = \d+ \}', f"train = {documents}", recipe)
+    assert learned != recipe
+    (run / "recipe.toml").write_text(learned)
+    app = build_app(open_runs([run], device="cpu"))
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
+        said, plain, broken = (
+            client.post("/api/runs/papers/predict", json={"text": text})
+            for text in (
+                '{"body": ["ate", "food"], "title": "a dog"}',
+                "a dog ate food",
+                '{"b": 1}',
+            )
+        )
+    assert said.json() == plain.json()
+    assert plain.json()["source"] == "a dog ate food"
+    assert broken.status_code == 400
+    assert "the text has no 'title'; it has b." in broken.json()["error"]["message"]
+
+
 def test_a_tile_is_the_dense_matrix_and_says_what_is_masked(client, shelf, answers):
     name = answers[0]["record"]
     kept = shelf.records.get(name)()
@@ -318,6 +364,22 @@ def test_hidden_words_are_filled_in_and_vectors_say_nothing(readers):
     silent = readers.post("/api/runs/vectors/predict", json={"text": "a dog ate"}).json()
     assert (silent["answers"][0]["text"], silent["answers"][0]["score"]) == ("", None)
     assert "writes nothing" in silent["note"]
+
+
+@pytest.mark.parametrize("task", ["words", "tags", "label", "vectors"])
+def test_an_answer_that_a_run_does_not_read_is_refused(readers, task):
+    asked = {"text": "a dog ate", "target": "dog"}
+    said = readers.post(f"/api/runs/{task}/predict", json=asked)
+    assert (said.status_code, said.json()["error"]["kind"]) == (400, "SettingError")
+    assert "where it looks does not depend on an answer" in said.json()["error"]["message"]
+    assert "target would change nothing. Leave it out." in said.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("task", ["words", "vectors"])
+def test_a_run_that_writes_no_answers_has_no_longest_one(readers, task):
+    said = readers.post(f"/api/runs/{task}/predict", json={"text": "a dog", "max_tokens": 3})
+    assert (said.status_code, said.json()["error"]["kind"]) == (400, "SettingError")
+    assert "no answers of its own, so max_tokens has no" in said.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("path", ["/api/gold/words", "/api/gold/words/0"])

@@ -1,0 +1,41 @@
+"""How long an answer may be: as somebody said, or as the run has it."""
+
+from regard.decoding import Limits
+from regard.errors import SettingError
+from regard.training.filling import fills_words
+from regard.training.recipes import Recipe
+from regard.training.trained import Trained
+from regard.training.vectors import is_speechless
+
+
+def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> None:
+    """See that a run can keep the limit that somebody set.
+
+    Args:
+        recipe: the run's.
+        max_tokens: the most tokens of an answer; None if nobody said.
+        who: asks, for errors.
+        key: under which it was said.
+    """
+    if max_tokens is None:
+        return
+    if is_speechless(recipe) or fills_words(recipe):
+        raise SettingError(
+            f"{who}: this run writes no answers of its own, so {key} has no meaning for it. Leave "
+            "it out."
+        )
+    most = recipe.model.max_len - 1
+    if not 1 <= max_tokens <= most:
+        raise SettingError(
+            f"{who}: {key} must lie between 1 and {most}, the model's limit, got {max_tokens}."
+        )
+
+
+def limits_of(
+    trained: Trained, max_tokens: int | None, who: str, key: str = "--max-tokens"
+) -> Limits:
+    """The limits of a search; see `check_limit`."""
+    check_limit(trained.loaded.recipe, max_tokens, who, key)
+    if max_tokens is None:
+        return trained.default_search().limits
+    return Limits(max_tokens=max_tokens)
