@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.attend import Attended
 from regard.attention.chain import Chain
 from regard.attention.maps import AttentionMap
 from regard.attention.masks import FULL, all_of, given
@@ -35,10 +34,10 @@ def captured(model: nn.Module) -> Iterator[dict[str, AttentionMap]]:
     maps: dict[str, AttentionMap] = {}
     thread = threading.get_ident()
 
-    def listen(
-        name: str, chain: Chain, args: Any, named: Mapping[str, Any], attended: Attended
-    ) -> None:
+    def listen(name: str, chain: Chain, *said: Any) -> None:
+        # a pass of another thread, on its way while this block ends, is told less of
         if threading.get_ident() == thread:
+            args, named, attended = said
             given_in = {**dict(zip(TAKES, args, strict=False)), **named}
             seen = attended.map
             maps[name] = replace(

@@ -26,7 +26,7 @@ from regard.serving.shelf import Served, Shelf
 from regard.serving.shown_numbers import Wish
 from regard.training.filling import fills_words
 from regard.training.like_training import text_like
-from regard.training.limiting import limits_of
+from regard.training.limiting import limits_of, writes_nothing
 from regard.training.metrics import lines
 from regard.training.predictions import Prediction
 from regard.training.text_form import as_read
@@ -46,6 +46,9 @@ MOST_POINTS = 600
 """The most updates that are drawn of a training."""
 AS_IT_IS = Wish()
 """The model's own temperature."""
+USUAL = 300
+"""The most tokens of an answer unless somebody says otherwise; a document's has room for as many
+as the document, and people wait for it."""
 SPEECHLESS = "This run gives vectors and writes nothing; below is where it looked as it read."
 
 
@@ -77,6 +80,7 @@ def info(served: Served) -> dict[str, object]:
         },
         "parameters": sum(one.numel() for one in loaded.model.parameters()),
         "longest": trained.longest,
+        "usual_answer": None if writes_nothing(recipe) else min(trained.longest - 1, USUAL),
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
@@ -121,7 +125,7 @@ def predict(
         text: what to answer; of a JSON object what a run reads that learned from such.
         target: an answer to look at instead of the model's own.
         n_best: how many answers, best first.
-        max_tokens: longest answer; as the run has it unless given.
+        max_tokens: longest answer; 50 tokens beyond the text, 300 at most, unless given.
     """
     served = shelf.run(run)
     if served.reads != "texts":
@@ -132,6 +136,8 @@ def predict(
     trained, recipe = served.trained, served.trained.loaded.recipe
     text = text_like(recipe.data.train, text, "the text")
     limits = limits_of(trained, max_tokens, "predict", "max_tokens")
+    if max_tokens is None:
+        limits = replace(limits, max_tokens=min(limits.max_tokens, USUAL))
     with served.busy:
         if target is not None:
             _check_is_read(run, trained, max_tokens)

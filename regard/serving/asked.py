@@ -21,7 +21,7 @@ class AskedToPredict(BaseModel):
     """An answer to look at instead of the model's own."""
     n_best: int = Field(default=5, ge=1, le=5)
     max_tokens: int | None = None
-    """Longest answer; as the run has it unless given."""
+    """Longest answer; 50 tokens beyond the text, 300 at most, unless given."""
 
 
 class AskedHead(BaseModel):

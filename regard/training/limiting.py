@@ -8,6 +8,11 @@ from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
 
 
+def writes_nothing(recipe: Recipe) -> bool:
+    """Whether the model of a recipe has no answers of its own that could be long or short."""
+    return is_speechless(recipe) or fills_words(recipe)
+
+
 def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> None:
     """See that a run can keep the limit that somebody set.
 
@@ -19,7 +24,7 @@ def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> N
     """
     if max_tokens is None:
         return
-    if is_speechless(recipe) or fills_words(recipe):
+    if writes_nothing(recipe):
         raise SettingError(
             f"{who}: this run writes no answers of its own, so {key} has no meaning for it. Leave "
             "it out."

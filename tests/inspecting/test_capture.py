@@ -78,6 +78,28 @@ def test_nothing_is_left_in_the_model_and_nothing_else_is_heard():
     assert not any(part._forward_hooks for part in model.modules())
 
 
+def test_a_pass_of_another_thread_outlives_the_block():
+    model = transformer("post_norm")
+    inside, ended = threading.Event(), threading.Event()
+    chain = model.encoder[0].attention.chain
+
+    def wait(*_):
+        inside.set()
+        ended.wait()
+
+    held, found = chain.register_forward_hook(wait), []
+    with captured(model) as maps:
+        other = threading.Thread(target=lambda: found.append(model.encode(torch.tensor([SOURCE]))))
+        other.start()
+        # the pass has been told that somebody listens, who then goes away
+        inside.wait()
+    ended.set()
+    other.join()
+    held.remove()
+    assert maps == {}
+    assert len(found) == 1
+
+
 def test_a_failing_pass_leaves_nothing_either():
     model = transformer("post_norm")
     with pytest.raises(IndexError), captured(model):

@@ -61,7 +61,7 @@ function Studio({ served, ramps }) {
   const shade = ramps[isDark ? "dark" : "light"];
   const stops = useMemo(() => stopsOf(shade.maps[params.map]?.ramp ?? shade.weights), [shade, params.map]);
   const differences = useMemo(() => stopsOf(shade.differences), [shade]);
-  const to = (name) => addressOf(name, { run: params.run, text: params.text, map: params.map });
+  const to = (name) => addressOf(name, { run: params.run, text: params.text, most: params.most, map: params.map });
   const go = (name) => { location.hash = to(name); };
   useKeys(views, go, help);
   useEffect(() => { document.title = `${here.title} · regard studio`; }, [here]);

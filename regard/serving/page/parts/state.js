@@ -3,13 +3,35 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 
+// A document is too long for an address: there a key stands for it, and this tab knows the text.
+const LONGEST = 2000, KEYS = new Map();
+
+function keyOf(text) {
+  if (!KEYS.has(text)) {
+    let sum = 0;
+    for (let i = 0; i < text.length; i += 1) sum = (Math.imul(sum, 31) + text.charCodeAt(i)) >>> 0;
+    KEYS.set(text, `document-${sum.toString(16)}-${text.length}`);
+    try { sessionStorage.setItem(KEYS.get(text), text); } catch { /* known until the page is left */ }
+  }
+  return KEYS.get(text);
+}
+
+// undefined for a document of another tab: what is shown at first is shown then
+function textAt(key) {
+  if (!/^document-[0-9a-f]+-\d+$/.test(key)) return key;
+  for (const [text, its] of KEYS) if (its === key) return text;
+  try { return sessionStorage.getItem(key) ?? undefined; } catch { return undefined; }
+}
+
 function readAddress(hash = location.hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
-  return { view: path, params: Object.fromEntries(new URLSearchParams(query)) };
+  const said = [...new URLSearchParams(query)].map(([name, value]) => [name, textAt(value)]);
+  return { view: path, params: Object.fromEntries(said) };
 }
 
 export function addressOf(view, params) {
-  const kept = Object.entries(params).filter(([, value]) => value !== "" && value != null);
+  const kept = Object.entries(params).filter(([, value]) => value !== "" && value != null)
+    .map(([name, value]) => [name, String(value).length > LONGEST ? keyOf(value) : value]);
   const query = new URLSearchParams(kept).toString();
   return `#/${view}${query && `?${query}`}`;
 }

@@ -1,11 +1,11 @@
 // Coloured words: the words that the focus looks at, shaded by weight. Each word is a button; one of
 // a line is reached by Tab, the others by arrow keys.
 
-import { html, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { colour, css, ink } from "./colours.js";
 import { column, heaviest, quoted, written, zeros } from "./numbers.js";
 
-const SHOWN = 5;
+const SHOWN = 5, LONG = 200;
 
 // the weights of the other side's words, summed over all words in focus
 export function shadesOf(panel, at) {
@@ -45,6 +45,13 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
   const label = side === "query" ? panel.queryTitle : panel.keyTitle;
   const stop = Math.min(tabbed, names.length - 1);
   const shade = shades?.side === side ? shades.weights : null;
+  const isLong = names.length > LONG;
+  useEffect(() => {
+    if (!isLong || !shade) return;
+    // the word that is weighed most comes into sight
+    const [line, word] = [box.current, box.current.children[shade.indexOf(Math.max(...shade))]];
+    line.scrollTop += word.getBoundingClientRect().top - line.getBoundingClientRect().top - line.clientHeight / 2;
+  }, [shade, isLong]);
   const isIn = (list, place) => list.some((one) => one.side === side && one.place === place);
   const walk = (event) => {
     const words = [...box.current.children].map((one) => one.firstElementChild);
@@ -58,7 +65,7 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
   };
   return html`<div class="side">
     <div class="name">${label}</div>
-    <div class=${`line ${panel.isWords ? "words" : "pieces"}`} role="toolbar" aria-label=${label}
+    <div class=${`line ${panel.isWords ? "words" : "pieces"}${isLong ? " long" : ""}`} role="toolbar" aria-label=${label}
       dir="auto" lang=${lang} ref=${box} onKeyDown=${walk}>
       ${names.map((name, place) => {
         const isMasked = Boolean(shade) && shades.isMasked(place);

@@ -7,7 +7,7 @@ import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
 import { Table } from "../parts/table.js";
 import { TileMap } from "../parts/tile_map.js";
-import { TextForm, useAnswers } from "./translate.js";
+import { TextForm, textOf, useAnswers } from "./translate.js";
 
 function matches(names, wish) {
   const low = wish.trim().toLowerCase();
@@ -69,9 +69,9 @@ function FarLinks({ survey, tokens, far, setFar, jump }) {
 }
 
 export function Atlas({ served, run, info, params, change, stops, isDark }) {
-  const text = params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
+  const text = textOf(params, info);
   const saved = served.records.includes(params.record) ? params.record : run ? "" : served.records[0];
-  const answered = useAnswers(!saved && info && run, text, params.target);
+  const answered = useAnswers(!saved && info && run, text, params.most, params.target);
   const wanted = saved || answered.value?.answers[0]?.record;
   // an answer knows whose it is: what is asked of another record comes later than its name
   const record = useAnswer(() => wanted && get(["records", wanted]).then((found_) => ({ ...found_, name: wanted })),
@@ -98,9 +98,9 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   return html`${served.records.length > 0 && html`<div class="bar"><${Select} label="map of" value=${saved}
       options=${[...(run ? [["", "a text of your own"]] : []), ...served.records.map((each) => [each, each])]}
       onChange=${(next_) => change({ record: next_, kind: "", layer: "", head: "", find: "" })} /></div>`}
-    ${!saved && html`<${TextForm} text=${text} target=${params.target ?? ""} info=${info}
+    ${!saved && html`<${TextForm} text=${text} info=${info} params=${params}
       isBusy=${answered.isBusy || size.isBusy || survey.isBusy}
-      ask=${(next_, target) => change({ text: next_, target })} />`}
+      ask=${change} />`}
     ${error && html`<p class="error" role="alert">${error}</p>`}
     ${one && html`<div class="bar">
       <${Select} label="attention" value=${kind} options=${kinds.map((each) => [each, each])}

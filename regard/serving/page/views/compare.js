@@ -14,7 +14,7 @@ import { Legend, readout } from "../parts/words.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";
 
 function useSide(run, text, place, params) {
-  const answered = useAnswers(run, text);
+  const answered = useAnswers(run, text, params.most);
   const answers = answered.value?.answers ?? [];
   const at = Math.min(place, answers.length - 1);
   const seen = useRecord(answers[at]?.record, params);
@@ -72,8 +72,8 @@ export function Compare({ served, info, run, params: asked, change, stops, diffe
   const panels = [a.panel, b.panel].filter(Boolean), isShare = panels.every((panel) => panel.isShare);
   const scale = scaleOf(params.scale, isShare), top = Math.max(0, ...panels.map((panel) => topOf(scale, panel))) || 1;
   const shared = { focus, cell, scale, stops, runs, top };
-  return html`<${TextForm} text=${text} target="" hasTarget=${false} info=${info}
-      isBusy=${a.isBusy || b.isBusy} ask=${(next) => change({ text: next, pin: "", answerA: "", answerB: "" })} />
+  return html`<${TextForm} text=${text} hasTarget=${false} info=${info} params=${params}
+      isBusy=${a.isBusy || b.isBusy} ask=${(next) => change({ ...next, answerA: "", answerB: "" })} />
     ${a.record && html`<${Controls} record=${a.record} view=${wished(params, a.record)} params=${params}
       change=${change} hasWords=${false} />`}
     <div class="bar"><button type="button" onClick=${swap}>Swap A and B</button></div>

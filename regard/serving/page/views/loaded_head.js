@@ -9,7 +9,7 @@ import { TextForm, textOf, useAnswers } from "./translate.js";
 // the first answer to a text, its record, and the numbers of one head of it
 export function useHead(run, info, params) {
   const text = textOf(params, info);
-  const answered = useAnswers(info && run, text, params.target);
+  const answered = useAnswers(info && run, text, params.most, params.target);
   const name = answered.value?.answers[0]?.record;
   const record = useAnswer(() => name && get(["records", name]), [name]);
   const attention = record.value?.attention;
@@ -21,11 +21,11 @@ export function useHead(run, info, params) {
     isBusy: answered.isBusy || record.isBusy || given.isBusy };
 }
 
-export function LoadedHead({ run, info, loaded, change }) {
+export function LoadedHead({ run, info, loaded, params, change }) {
   const { given, attention, kind, layer, head } = loaded;
   const turned = given && given.K[0].length < given.width;
-  return html`<${TextForm} text=${loaded.text} target="" hasTarget=${false} info=${info} isBusy=${loaded.isBusy}
-      ask=${(text) => change({ text, edits: "" })} />
+  return html`<${TextForm} text=${loaded.text} hasTarget=${false} info=${info} params=${params} isBusy=${loaded.isBusy}
+      ask=${(next) => change({ ...next, edits: "" })} />
     ${loaded.error && html`<p class="error" role="alert">${loaded.error}</p>`}
     ${attention && html`<div class="bar"><${HeadChoice} attention=${attention} kind=${kind} layer=${layer} head=${head}
       change=${(wish) => change({ ...wish, edits: "" })} /></div>`}

@@ -74,7 +74,7 @@ function Costs({ given }) {
 
 export function Mechanisms({ run, info, params, change, stops, differences }) {
   const text = textOf(params, info);
-  const answered = useAnswers(info && run, text, params.target);
+  const answered = useAnswers(info && run, text, params.most, params.target);
   const name = answered.value?.answers[0]?.record;
   const record = useAnswer(() => name && get(["records", name]), [name]);
   const { kind, one, layer, head } = headOf(params, record.value?.attention, "encoder");
@@ -82,8 +82,8 @@ export function Mechanisms({ run, info, params, change, stops, differences }) {
     [name, kind, layer, head, Boolean(one)]);
   const error = answered.error ?? record.error ?? given.error;
   const isDifference = params.difference === "on", scale = scaleOf(params.scale);
-  return html`<${TextForm} text=${text} target="" hasTarget=${false} info=${info}
-      isBusy=${answered.isBusy || given.isBusy} ask=${(next) => change({ text: next })} />
+  return html`<${TextForm} text=${text} hasTarget=${false} info=${info} params=${params}
+      isBusy=${answered.isBusy || given.isBusy} ask=${change} />
     ${error && html`<p class="error" role="alert">${error}</p>`}
     ${one && html`<div class="bar">
       <${HeadChoice} attention=${record.value.attention} kind=${kind} layer=${layer} head=${head} change=${change} />

@@ -5,22 +5,37 @@ import { Look, useRecord } from "../parts/look.js";
 import { post } from "../parts/server.js";
 import { placeOf, useAnswer } from "../parts/state.js";
 
-export function TextForm({ text, info, ask, isBusy, target, hasTarget = true }) {
-  const [draft, setDraft] = useState(text), [wish, setWish] = useState(target);
+const SHORT = 100, ROW = 100;
+
+// a document by its beginning, on a button
+function beginning(text) {
+  if (text.length <= SHORT) return text;
+  const words = text.trim().split(/\s+/).length.toLocaleString("en-GB");
+  return `${text.slice(0, SHORT).replace(/\s+\S*$/, "")} … (${words} words)`;
+}
+
+export function TextForm({ text, info, params, ask, isBusy, hasTarget = true }) {
+  const target = (hasTarget && params.target) || "", most = params.most ?? "";
+  const [draft, setDraft] = useState(text), [wish, setWish] = useState(target), [limit, setLimit] = useState(most);
   useEffect(() => { setDraft(text); }, [text]);
   useEffect(() => { setWish(target); }, [target]);
-  const submit = (event) => { event.preventDefault(); ask(draft, wish); };
+  useEffect(() => { setLimit(most); }, [most]);
+  const send = (next, answer) => ask({ text: next, most: limit, pin: "", ...(hasTarget ? { target: answer } : {}) });
+  const submit = (event) => { event.preventDefault(); send(draft, wish); };
   const offers = (list, name) => list?.length > 0 && html`<div class="offers"><span>${name}</span>
     ${list.map((one) => html`<button type="button" key=${one} dir="auto"
-      onClick=${() => ask(one, "")}>${one}</button>`)}</div>`;
+      onClick=${() => send(one, "")}>${beginning(one)}</button>`)}</div>`;
   return html`<form class="ask" onSubmit=${submit}>
-    <label>Text <textarea rows="2" dir="auto" value=${draft} required
+    <label>Text <textarea rows=${Math.min(Math.max(Math.ceil(draft.length / ROW), 2), 8)} dir="auto" value=${draft} required
       onInput=${(event) => setDraft(event.target.value)}
       onKeyDown=${(event) => event.key === "Enter" && !event.shiftKey && submit(event)}></textarea></label>
     ${hasTarget && html`<details open=${Boolean(wish)}><summary>Look at an answer of your own</summary>
       <label>Answer <input type="text" dir="auto" value=${wish}
         onInput=${(event) => setWish(event.target.value)} /></label></details>`}
     <div class="bar"><button type="submit" class="main" disabled=${!draft.trim()}>Answer</button>
+      ${info?.usual_answer && html`<label>at most <input type="number" class="most" min="1" max=${info.longest - 1}
+        aria-label="longest answer, in tokens" placeholder=${info.usual_answer} value=${limit} disabled=${Boolean(wish)}
+        onInput=${(event) => setLimit(event.target.value)} /> tokens</label>`}
       <span role="status" class="quiet">${isBusy ? "The model is at work …" : ""}</span></div>
     ${offers(info?.examples, "From this run's data:")}
     ${offers(info?.other_examples, "Or try:")}
@@ -30,9 +45,10 @@ export function TextForm({ text, info, ask, isBusy, target, hasTarget = true }) 
 // what is looked at before anybody has typed anything
 export const textOf = (params, info) => params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
 
-export function useAnswers(run, text, target) {
+export function useAnswers(run, text, most, target) {
+  const limit = Number(most) ? { max_tokens: Number(most) } : {};
   return useAnswer(() => run && text?.trim()
-    && post(["runs", run, "predict"], { text, ...(target ? { target } : {}) }), [run, text, target]);
+    && post(["runs", run, "predict"], { text, ...(target ? { target } : limit) }), [run, text, most, target]);
 }
 
 function Answers({ answers, chosen, choose }) {
@@ -46,13 +62,12 @@ function Answers({ answers, chosen, choose }) {
 
 export function Translate({ run, info, params, change, stops }) {
   const text = textOf(params, info);
-  const answered = useAnswers(info && run, text, params.target);
+  const answered = useAnswers(info && run, text, params.most, params.target);
   const answers = answered.value?.answers ?? [];
   const place = Math.min(placeOf(params.answer), answers.length - 1);
   const seen = useRecord(answers[place]?.record, params);
-  const ask = (next, target) => change({ text: next, target, answer: "", pin: "" });
   const error = answered.error ?? seen.error;
-  return html`<${TextForm} text=${text} target=${params.target ?? ""} info=${info} ask=${ask}
+  return html`<${TextForm} text=${text} info=${info} params=${params} ask=${(next) => change({ ...next, answer: "" })}
       isBusy=${answered.isBusy || seen.isBusy} />
     ${error && html`<p class="error" role="alert">${error}</p>`}
     ${answered.value && !answered.error && html`

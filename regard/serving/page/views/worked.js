@@ -127,7 +127,7 @@ function Loaded({ run, info, params, change }) {
   const loaded = useHead(run, info, params);
   const wish = useMemo(() => loaded.given && loadedWish(loaded.given, params),
     [loaded.given, params.scaled, params.mask, params.temperature]);
-  return html`<${LoadedHead} run=${run} info=${info} loaded=${loaded} change=${change} />
+  return html`<${LoadedHead} run=${run} info=${info} loaded=${loaded} params=${params} change=${change} />
     ${wish && !loaded.error && html`<${Example} wish=${wish} params=${params} change=${change} />`}`;
 }
 
