@@ -183,12 +183,14 @@ class AttentionMap:
             example: of which sentence of the batch.
         """
         kernel, at = self.mask.as_kernel(), self.places.query[..., rows, :].flatten()
-        n_keys = self.shape[-1]
+        n_keys, keys = self.shape[-1], self.places.key.flatten()
         if kernel is not None and self.columns == "keys":
-            exists = torch.ones(n_keys, dtype=torch.int64, device=at.device)
-            exists = exists if kernel.valid is None else kernel.valid[example, :n_keys].long()
-            seen = exists.cumsum(0)
-            return seen[at.clamp(max=n_keys - 1)] if kernel.is_causal else seen[-1].expand(len(at))
+            if kernel.valid is not None:
+                valid = kernel.valid[example]
+                keys = keys[valid[keys.clamp(max=len(valid) - 1)]]
+            # a part of a map has keys and queries that stand anywhere
+            behind = torch.searchsorted(keys.sort().values, at.contiguous(), right=True)
+            return behind if kernel.is_causal else torch.full_like(at, len(keys))
         counts = []
         for some in _parts(range(self.shape[-2])[rows]):
             visible = self.mask.visible(self.places.tile(some, slice(None)))

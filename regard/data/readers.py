@@ -194,7 +194,7 @@ class Shards:
             raise DataError(f"shards: '{self.folder}' is not a folder.")
         found: dict[str, Path] = {}
         for path in sorted(self.folder.iterdir()):
-            twin = found.setdefault(_unpacked(path), path)
+            twin = found.setdefault(unpacked(path), path)
             if twin != path:
                 raise DataError(
                     f"shards: '{twin}' and '{path.name}' are one shard twice; take one away."
@@ -207,7 +207,7 @@ class Shards:
 
     def _reader(self, path: Path, found: Mapping[str, Path]) -> FileReader | None:
         """The reader that starts at this file; None for a target, and for what is left alone."""
-        stem, _, ending = _unpacked(path).rpartition(".")
+        stem, _, ending = unpacked(path).rpartition(".")
         if ending in SINGLE:
             return SINGLE[ending](path, (self.source, self.target))
         if self.suffixes is None:
@@ -310,7 +310,7 @@ def reader_for(
         check_is_file(path)
     if others:
         return ParallelFiles(first, tuple(others))
-    ending = _unpacked(first).rpartition(".")[2]
+    ending = unpacked(first).rpartition(".")[2]
     if ending not in ALONE:
         raise DataError(
             f"data: '{first}' alone is neither .tsv nor .jsonl nor .conllu (also .gz, .xz) nor a "
@@ -320,7 +320,8 @@ def reader_for(
     return ALONE[ending](first, keys)
 
 
-def _unpacked(path: Path) -> str:
+def unpacked(path: Path) -> str:
+    """A file's name without the ending of what packed it."""
     return path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
 
 

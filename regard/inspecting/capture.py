@@ -1,6 +1,6 @@
 """The maps of one answer, by a pass that reads the answer as if it had been given."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -46,6 +46,26 @@ def attention_of(
             "whose model has an attention."
         )
     return maps
+
+
+def crossing(maps: Mapping[str, tuple[AttentionMap, ...]], who: str) -> tuple[AttentionMap, ...]:
+    """Of all maps those in which the words of an answer look at words of a source.
+
+    Args:
+        maps: of one pass, by kind.
+        who: wants them, for errors.
+    """
+    if "cross" not in maps:
+        raise SettingError(
+            f"{who} looks at {', '.join(maps)}, and at no source apart from its own text, so that "
+            "no word answers another. Take a run that translates."
+        )
+    if any(layer.columns != "keys" for layer in maps["cross"]):
+        raise SettingError(
+            f"{who} looks at slots of a shortened memory, which are no words. Take a run without "
+            "one."
+        )
+    return maps["cross"]
 
 
 def with_values(model: Model, source: Any, target: Tensor) -> dict[str, tuple[AttentionMap, ...]]:

@@ -34,6 +34,9 @@ FOR_ALL_LAYERS: Mapping[str, Mapping[str, Any]] = {"linformer": {"sharing": "lay
 MOVABLE = frozenset({"full", "causal", "sliding_window"})
 """What depends on the distance between two positions alone."""
 
+PLACED = frozenset({"location", "local_predictive"})
+"""Scores and selections that know a key by its place, and not by its distance."""
+
 COUNTS_FROM_THE_END = frozenset({"big_bird", "random_links", "global_tokens"})
 """What depends on the length of the sequence, where it is not causal."""
 
@@ -80,6 +83,12 @@ def attending_in_turn(choice: Choice, dims: Dims, *, is_causal: bool) -> Callabl
         return make
     links = make()
     return lambda: links
+
+
+def is_movable(choices: tuple[Choice, ...], score: Choice, select: Choice) -> bool:
+    """Whether weights depend on distances alone, so that padding may stand before a text."""
+    is_near = {choice.name for choice in choices} <= MOVABLE
+    return is_near and not {score.name, select.name} & PLACED
 
 
 def check_attending(choices: tuple[Choice, ...], key: str) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from regard.choices import Choice, find
 from regard.errors import SettingError
 from regard.layers import Norm
-from regard.models.attending import MOVABLE
+from regard.models.attending import is_movable
 from regard.models.bert import POOLS, Classifier, Encoder, MaskedLanguageModel, Tagger
 from regard.models.checking import check_future, check_padding
 from regard.models.language.rows import ROWS
@@ -63,7 +63,7 @@ def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int)
         output=parts.output(embedding),
         rows=ROWS[spec.rows],
         asks_all=spec.asks == "all",
-        is_movable={choice.name for choice in spec.attends} <= MOVABLE,
+        is_movable=is_movable(spec.attends, spec.score, spec.select),
         word_dropout=spec.word_dropout,
         output_dropout=spec.output_dropout,
         balance=spec.experts.balance if spec.experts else 0.0,

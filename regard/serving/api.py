@@ -29,7 +29,7 @@ from regard.training.like_training import text_like
 from regard.training.limiting import limits_of, writes_nothing
 from regard.training.metrics import lines
 from regard.training.predictions import Prediction
-from regard.training.text_form import as_read
+from regard.training.text_form import read_text
 from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
 
@@ -149,8 +149,7 @@ def predict(
             return _looked(shelf, served, text, "", filled=filled, note=filled.note)
         search = _Remembering(replace(_widened(served, n_best), limits=limits))
         prediction = trained.predict([text], search=search)[0]
-    form = as_read(recipe, text)
-    read = text if form is None else form.text
+    read = read_text(recipe, text)
     answers = [_answer(shelf, served, read, one) for one in search.found[0]]
     return {"run": run, "source": text, "answers": answers, "note": prediction.note}
 

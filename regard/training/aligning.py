@@ -36,7 +36,7 @@ from regard.evaluating import (
 from regard.evaluating.heads import LEFT_OUT, BestHead, Row
 from regard.evaluating.links import NAACL
 from regard.inspecting.alignments import words_of
-from regard.inspecting.capture import attention_of, weights_of
+from regard.inspecting.capture import attention_of, crossing, weights_of
 from regard.training.source_kinds import check_reads_texts
 from regard.training.text_form import as_read
 from regard.training.trained import Trained
@@ -194,17 +194,7 @@ def cross_maps(
         written: those of the answer.
     """
     maps = attention_of(trained.loaded.model, read, written)
-    if "cross" not in maps:
-        raise SettingError(
-            f"alignment: the run '{trained.path}' looks at {', '.join(maps)}, and at no source "
-            "apart from its own text, so that no word answers another. Take a run that translates."
-        )
-    if any(layer.columns != "keys" for layer in maps["cross"]):
-        raise SettingError(
-            f"alignment: the attention of the run '{trained.path}' looks at slots of a shortened "
-            "memory, which are no words. Take a run without one."
-        )
-    return maps["cross"]
+    return crossing(maps, f"alignment: the run '{trained.path}'")
 
 
 def _as_read(trained: Trained, text: str) -> tuple[str, dict[int, int]]:

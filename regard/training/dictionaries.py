@@ -27,7 +27,8 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data import Example
 from regard.data.kinds import BOS, EOS, PAD
 from regard.data.subwords import Subwords
-from regard.errors import RunError, SettingError
+from regard.errors import RunError
+from regard.inspecting.capture import crossing
 from regard.training.checkpoints import write_text
 from regard.training.quoting import MODEL, file_hash
 from regard.training.recipes import examples
@@ -136,12 +137,7 @@ def _linked(trained: Trained, pairs: Sequence[Pair]) -> Iterator[tuple[str, str]
     model, device = trained.loaded.model, trained.hardware.device
     read = _numbers(trained.loaded.source, [source for source, _ in pairs], after=(EOS,))
     given = _numbers(trained.loaded.target, [target for _, target in pairs], before=(BOS,))
-    maps = model.maps(read.to(device), given.to(device)).get("cross", ())
-    if not maps or any(layer.columns != "keys" for layer in maps):
-        raise SettingError(
-            "dictionary: this run's attention looks at no source words, so that there is nothing "
-            "to learn one from. Take a run that attends to its source."
-        )
+    maps = crossing(model.maps(read.to(device), given.to(device)), "dictionary: this run")
     weights = torch.stack([layer.dense().mean(dim=1) for layer in maps]).mean(dim=0).cpu()
     for row, (source, target) in zip(weights, pairs, strict=True):
         # the end token and padding are no words

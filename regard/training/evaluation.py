@@ -19,6 +19,7 @@ import numpy as np
 
 from regard.choices import Choice, find
 from regard.data import Corpus, Example, reader_for, too_long
+from regard.data.readers import Reader
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
@@ -30,7 +31,7 @@ from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
-from regard.training.like_training import holds_objects, reader_like, text_like
+from regard.training.like_training import holds_objects, reader_like, text_like, whole_like
 from regard.training.loading import Loaded
 from regard.training.loop import mean_loss
 from regard.training.pointing import pointing_scores
@@ -48,22 +49,25 @@ SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
 
 
 def texts_of_files(
-    source: Path, references: Sequence[Path], train: Choice | None = None
+    source: Path, references: Sequence[Path], recipe: Recipe | None = None
 ) -> list[Example]:
-    """Lines that belong together; a .tsv or .jsonl file alone holds both sides.
+    """Lines that belong together; a .tsv, .jsonl or .conllu file alone holds both sides.
 
     Args:
         source: a file.
         references: files whose lines answer the source's.
-        train: how a run's training data are read; JSON lines are then read in the same way.
+        recipe: of a run; JSON lines, treebanks and running texts are read as its data are.
     """
+    train = None if recipe is None else recipe.data.train
     objects = [path for path in (source, *references) if holds_objects(path)]
     if objects and references:
         raise DataError(
             f"test texts: '{objects[0]}' holds JSON objects, which have both sides, but two files "
             "were given, and their lines would be taken for texts. Give it alone, as --source."
         )
-    like = reader_like(train, source) if objects and train is not None else None
+    like: Reader | None = None
+    if recipe is not None and not references:
+        like = reader_like(recipe.data.train, source) if objects else whole_like(recipe, source)
     found = list((like or reader_for([source, *references])).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
@@ -101,7 +105,7 @@ def chosen_texts(
         split: "valid" or "test".
     """
     if split is None and source is not None:
-        return texts_of_files(source, references, None if recipe is None else recipe.data.train)
+        return texts_of_files(source, references, recipe)
     if split is not None and recipe is not None and source is None and not references:
         return texts_of_split(recipe, split)
     given = {"--source": source, "--reference": references, "--split": split, "a run": recipe}

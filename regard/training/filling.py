@@ -120,7 +120,9 @@ def filled(
         target: the pieces.
         n_best: how many candidates a mask has, and how many texts there are.
     """
-    best = guesses.topk(min(n_best, guesses.shape[-1]))
+    # there may be fewer words than are asked for
+    n_words = int(guesses[:1].isfinite().sum()) or guesses.shape[-1]
+    best = guesses.topk(min(n_best, n_words))
     is_first = request.text.lstrip().startswith(MASK_PIECE)
     pieces = [
         [_piece(number, target, is_first=is_first and not place) for number in numbers]

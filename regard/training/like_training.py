@@ -1,4 +1,4 @@
-"""What one brings oneself, read as a run's training data were: JSON lines, with their keys."""
+"""What one brings oneself, read as a run's data are: JSON lines with their keys, whole files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 from regard.choices import Choice
 from regard.data import Example
 from regard.data.documents import Documents
-from regard.data.files import PACKINGS
-from regard.data.readers import JsonLines
+from regard.data.readers import ALONE, JsonLines, Reader, unpacked
+from regard.data.running_text import RunningText
+from regard.data.treebanks import Treebank
 from regard.errors import DataError
 from regard.training.recipes import Recipe
 from regard.training.sections import Mistakes, read_section
@@ -33,14 +34,16 @@ OBJECTS: Mapping[str, type[ReadsObjects]] = {"jsonl": JsonLines, "documents": Do
 """Readers of JSON lines, as recipes name them."""
 
 
+WHOLE: Mapping[str, type[Reader]] = {"conllu": Treebank, "running_text": RunningText}
+"""Readers of files that hold all there is to know, as recipes name them."""
+
 BEGINS = re.compile(r"""\ufeff?\s*\{\s*(?:["'}]|$)""")
 """How a line begins that is a JSON object, or was meant to be one; "{name} is here" does not."""
 
 
 def holds_objects(path: Path) -> bool:
     """Whether the name says that each line is a JSON object; it may be packed."""
-    name = path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
-    return name.endswith(".jsonl")
+    return unpacked(path).endswith(".jsonl")
 
 
 def reader_like(train: Choice, path: Path) -> ReadsObjects | None:
@@ -54,6 +57,21 @@ def reader_like(train: Choice, path: Path) -> ReadsObjects | None:
     kept = {key: value for key, value in train.settings.items() if key != "normalise"}
     settings = {**kept, "path": str(path)}
     return read_section(OBJECTS[train.name], settings, "data.train", Mistakes())
+
+
+def whole_like(recipe: Recipe, path: Path) -> Reader | None:
+    """The reader of the run's data with another file, where one such file holds both sides.
+
+    Settings are those of the validation data, which are to be judged as well, where they are read
+    by the same reader as the training data.
+    """
+    train, valid = recipe.data.train, recipe.data.valid
+    settings = valid.settings if valid.name == train.name else train.settings
+    ending = unpacked(path).rpartition(".")[2]
+    is_such = ending == train.name if train.name in ALONE else ending not in ALONE
+    if train.name not in WHOLE or not is_such:
+        return None
+    return read_section(WHOLE[train.name], {**settings, "path": str(path)}, "data", Mistakes())
 
 
 def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:

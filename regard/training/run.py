@@ -59,8 +59,7 @@ def run(
     workers: Workers = ALONE,
 ) -> Iterator[Event]:
     """Train by a recipe into a directory; of several workers only the first has events."""
-    if not resume:
-        workers.first_does(lambda: _check_is_new(out))
+    workers.first_does(lambda: _check_is_folder(out) if resume else _check_is_new(out))
     if resume and (out / "recipe.toml").exists():
         workers.first_does(lambda: _check_is_same(recipe, out))
     if (out / "model.safetensors").exists():
@@ -96,9 +95,13 @@ def _holds_anything(out: Path) -> bool:
     return out.is_dir() and any(out.iterdir())
 
 
-def _check_is_new(out: Path) -> None:
+def _check_is_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise RunError(f"train: '{out}' is a file; a run is a folder. Choose another --out.")
+
+
+def _check_is_new(out: Path) -> None:
+    _check_is_folder(out)
     if (out / "model.safetensors").exists():
         raise RunError(f"train: '{out}' holds a finished run. Choose another --out.")
     if _holds_anything(out):

@@ -16,6 +16,7 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention import AttentionMap
 from regard.choices import find
 from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
@@ -26,8 +27,8 @@ from regard.evaluating.heads import LEFT_OUT
 from regard.evaluating.links import Link
 from regard.inspecting.alignments import pharaoh, word_links, words_of
 from regard.inspecting.caption_record import CaptionRecord
-from regard.inspecting.capture import attention_of, weights_of
-from regard.inspecting.looking import look_at
+from regard.inspecting.capture import attention_of, crossing, weights_of
+from regard.inspecting.looking import look_at, reads_answers
 from regard.inspecting.reading import spans_of
 from regard.inspecting.record import Record
 from regard.models import Stepper
@@ -47,7 +48,7 @@ from regard.training.predictions import (
 )
 from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces
-from regard.training.text_form import as_read
+from regard.training.text_form import as_read, read_text
 from regard.training.unknown_words import check_has_unknown_words, replaced
 from regard.training.vectors import check_one_run, is_speechless, sentence_vectors
 
@@ -186,6 +187,10 @@ class Trained:
     def _answer_texts(
         self, requests: Sequence[Request], wishes: Wishes
     ) -> Iterator[tuple[int, Prediction]]:
+        if wishes.has_alignments or wishes.dictionary is not None:
+            # before the long search
+            self._crossing([EOS], [])
+        self._check_can_be_begun(requests)
         pieces: list[tuple[int, Request]] = []
         for place, request in enumerate(requests):
             parts = (
@@ -234,10 +239,19 @@ class Trained:
             self.hardware,
         )  # fmt: skip
 
+    def _check_can_be_begun(self, requests: Sequence[Request]) -> None:
+        """A model that answers at each place of a text does not go on with what is given."""
+        given = any(one.prefix or one.must_contain for one in requests)
+        if given and not reads_answers(self.loaded.model):
+            raise SettingError(
+                f"predict: the run '{self.path}' says what each place of a text is, whatever an "
+                "answer begins with: a prefix and phrases to hold have no meaning for it. Leave "
+                "them out."
+            )
+
     def _read(self, text: str) -> str:
         """A text in the form of those that the run learned from."""
-        form = as_read(self.loaded.recipe, text)
-        return text if form is None else form.text
+        return read_text(self.loaded.recipe, text)
 
     def _is_long(self, request: Request) -> bool:
         return self._length(request.text) > self.longest
@@ -290,13 +304,16 @@ class Trained:
         links = self._links(form.text, answer.tokens)
         return pharaoh({(form.origins[source], target) for source, target in links})
 
+    def _crossing(self, read: Sequence[int], written: Sequence[int]) -> tuple[AttentionMap, ...]:
+        maps = attention_of(self.loaded.model, read, written)
+        return crossing(maps, f"alignments: the run '{self.path}'")
+
     def _links(self, read: str, tokens: Sequence[int]) -> frozenset[Link]:
         """Read off the mean of all cross-attention heads."""
         source, target = self.loaded.source, self.loaded.target
-        maps = attention_of(self.loaded.model, [*source.encode(read), EOS], tokens)
         written = target.decode(tokens)
         return word_links(
-            weights_of(maps["cross"]).mean((0, 1)),
+            weights_of(self._crossing([*source.encode(read), EOS], tokens)).mean((0, 1)),
             [*words_of(read, source.offsets(read)), LEFT_OUT],
             words_of(written, spans_of(target, tokens, written)),
         )

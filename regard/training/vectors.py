@@ -13,7 +13,7 @@ from regard.models import EncoderSpec, Reader
 from regard.training.hardware import Hardware
 from regard.training.loading import Loaded
 from regard.training.recipes import Recipe
-from regard.training.text_form import as_read
+from regard.training.text_form import read_text
 
 AT_ONCE = 32
 """How many texts are read together."""
@@ -48,7 +48,7 @@ def sentence_vectors(
             f"vectors: a model of kind '{loaded.recipe.model.kind}' has none for whole texts; take "
             "a run whose model.kind is 'encoder'."
         )
-    rows = [[*loaded.source.encode(_read(loaded, text)), EOS] for text in texts]
+    rows = [[*loaded.source.encode(read_text(loaded.recipe, text)), EOS] for text in texts]
     _check_lengths(texts, [len(row) for row in rows], longest)
     # texts of like length together, and back in their order
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
@@ -91,8 +91,3 @@ def check_one_run(others: Sequence[object]) -> None:
 def is_speechless(recipe: Recipe) -> bool:
     """Whether the model of a recipe gives vectors and says nothing."""
     return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "vectors"
-
-
-def _read(loaded: Loaded, text: str) -> str:
-    form = as_read(loaded.recipe, text)
-    return text if form is None else form.text

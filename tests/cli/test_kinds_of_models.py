@@ -59,6 +59,26 @@ def test_what_there_is_to_look_at_is_known_before_anything_is(name, tmp_path):
     assert reads_answers(trained.loaded.model)
 
 
+READER = 'kind = "encoder"\ntask = "{task}"\nd_model = 8\nn_heads = 2\nd_hidden = 8\nn_layers = 1'
+
+
+@pytest.mark.parametrize("task", ["tags", "label"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--alignments"], "looks at encoder, and at no source apart from its own text"),
+        (["--prefix", "a"], "a prefix and phrases to hold have no meaning for it. Leave them out."),
+    ],
+    ids=["alignments", "prefix"],
+)
+def test_what_a_model_that_only_reads_cannot_do_is_refused(task, words, message, tmp_path, capsys):
+    run = make_run(tmp_path / "run", model=READER.format(task=task))
+    assert main(["predict", str(run), "--text", "a b", *words]) == 2
+    said = capsys.readouterr()
+    assert message in " ".join(said.err.split())
+    assert said.out == ""
+
+
 @pytest.mark.parametrize(
     "words", [["look", "RUN", "a b"], ["predict", "RUN", "--text", "a b", "--alignments"]]
 )

@@ -15,10 +15,11 @@ from tests.captioning import RECIPE as CAPTIONS
 from tests.training.small_recipe import RECIPE
 
 
-def test_a_file_is_no_place_for_a_run(recipe, tmp_path):
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_file_is_no_place_for_a_run(recipe, tmp_path, resume):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(RunError, match=r"is a file; a run is a folder\. Choose another --out"):
-        next(run(read_recipe(recipe), tmp_path / "run"))
+        next(run(read_recipe(recipe), tmp_path / "run", resume=resume))
     assert (tmp_path / "run").read_text() == "mine"
 
 

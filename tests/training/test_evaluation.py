@@ -1,5 +1,7 @@
 """Evaluating a run: the right loss, the same scores as of the texts alone, links by force."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -102,16 +104,57 @@ def test_a_beam_of_one_is_greedy(trained):
         search_for(trained, beam=0, length_penalty=0.6)
 
 
-def test_json_lines_are_read_by_the_run_s_keys_and_come_alone(tmp_path):
+def test_json_lines_are_read_by_the_run_s_keys_and_come_alone(trained, tmp_path):
     objects, answers = tmp_path / "one.jsonl", tmp_path / "answers"
     objects.write_text('{"in": "Don\\u2019t", "out": "b"}\n')
     answers.write_text("c\n")
-    train = Choice("jsonl", {"source": "in", "target": "out", "path": "x", "normalise": "europarl"})
+    settings = {"source": "in", "target": "out", "path": "x", "normalise": "europarl"}
+    recipe = _learned_from(trained, Choice("jsonl", settings))
     # as it stands there: whoever asks the run brings it to the run's form
-    assert texts_of_files(objects, [], train) == [Example("Don’t", ("b",))]
+    assert texts_of_files(objects, [], recipe) == [Example("Don’t", ("b",))]
     for files in ((objects, [answers]), (answers, [objects])):
         with pytest.raises(DataError, match=r"one\.jsonl' holds JSON objects, .* Give it alone"):
-            texts_of_files(*files, train)
+            texts_of_files(*files, recipe)
+
+
+def _learned_from(trained, train, valid=None):
+    recipe = trained.loaded.recipe
+    return replace(recipe, data=replace(recipe.data, train=train, valid=valid or train))
+
+
+SENTENCE = "1\ta\ta\tDET\tDT\t_\t2\tdet\t_\t_\n2\tdog\tdog\tNOUN\tNN\t_\t0\troot\t_\t_\n\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "want"),
+    [
+        ({}, Example("a dog", ("DET NOUN",))),
+        ({"tags": "xpos"}, Example("a dog", ("DT NN",))),
+        ({"has_trees": True}, Example("a↑2 dog↑0", ("DET NOUN",))),
+    ],
+)
+def test_a_treebank_is_read_as_the_run_s_own(trained, tmp_path, settings, want):
+    path = tmp_path / "other.conllu"
+    path.write_text(SENTENCE)
+    recipe = _learned_from(trained, Choice("conllu", {"path": "x", **settings}))
+    assert texts_of_files(path, [], recipe) == [want]
+
+
+def test_a_running_text_is_cut_as_the_validation_text_is(trained, tmp_path):
+    path = tmp_path / "other.txt"
+    path.write_text("a b c\nd e\n")
+    recipe = _learned_from(
+        trained,
+        Choice("running_text", {"path": "x", "words": 4, "every": 1}),
+        Choice("running_text", {"path": "y", "words": 3, "context": 2}),
+    )
+    found = texts_of_files(path, [], recipe)
+    assert found == [
+        Example("", ("a b c",)), Example("b c", ("¶ d e",)), Example("d e", ("¶",))
+    ]  # fmt: skip
+    both = tmp_path / "both.tsv"
+    both.write_text("a\tb\n")
+    assert texts_of_files(both, [], recipe) == [Example("a", ("b",))]
 
 
 def test_texts_come_from_files_or_from_a_split(trained, tmp_path):

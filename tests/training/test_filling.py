@@ -70,6 +70,17 @@ def test_all_pieces_of_the_vocabulary_keep_their_probability():
     assert chances[0] / chances[1] == pytest.approx(torch.tensor(1.0).exp().item())
 
 
+def test_no_more_words_are_guessed_than_there_are():
+    subwords = wordpieces()
+    guesses = torch.zeros(2, len(subwords))
+    guesses[:, : len(PIECES)] = -torch.inf
+    said = filled(Request("[MASK] the [MASK]"), guesses.log_softmax(-1), subwords, 99)
+    words = ["run", "the", "d", "##d", "##ning", "."]
+    assert [sorted(each) for each in shown(said)] == [sorted(words)] * 2
+    assert len(said.n_best) == len(words) ** 2
+    assert all(torch.tensor(answer.score).isfinite() for answer in said.n_best)
+
+
 def test_pieces_with_their_space_are_told_from_those_without():
     assert shown(fill(sentencepieces(), "the [MASK]", ["▁d", "d", "."])) == [["d", "##d", "."]]
     said = fill(learned(BPE), "the [MASK]", ["Ġrun", "d", "."])

@@ -1,15 +1,18 @@
 """A run reads texts in the form of those it learned from: answers, alignments, test texts."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 import regard
 from regard.data import Example
+from regard.data.kinds import MASK_PIECE
 from regard.decoding import Greedy, Limits
 from regard.evaluating import Gold
+from regard.models import EncoderSpec
 from regard.training.aligning import align
-from regard.training.text_form import as_trained, form_name
+from regard.training.text_form import as_trained, form_name, read_text
 from regard.training.trained import Request
 from tests.making import make_run
 
@@ -40,6 +43,26 @@ def test_a_text_is_answered_as_its_form_is(runs):
     assert [one.text for one in said] == [wanted[0].text, wanted[0].text, wanted[1].text]
     assert said[0].source == raw
     assert formed.look(raw).target == plain.look(form).target
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("C'est l'[MASK] du ministre.", "ce est le[MASK] de le ministre ."),
+        ("C'est l' [MASK] du ministre.", "ce est le [MASK] de le ministre ."),
+        ("[MASK] [MASK]", "[MASK] [MASK]"),
+        ("Du [MASK][MASK]", "de le [MASK][MASK]"),
+        ("  Du  ", "de le"),
+    ],
+)
+def test_hidden_words_stay_hidden_in_any_form(runs, text, read):
+    recipe = runs[1].loaded.recipe
+    model = EncoderSpec(task="words", d_model=8, n_heads=2, d_hidden=8, n_layers=1)
+    assert read_text(replace(recipe, model=model), text) == read
+    formed = as_trained(replace(recipe, model=model), [Example(text, ("Du",))])
+    assert formed == [Example(read, ("de le",))]
+    # to a run that knows no hidden words a mark is a text like any other
+    assert MASK_PIECE not in read_text(recipe, text)
 
 
 def test_links_lead_to_the_words_of_the_text_as_it_was_given(runs):

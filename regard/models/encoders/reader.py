@@ -27,7 +27,7 @@ from regard.models.learning import Lesson
 from regard.models.model import Model
 from regard.models.stepping import BOS, EOS, PAD, UNK
 
-NEVER = -1e9
+NEVER = -torch.inf
 """The logit of what cannot be said."""
 
 
@@ -173,8 +173,8 @@ KNOWN: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 UNSAID: Mapping[str, tuple[int, ...]] = {
     "words": (PAD, BOS, EOS, UNK, MASK_NUMBER),
-    "tags": (PAD, BOS, EOS),
-    "label": (PAD, BOS, EOS),
+    "tags": (PAD, BOS, EOS, UNK),
+    "label": (PAD, BOS, EOS, UNK),
     "vectors": (),
 }
 """What is no answer, by task."""

@@ -29,12 +29,17 @@ ACTIVATIONS = {
 }
 """What config.json calls an activation of ours."""
 
+USUAL = next(iter(ACTIVATIONS))
+"""The activation of a configuration that names none."""
+
 EMBEDDING: Table = {
     "positions.P.weight": "position_embeddings.weight",
-    "S.weight": "token_type_embeddings.weight",
     "norm.gain": "LayerNorm.weight",
     "norm.bias": "LayerNorm.bias",
 }
+
+SEGMENTS: Table = {"S.weight": "token_type_embeddings.weight"}
+"""Where a text may have several."""
 
 LAYER: Table = {
     "attention.W_Q.weight": "attention.self.query.weight",
@@ -97,7 +102,7 @@ def spec_of(folder: Folder) -> EncoderSpec:
         n_layers=folder.setting(int, "num_hidden_layers"),
         dropout=folder.setting(float, "hidden_dropout_prob"),
         attention_dropout=folder.setting(float, "attention_probs_dropout_prob"),
-        feed_forward=ACTIVATIONS[folder.setting(str, "hidden_act")],
+        feed_forward=ACTIVATIONS[folder.config.get("hidden_act", USUAL)],
         norm_eps=folder.setting(float, "layer_norm_eps"),
         n_segments=folder.setting(int, "type_vocab_size"),
         # a text has a position for its begin token too
@@ -116,7 +121,7 @@ def layout_of(spec: Spec) -> Layout:
             f"{embedding}E.weight": pieces,
             **{
                 f"{embedding}{name}": found(entry).under("embeddings.")
-                for name, entry in EMBEDDING.items()
+                for name, entry in {**EMBEDDING, **(SEGMENTS if spec.n_segments else {})}.items()
             },
             **stacked("network.encoder.layers.{i}.", "encoder.layer.{i}.", LAYER, spec.n_layers),
             **({name: found(entry) for name, entry in WORDS_HEAD.items()} if has_head else {}),

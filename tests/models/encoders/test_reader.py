@@ -60,19 +60,27 @@ def test_each_tag_is_the_likeliest_at_its_word_whatever_else_is_in_the_batch():
     said = greedy(made, batch, max_tokens=15)
     for i, n in enumerate((5, 2)):
         alone = made.network(batch[i : i + 1, : n + 1])[0, :n]
-        alone[:, :3] = -torch.inf
+        alone[:, : UNK + 1] = -torch.inf
         assert said[i] == alone.argmax(-1).tolist()
 
 
 @torch.no_grad()
 def test_the_answers_of_a_beam_are_the_likeliest_together():
-    made, text = reader("tags"), row(7, 8)
+    made, text, tags = reader("tags"), row(7, 8), range(UNK + 1, N_TAGS)
     logs = made.network(text)[0, :2].log_softmax(-1)
     found = Beam(width=6, n_best=3, limits=Limits(max_tokens=10))(
         made, [Sentence(text[0].tolist())]
     )
-    pairs = [(float(logs[0, i] + logs[1, j]), (i, j)) for i in range(3, 9) for j in range(3, 9)]
+    pairs = [(float(logs[0, i] + logs[1, j]), (i, j)) for i in tags for j in tags]
     assert [one.tokens for one in found[0]] == [pair for _, pair in sorted(pairs, reverse=True)[:3]]
+
+
+def test_an_answer_that_cannot_be_is_in_no_list():
+    made, text = reader("label"), row(7, 8, 9)
+    search = Beam(width=N_TAGS, n_best=N_TAGS, limits=Limits(max_tokens=10))
+    found = search(made, [Sentence(text[0].tolist())])[0]
+    assert sorted(one.tokens for one in found) == [(label,) for label in range(UNK + 1, N_TAGS)]
+    assert all(one.score > -50 for one in found)
 
 
 def test_a_label_is_one_token():

@@ -52,6 +52,19 @@ def test_a_running_text_without_a_source_is_asked_for_from_its_first_word():
     assert first.tolist() == [BOS]
 
 
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("attends", ["full", "sliding_window", "blocks", "memory_compressed"])
+def test_a_map_knows_how_many_keys_each_query_may_see(rows, attends):
+    maps = model(rows=rows, attends=(Choice(attends),)).maps(SOURCE[:1], TARGET[:1, :2])
+    for one in (one for layers in maps.values() for one in layers):
+        may = one.mask.visible(one.places)
+        seen = may.expand(*may.shape[:-2], *one.shape[-2:]).reshape(-1, *one.shape[-2:])[0].sum(-1)
+        assert one.allowed().tolist() == seen.tolist()
+        assert ((one.dense()[0, 0] > 0).sum(-1) <= one.allowed()).all()
+        last = slice(one.shape[-2] - 1, None)
+        assert one.allowed(last).tolist() == seen[-1:].tolist()
+
+
 def test_the_loss_over_all_tokens_is_another_one_and_only_in_training():
     every, some = model(asks="all", dropout=0.0), model(asks="target", dropout=0.0)
     n_asked = [int((one.train().lesson(SOURCE, TARGET).gold != PAD).sum()) for one in (every, some)]

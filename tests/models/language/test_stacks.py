@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
+from regard.attention import RELATIONS, SCORES, SELECTIONS
 from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
+from regard.models.attending import MOVABLE
 from regard.models.language.remembering import kept, most_kept, remembered
 from regard.models.language.spec import LMLML
 from regard.models.stepping import BOS, PAD
@@ -35,6 +37,9 @@ STACKS = {
     "random links": {"attends": (Choice("random_links", {"block": 2}), Choice("full"))},
     "branches": {"layer": "weighted_branches", "attends": (BLOCKS, SLOTS)},
 }
+
+NEED_MORE = ("structural",)
+"""Relations that ask for a tree."""
 
 
 def model(**changes):
@@ -98,6 +103,27 @@ def test_rows_of_unequal_length_go_on_as_each_would_alone(stack):
     for i, n in enumerate((6, 3, 6, 1)):
         row = torch.cat([source[i, :n], target[i]])[None]
         assert_close("logits", torch.cat(parts, 1)[i], writer(row)[0, n:])
+
+
+@pytest.mark.parametrize("attends", sorted(MOVABLE))
+@pytest.mark.parametrize(
+    ("link", "name"),
+    [("score", name) for name in SCORES]
+    + [("select", name) for name in SELECTIONS]
+    + [("relation", name) for name in RELATIONS if name not in NEED_MORE],
+)
+def test_whatever_weighs_the_keys_rows_of_unequal_length_go_on_as_alone(link, name, attends):
+    stack = {
+        link: Choice(name),
+        "attends": (Choice(attends, {"size": 4} if "w" in attends else {}),),
+    }
+    writer, source, target = model(**stack), ragged(6, 3, 6, 1), tokens(4, 2)
+    for each in writer.parameters():
+        torch.nn.init.normal_(each, std=0.3)
+    logits, _ = writer.step(writer.start(source), target)
+    for i, n in enumerate((6, 3, 6, 1)):
+        row = torch.cat([source[i, :n], target[i]])[None]
+        assert_close("logits", logits[i], writer(row)[0, n:])
 
 
 @pytest.mark.parametrize("name", ["lmlml", "sliding window", "big bird"])

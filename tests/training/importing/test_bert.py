@@ -1,9 +1,12 @@
 """BERT as published equals BERT here: states, logits, and every way that rows may differ."""
 
+import json
+
 import pytest
 import torch
 
 from regard.data.kinds import EOS, MASK_NUMBER, PAD
+from regard.training.checkpoints import read_tensors, write_tensors
 from tests.training.importing.published import (
     BERT_PIECES,
     bert,
@@ -48,6 +51,26 @@ def test_states_and_logits_are_those_of_the_published_model(tmp_path, activation
         logits[is_real[:, 1:]][:, here], want.logits[:, 1:][is_real[:, 1:]][:, there],
         atol=1e-4, rtol=0,
     )  # fmt: skip
+
+
+def test_a_configuration_without_segments_and_activation_has_the_usual_ones(tmp_path):
+    folder, theirs = bert(tmp_path / "bert", activation="gelu")
+    config = json.loads((folder / "config.json").read_text())
+    del config["hidden_act"]
+    config["type_vocab_size"] = 0
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = read_tensors(folder / "model.safetensors")
+    (segments,) = (name for name in weights if name.endswith("token_type_embeddings.weight"))
+    del weights[segments]
+    write_tensors(folder / "model.safetensors", weights)
+    imported, model = imported_model(folder, tmp_path)
+    assert (imported.recipe.model.n_segments, imported.recipe.model.feed_forward) == (0, "gelu")
+    theirs.bert.embeddings.token_type_embeddings.weight.data.zero_()
+    ids, _ = row(5)
+    want = theirs(torch.tensor([ids]), output_hidden_states=True).hidden_states[-1]
+    with torch.no_grad():
+        got = model.encoder(ours(imported, [ids[1:]]))
+    torch.testing.assert_close(got, want, atol=1e-4, rtol=0)
 
 
 def test_special_pieces_take_our_places(tmp_path):
