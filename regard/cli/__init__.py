@@ -29,6 +29,7 @@ from regard.cli.streams import lasting_streams
 from regard.cli.train import train
 from regard.cli.verify import verify
 from regard.errors import RegardError
+from regard.training.measuring import lacks_memory
 
 app = typer.Typer(
     name="regard",
@@ -73,6 +74,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         except RegardError as error:
             Console(stderr=True, highlight=False, soft_wrap=True).print(
                 f"regard: {error}", markup=False
+            )
+            return 2
+        except (RuntimeError, MemoryError) as error:
+            if not lacks_memory(error):
+                raise
+            print(
+                "regard: there is not enough memory for this. Take smaller sizes, or shorter "
+                "texts; `regard plan RECIPE` says what a training takes.",
+                file=sys.stderr,
             )
             return 2
         except OSError as error:

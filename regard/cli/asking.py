@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.training.like_training import holds_objects, sources_like, text_like
+from regard.training.like_training import (
+    holds_objects,
+    holds_treebank,
+    sources_like,
+    text_like,
+)
 from regard.training.recipes import Recipe
 from regard.training.trained import Prediction
 
@@ -26,7 +31,7 @@ PICTURES = frozenset(
 
 def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
     """The lines of a file; of JSON objects what the run would read of each."""
-    if name != "-" and holds_objects(Path(name)):
+    if name != "-" and (holds_objects(Path(name)) or holds_treebank(Path(name))):
         yield from sources_like(recipe, Path(name))
         return
     for number, line in enumerate(lines_of(name), 1):
@@ -97,7 +102,8 @@ def _standard_input() -> AbstractContextManager[Iterable[bytes]]:
 def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            text = line.decode("utf-8").rstrip("\r\n")
+            yield text.removeprefix("\ufeff") if number == 1 else text
         except UnicodeDecodeError as error:
             raise DataError(
                 f"predict: {name}, line {number} is not UTF-8 (byte {error.start + 1}). Convert "

@@ -13,6 +13,7 @@ from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
 from regard.training.checkpoints import PARTIAL, checkpoints, write_tensors
 from regard.training.loading import load_run, load_subwords, subword_files
+from regard.training.locking import check_can_be_made
 from regard.training.quoting import MODEL
 from regard.training.recipes import read_recipe
 
@@ -36,6 +37,7 @@ def average(
 
     Example: regard average runs/en-de --last 5 --out runs/en-de-mean
     """
+    check_can_be_made(out, "average")
     if out.exists():
         raise RunError(
             f"average: '{out}' is there already, and is never overwritten. Choose another --out."

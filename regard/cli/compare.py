@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.counting import counting
 from regard.cli.options import MaxTokens, OnLong
-from regard.data import lines
+from regard.data import Example, lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
 from regard.evaluating import compare as compared
@@ -23,6 +23,7 @@ from regard.training.evaluation import answer, chosen_texts, search_for
 from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, examples, read_recipe
+from regard.training.suiting import check_has_hidden
 from regard.training.text_form import as_trained
 from regard.training.trained import load
 
@@ -78,6 +79,7 @@ def compare(
             f"compare: the answers are in files, so {LIMIT} {max_tokens} limits none. Leave it out."
         )
     recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
+    found: list[Example] = []
     if recipe is None and source is None and reference and not paths:
         # answers alone can be compared without what was asked
         texts: Sequence[str] | None = None
@@ -94,6 +96,12 @@ def compare(
             f"compare: expected at least two systems, got {len(names) + len(given)}. Give runs, or "
             "--hypotheses NAME=FILE."
         )
+    for path in paths:
+        # found is there: where runs are given, so are texts
+        check_has_hidden(
+            read_recipe(path / "recipe.toml"), found, f"compare: '{path}'",
+            "compare losses: regard evaluate RUN --metrics loss",
+        )  # fmt: skip
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
         trained = load(path, device=device, precision=precision)

@@ -30,6 +30,7 @@ from regard.training.evaluation import (
     search_for,
 )
 from regard.training.limiting import limits_of
+from regard.training.locking import check_can_be_made
 from regard.training.suiting import check_has_hidden, check_has_scenes, check_metrics, usual_of
 from regard.training.text_form import as_trained, form_name
 from regard.training.trained import Trained, load
@@ -118,7 +119,12 @@ def evaluate(
     examples = as_trained(recipe, (given[place] for place in places))
     check_has_scenes(examples, asked or ())
     if is_decoded:
-        check_has_hidden(recipe, examples, chosen)
+        check_has_hidden(
+            recipe,
+            examples,
+            f"evaluate: --metrics {','.join(chosen)} (or --out)",
+            "take --metrics loss, for which words are hidden at random",
+        )
     aligned = None
     if alignment is not None:
         golds = read_gold(
@@ -281,6 +287,8 @@ def _check_is_new(out: Path | None) -> None:
         raise RunError(
             f"evaluate: '{out}' is there already, and is never overwritten. Choose another --out."
         )
+    if out is not None:
+        check_can_be_made(out, "evaluate")
 
 
 def _write(out: Path, report: dict[str, Any], texts: Sequence[str]) -> None:

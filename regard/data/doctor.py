@@ -318,4 +318,5 @@ def _spread(numbers: np.ndarray) -> float:
 
 
 def _share(part: float | int, whole: int) -> str:
-    return f"{100 * part / max(whole, 1):.2g} %"
+    share = 100 * part / max(whole, 1)
+    return f"{share:.0f} %" if share >= 10 else f"{share:.2g} %"

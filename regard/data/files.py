@@ -39,6 +39,8 @@ class Broken:
 def lines(path: Path) -> Iterator[str]:
     r"""The lines of a file, without their ends ("\n" or "\r\n") and otherwise as they are.
 
+    A mark of the byte order before the first is no part of it.
+
     A file that is missing is an error at once; a bad byte is one when its line is reached.
     """
     return _strict(tolerant_lines(path))
@@ -82,6 +84,8 @@ def _text(path: Path, number: int, offset: int, line: bytes) -> str | Broken:
             "iconv -f latin1 -t utf-8."
         )
         return Broken("encoding", path, number, said)
+    # what some programs put before a text to say that it is UTF-8
+    text = text.removeprefix("\ufeff") if number == 1 else text
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 

@@ -55,6 +55,12 @@ def heads_of(text: str) -> list[int]:
 def heads_of_source(text: str) -> list[int]:
     """The same for a text that is read, which must bring its tree along."""
     words = text.split()
+    odd = next((word for word in words if ARROW in word and not _HEAD.search(word)), None)
+    if odd is not None:
+        raise DataError(
+            f"parsed_words: '{odd[:40]}' has an arrow, but behind it stands no number; expected "
+            f"the place of the word's head, 0 for a root, as in The{ARROW}2 cat{ARROW}0."
+        )
     if len(words) > 1 and not any(map(_HEAD.search, words)):
         raise DataError(
             f"parsed_words: '{text[:40]}' comes without its tree; expected the number of its head "

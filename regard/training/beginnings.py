@@ -5,11 +5,27 @@ So a file that is not there, of the test split too, is told at once and not afte
 
 from collections.abc import Iterator
 
-from regard.errors import DataError, SettingError
+from regard.errors import DataError, RecipeError, SettingError
+from regard.training.filling import fills_words
 from regard.training.recipes import Recipe, examples
 from regard.training.trees import check_brings_tree
+from regard.training.vectors import is_speechless
 
 SPLITS = ("train", "valid", "test")
+
+
+def check_can_learn(recipe: Recipe) -> None:
+    """Refuse what a model could be asked, but not taught."""
+    if is_speechless(recipe):
+        raise RecipeError(
+            "model.task = 'vectors' has no head, and so nothing to learn by. Train another task, "
+            "such as 'words', and ask that run for its vectors: regard predict RUN --vectors F.npy."
+        )
+    if fills_words(recipe) and recipe.training.r_drop:
+        raise RecipeError(
+            f"training.r_drop = {recipe.training.r_drop:g} compares two passes over the same text, "
+            "but each pass hides other words (model.task = 'words'). Leave it out."
+        )
 
 
 def check_beginnings(recipe: Recipe) -> None:

@@ -33,7 +33,7 @@ from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.like_training import holds_objects, reader_like, text_like, whole_like
 from regard.training.loading import Loaded
-from regard.training.loop import mean_loss
+from regard.training.loop import summed_loss
 from regard.training.pointing import pointing_scores
 from regard.training.recipes import Recipe, examples
 from regard.training.row_losses import RowLosses, row_losses
@@ -297,15 +297,14 @@ def _of_pictures(judged: Judged) -> tuple[float, int, str]:
         note = _long_note(len(long), len(corpus), limit)
         if not len(rows):
             return 0.0, 0, note
-        mean = mean_loss(
+        total, tokens = summed_loss(
             loaded.model,
             corpus,
             target_tokens=loaded.recipe.training.target_tokens_per_batch,
             hardware=trained.hardware,
             rows=rows,
         )
-        tokens = int(corpus.target_lengths[rows].sum())
-    return mean * tokens, tokens, note
+    return total, tokens, note
 
 
 ASKED: Mapping[str, Callable[[Judged], tuple[float, int, str]]] = {

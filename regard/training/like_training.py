@@ -46,6 +46,11 @@ def holds_objects(path: Path) -> bool:
     return unpacked(path).endswith(".jsonl")
 
 
+def holds_treebank(path: Path) -> bool:
+    """Whether the name says that sentences stand there word by word; it may be packed."""
+    return unpacked(path).endswith(".conllu")
+
+
 def reader_like(train: Choice, path: Path) -> ReadsObjects | None:
     """The reader of the training data with another file; None if that was no JSON.
 
@@ -75,7 +80,9 @@ def whole_like(recipe: Recipe, path: Path) -> Reader | None:
 
 
 def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:
-    """What a run reads of each line of a file that holds JSON objects."""
+    """What a run reads of each line of a file of JSON objects, or each sentence of a treebank."""
+    if holds_treebank(path):
+        return (one.source for one in (whole_like(recipe, path) or Treebank(path)).examples())
     reader = reader_like(recipe.data.train, path)
     if reader is None:
         raise DataError(

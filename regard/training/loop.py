@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
+from regard.data.kinds import PAD
 from regard.errors import DataError
 from regard.layers import project_all
-from regard.models import Model
+from regard.models import Lesson, Model
 from regard.training.accumulating import CPU, Accumulator, accumulate
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
@@ -40,6 +41,7 @@ __all__ = [
     "learn_by_epoch",
     "make_optimiser",
     "mean_loss",
+    "summed_loss",
 ]
 
 Rows = np.ndarray
@@ -80,6 +82,11 @@ class Material:
     corpus: Corpus
     rows: Rows | None = None
     """These rows of the corpus only; all unless given."""
+
+    @property
+    def count(self) -> int:
+        """How many examples are learned from; one with several references counts as often."""
+        return len(self.corpus) if self.rows is None else len(self.rows)
 
 
 def learn(
@@ -214,16 +221,39 @@ def mean_loss(
     hardware: Hardware = CPU,
     rows: Rows | None = None,
 ) -> float:
-    """Negative log-likelihood per token over a whole corpus, without smoothing."""
+    """Negative log-likelihood per token that is asked for, over a corpus, without smoothing."""
+    total, asked = summed_loss(
+        model, corpus, target_tokens=target_tokens, hardware=hardware, rows=rows
+    )
+    return total / asked
+
+
+@torch.no_grad()
+def summed_loss(
+    model: Model,
+    corpus: Corpus,
+    *,
+    target_tokens: int,
+    hardware: Hardware = CPU,
+    rows: Rows | None = None,
+) -> tuple[float, int]:
+    """Negative log-likelihood over a whole corpus, and of how many tokens: those asked for."""
     model.eval()
-    loss, total, tokens = Smoothed(), 0.0, 0
+    loss, total, asked = Smoothed(), 0.0, 0
+
+    def counted(source: Tensor, target: Tensor) -> Lesson:
+        nonlocal asked
+        read = model.lesson(source, target)
+        # a picture may be looked at several times, and what is asked counts once
+        asked += int((read.gold != PAD).sum()) * len(target) // len(read.gold)
+        return read
+
     for each in epoch_batches(corpus, target_tokens=target_tokens, seed=0, epoch=0, rows=rows):
         batch = collate(corpus, each)
         source, target = hardware.put(batch.source), hardware.put(batch.target)
         with hardware.products():
-            total += float(loss(model.lesson, model.output, source, target).nll)
-        tokens += int(batch.target_lengths.sum())
-    return total / tokens
+            total += float(loss(counted, model.output, source, target).nll)
+    return total, asked
 
 
 def make_optimiser(model: nn.Module, training: TrainingRecipe) -> torch.optim.AdamW:

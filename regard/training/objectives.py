@@ -84,8 +84,8 @@ class RDrop:
         if read.extra is not None:
             raise SettingError(
                 "training.r_drop: two passes are compared by what they say, but this model's loss "
-                "has a term for where it looks. Set r_drop = 0, or, for a captioner, take select = "
-                "'soft' with penalty = 0."
+                "has a term besides. Set r_drop = 0, or take the term away: select = 'soft' with "
+                "penalty = 0 for a captioner, experts.balance = 0 for a mixture of experts."
             )
         (hidden, gold), weight, smoothing = read, output.weight, float(self.smoothing)
         entropy = token_loss(hidden, weight, gold, smoothing=smoothing, scale=scale / 2)

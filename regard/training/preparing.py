@@ -20,7 +20,7 @@ from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import DataError, LengthError, RecipeError, RunError
 from regard.models import Model
-from regard.training.beginnings import check_beginnings
+from regard.training.beginnings import check_beginnings, check_can_learn
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.loading import finished_weights, load_subwords, subword_files
@@ -162,6 +162,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
     # what was read to its end may be gone when a run goes on
     is_begun = all(path.exists() for path in corpora.values())
     if not is_begun:
+        check_can_learn(recipe)
         check_beginnings(recipe)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords

@@ -18,7 +18,7 @@ import tomli_w
 import torch
 
 from regard.errors import RegardError, RunError
-from regard.models import build_model
+from regard.models import Model, build_model
 from regard.training.accumulating import CPU
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
@@ -37,7 +37,9 @@ from regard.training.checkpoints import (
 from regard.training.events import Event, Finished, Said, Validated
 from regard.training.hardware import Hardware
 from regard.training.loading import start_from
+from regard.training.locking import check_can_be_made, locked
 from regard.training.loop import Step, learn_by_epoch, make_optimiser
+from regard.training.measuring import lacks_memory
 from regard.training.metrics import Metrics
 from regard.training.preparing import Prepared, prepare
 from regard.training.random_states import random_states
@@ -71,24 +73,25 @@ def run(
     notes = _going_on(recipe, out) if resume and workers.is_first else []
     new = [each for each in (out, *out.parents) if not each.exists()]
     metrics, is_untouched = Metrics(out), workers.is_first and not _holds_anything(out)
-    try:
-        yield from (Said(note) for note in notes)
-        for event in _Training(recipe, out, hardware, workers, metrics).events():
-            # what was only said is no beginning: the first update is
-            is_untouched = is_untouched and isinstance(event, Said)
-            if workers.is_first:
-                metrics.record(event)
-                yield event
-    except RegardError:
-        if is_untouched:
-            # whoever mends a recipe goes on with the same --out
-            shutil.rmtree(out, ignore_errors=True)
-            for folder in new:
-                with suppress(OSError):
-                    folder.rmdir()
-        raise
-    finally:
-        metrics.close()
+    with locked(out) if workers.is_first else nullcontext():
+        try:
+            yield from (Said(note) for note in notes)
+            for event in _Training(recipe, out, hardware, workers, metrics).events():
+                # what was only said is no beginning: the first update is
+                is_untouched = is_untouched and isinstance(event, Said)
+                if workers.is_first:
+                    metrics.record(event)
+                    yield event
+        except RegardError:
+            if is_untouched:
+                # whoever mends a recipe goes on with the same --out
+                shutil.rmtree(out, ignore_errors=True)
+                for folder in new:
+                    with suppress(OSError):
+                        folder.rmdir()
+            raise
+        finally:
+            metrics.close()
 
 
 def _holds_anything(out: Path) -> bool:
@@ -98,6 +101,7 @@ def _holds_anything(out: Path) -> bool:
 def _check_is_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise RunError(f"train: '{out}' is a file; a run is a folder. Choose another --out.")
+    check_can_be_made(out, "train")
 
 
 def _check_is_new(out: Path) -> None:
@@ -165,12 +169,7 @@ class _Training:
             prepared.check_lengths()
         yield from (Said(note) for note in prepared.notes())
         torch.manual_seed(training.seed)
-        model = build_model(
-            self.recipe.model,
-            n_source_tokens=len(prepared.source),
-            n_target_tokens=len(prepared.target),
-        )
-        self.model = self.hardware.place(model)
+        self.model = self._built(prepared)
         if not first:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
@@ -178,7 +177,7 @@ class _Training:
         yield from map(Said, kind.coming(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
         count = sum(p.numel() for p in self.model.parameters())
-        yield Said(f"{count:,} parameters, {len(prepared.train.corpus):,} training examples")
+        yield Said(f"{count:,} parameters, {prepared.train.count:,} training examples")
         steps = learn_by_epoch(
             self.model,
             self.optimiser,
@@ -217,6 +216,23 @@ class _Training:
         if first:
             yield from self._finish(prepared, progress, count)
         yield Finished(self.out, progress, is_complete=True)
+
+    def _built(self, prepared: Prepared) -> Model:
+        """The model, with its first weights; what does not fit anywhere is told in a sentence."""
+        try:
+            model = build_model(
+                self.recipe.model,
+                n_source_tokens=len(prepared.source),
+                n_target_tokens=len(prepared.target),
+            )
+            return self.hardware.place(model)
+        except (RuntimeError, MemoryError) as error:
+            if not lacks_memory(error):
+                raise
+            raise RunError(
+                "train: there is not enough memory for the model. Make it smaller; regard plan "
+                "RECIPE says what a training takes."
+            ) from error
 
     def _begun(self) -> Generator[Event, None, Progress]:
         """The newest checkpoint, or the start, in model, optimiser, average and metrics."""

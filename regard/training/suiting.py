@@ -80,13 +80,19 @@ def _usual(recipe: Recipe) -> Sequence[str]:
     return USUAL_OF[asked]
 
 
-def check_has_hidden(recipe: Recipe, examples: Sequence[Example], metrics: Sequence[str]) -> None:
-    """Answers of a run that guesses hidden words are scored only where words are hidden."""
+def check_has_hidden(recipe: Recipe, examples: Sequence[Example], who: str, remedy: str) -> None:
+    """Answers of a run that guesses hidden words are scored only where words are hidden.
+
+    Args:
+        recipe: the run's.
+        examples: what it is asked.
+        who: scores them, for errors.
+        remedy: what else could be done, besides giving other texts.
+    """
     if fills_words(recipe) and not any(MASK_PIECE in example.source for example in examples):
         raise DataError(
-            f"evaluate: --metrics {','.join(metrics)} (or --out) needs texts in which words are "
-            f"hidden, but no source given holds {MASK_PIECE}. Give such texts (--source), or take "
-            "--metrics loss, for which words are hidden at random."
+            f"{who} needs texts in which words are hidden, but no source given holds {MASK_PIECE}. "
+            f"Give such texts (--source), or {remedy}."
         )
 
 

@@ -16,25 +16,20 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention import AttentionMap
 from regard.choices import find
 from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
 from regard.decoding.arranging import arranged
 from regard.decoding.batching import decode_each
 from regard.errors import LengthError, RunError, SettingError
-from regard.evaluating.heads import LEFT_OUT
-from regard.evaluating.links import Link
-from regard.inspecting.alignments import pharaoh, word_links, words_of
 from regard.inspecting.caption_record import CaptionRecord
-from regard.inspecting.capture import attention_of, crossing, weights_of
 from regard.inspecting.looking import look_at, reads_answers
-from regard.inspecting.reading import spans_of
 from regard.inspecting.record import Record
 from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
 from regard.training.filling import asked_of, check_alone, fill_each
 from regard.training.hardware import Hardware
+from regard.training.linking import alignment, check_links, links
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
 from regard.training.predictions import (
@@ -48,7 +43,7 @@ from regard.training.predictions import (
 )
 from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces
-from regard.training.text_form import as_read, read_text
+from regard.training.text_form import read_text
 from regard.training.unknown_words import check_has_unknown_words, replaced
 from regard.training.vectors import check_one_run, is_speechless, sentence_vectors
 
@@ -189,7 +184,7 @@ class Trained:
     ) -> Iterator[tuple[int, Prediction]]:
         if wishes.has_alignments or wishes.dictionary is not None:
             # before the long search
-            self._crossing([EOS], [])
+            check_links(self.loaded)
         self._check_can_be_begun(requests)
         pieces: list[tuple[int, Request]] = []
         for place, request in enumerate(requests):
@@ -286,7 +281,7 @@ class Trained:
         )
         if not wishes.has_alignments:
             return said
-        return replace(said, alignment=self._alignment(request.text, hypotheses[0]))
+        return replace(said, alignment=alignment(self.loaded, request.text, hypotheses[0]))
 
     def _written(self, text: str, one: Hypothesis, dictionary: Mapping[str, str] | None) -> str:
         """The text of an answer, its unknown words replaced if there is a dictionary."""
@@ -294,29 +289,7 @@ class Trained:
         if dictionary is None or UNK not in one.tokens:
             return written
         read = self._read(text)
-        return replaced(written, read.split(), self._links(read, one.tokens), dictionary)
-
-    def _alignment(self, text: str, answer: Hypothesis) -> str:
-        """Links to the words of the text as it was given."""
-        form = as_read(self.loaded.recipe, text)
-        if form is None:
-            return pharaoh(self._links(text, answer.tokens))
-        links = self._links(form.text, answer.tokens)
-        return pharaoh({(form.origins[source], target) for source, target in links})
-
-    def _crossing(self, read: Sequence[int], written: Sequence[int]) -> tuple[AttentionMap, ...]:
-        maps = attention_of(self.loaded.model, read, written)
-        return crossing(maps, f"alignments: the run '{self.path}'")
-
-    def _links(self, read: str, tokens: Sequence[int]) -> frozenset[Link]:
-        """Read off the mean of all cross-attention heads."""
-        source, target = self.loaded.source, self.loaded.target
-        written = target.decode(tokens)
-        return word_links(
-            weights_of(self._crossing([*source.encode(read), EOS], tokens)).mean((0, 1)),
-            [*words_of(read, source.offsets(read)), LEFT_OUT],
-            words_of(written, spans_of(target, tokens, written)),
-        )
+        return replaced(written, read.split(), links(self.loaded, read, one.tokens), dictionary)
 
 
 def load(
@@ -397,6 +370,11 @@ def _left_out(request: Request, longest: int) -> Prediction:
     return Prediction(request.text, "", float("nan"), (), note=note)
 
 
+def _cut_of(parts: Sequence[Prediction]) -> str:
+    n_cut = sum(part.note is not None for part in parts)
+    return f"; {n_cut} answers of pieces were cut at the longest allowed" if n_cut else ""
+
+
 def _joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
     """One prediction of several pieces of a text; a text in one piece stays as it is."""
     if len(parts) == 1:
@@ -407,5 +385,5 @@ def _joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
         score=sum(part.score for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
         note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
-        "whole has neither alignment nor n-best list",
+        f"whole has neither alignment nor n-best list{_cut_of(parts)}",
     )

@@ -16,7 +16,7 @@ from regard.models import Model
 from regard.training.checkpoints import Progress
 from regard.training.events import Validated
 from regard.training.hardware import Hardware
-from regard.training.loop import Material, mean_loss
+from regard.training.loop import Material, summed_loss
 from regard.training.preparing import Prepared
 from regard.training.source_kinds import source_kind
 
@@ -75,7 +75,7 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     """Measure what the model can do now; nothing is dropped out of it, nor out of its texts."""
     start, training, valid = time.perf_counter(), prepared.recipe.training, prepared.valid
     with hardware.plainly():
-        loss = mean_loss(
+        total, asked = summed_loss(
             model,
             valid.corpus,
             target_tokens=training.target_tokens_per_batch,
@@ -87,8 +87,8 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     score = bleu(hypotheses, references) if has_bleu else None
     return Validated(
         step=step,
-        loss=loss,
-        per_character=loss * tokens_per_character(valid, prepared.target),
+        loss=total / asked,
+        per_character=total / characters(valid, prepared.target),
         exact_match=exact_match(hypotheses, references),
         is_best=False,
         bleu=None if score is None else score.value,
@@ -97,13 +97,12 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     )
 
 
-def tokens_per_character(material: Material, subwords: Subwords) -> float:
-    """Of the target texts, as they are read back from their sub-words; end tokens count."""
+def characters(material: Material, subwords: Subwords) -> int:
+    """Of the target texts, as they are read back from their sub-words; at least one."""
     corpus = material.corpus
     rows = range(len(corpus)) if material.rows is None else material.rows.tolist()
     targets = [corpus.target(row).tolist() for row in rows]
-    characters = sum(len(subwords.decode(ids)) for ids in targets)
-    return sum(len(ids) for ids in targets) / max(1, characters)
+    return max(1, sum(len(subwords.decode(ids)) for ids in targets))
 
 
 def decoded(

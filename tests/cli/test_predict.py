@@ -168,6 +168,9 @@ def test_long_lines_are_split_or_left_out_and_counted(run, capsys):
     said = _says(capsys, run, "--text", "b " * 100, "--on-long", "split")
     assert "line 1: answered in 4 pieces" in said.err
     assert said.out.count("\n") == 1
+    said = _says(capsys, run, "--text", "b " * 100, "--on-long", "split", "--max-tokens", "1")
+    cut = "n-best list; 4 answers of pieces were cut at the longest allowed"
+    assert cut in " ".join(said.err.split())
     said = _says(capsys, run, "--text", "b " * 100, "--on-long", "skip", "--json")
     assert "line 1: left out" in said.err
     assert json.loads(said.out)["score"] is None

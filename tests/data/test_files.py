@@ -11,6 +11,7 @@ from regard.data import lines
 from regard.data.files import Broken, tolerant_lines
 from regard.errors import DataError
 
+MARK = "\ufeff"
 OPENERS = {"text": open, "text.gz": gzip.open, "text.xz": lzma.open}
 
 
@@ -30,7 +31,14 @@ def test_only_the_line_end_is_stripped(tmp_path, name):
 def test_lines_come_back_as_they_were_written(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("lines") / "text"
     path.write_bytes("".join(f"{text}\n" for text in texts).encode())
-    assert list(lines(path)) == texts
+    first = [text.removeprefix(MARK) for text in texts[:1]]
+    assert list(lines(path)) == [*first, *texts[1:]]
+
+
+@pytest.mark.parametrize("name", OPENERS)
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path, name):
+    path = _write(tmp_path / name, f"{MARK}a\n{MARK}b\n".encode())
+    assert list(lines(path)) == ["a", f"{MARK}b"]
 
 
 @pytest.mark.parametrize("name", OPENERS)

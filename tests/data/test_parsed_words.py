@@ -67,6 +67,15 @@ def test_heads_that_are_no_tree_are_refused(text, said):
         heads_of(text)
 
 
+def test_an_arrow_without_a_number_is_refused_in_a_source(subwords):
+    with pytest.raises(DataError) as said:
+        for_sources(subwords).encode("The↑x cat↑0")
+    assert str(said.value) == (
+        "parsed_words: 'The↑x' has an arrow, but behind it stands no number; expected the place of "
+        "the word's head, 0 for a root, as in The↑2 cat↑0."
+    )
+
+
 def test_a_source_of_several_words_and_no_arrow_is_refused_and_a_target_is_not(subwords):
     source = for_sources(subwords)
     with pytest.raises(DataError) as said:

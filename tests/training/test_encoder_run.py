@@ -224,6 +224,38 @@ def test_a_label_is_one_word(tmp_path):
     assert {each.text for each in one.predict(["a a b", "b b a"])} <= {"first", "second"}
 
 
+def test_a_label_of_several_pieces_is_refused(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("a a b\tfirst one\nb b a\tsecond\n")
+    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3)
+    (tmp_path / "recipe.toml").write_text(recipe)
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "a label is one token with an end behind it, got a target of 3 tokens" in said
+
+
+@pytest.mark.parametrize(("task", "answers"), [("tags", ("X Y", "Y X Y")), ("label", ("X", "Y"))])
+def test_a_validation_has_the_loss_that_an_evaluation_has(tmp_path, task, answers):
+    pairs = zip(("a b", "b a b"), answers, strict=True)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{said}\n" for text, said in pairs) * 4)
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=3))
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    checked = [row["valid_loss"] for row in rows if "valid_loss" in row][-1]
+    texts = texts_of_split(one.loaded.recipe, "valid")
+    told, _ = METRICS["loss"](Judged(one, texts, [""] * len(texts)))
+    assert checked == pytest.approx(told.value, abs=1e-5)
+
+
+def test_what_cannot_be_taught_is_told_before_anything_is_read(tmp_path, capsys):
+    (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "gone", kind="bpe"))
+    asked = ["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]
+    assert main([*asked, "--set", "training.r_drop=1.0"]) == 2
+    assert "each pass hides other words (model.task = 'words'). Leave it" in capsys.readouterr().err
+    assert main([*asked, "--set", "model.task=vectors"]) == 2
+    assert "model.task = 'vectors' has no head, and so nothing to" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_plan_knows_encoders(tmp_path, capsys):
     (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
     (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "text", kind="bpe"))

@@ -191,7 +191,7 @@ def test_a_batch_that_does_not_fit_is_spoken_of_once_and_counted(recipe, tmp_pat
         return honest(self, source, target)
 
     monkeypatch.setattr(Transformer, "lesson", lesson)
-    monkeypatch.setattr("regard.training.validating.mean_loss", lambda *_, **__: 1.0)
+    monkeypatch.setattr("regard.training.validating.summed_loss", lambda *_, **__: (1.0, 1))
     out = tmp_path / "run"
     events = list(run(read_recipe(recipe), out))
     said = [e.text for e in events if isinstance(e, Said) and "did not fit" in e.text]

@@ -175,7 +175,41 @@ def test_long_examples_are_an_error_or_are_counted(recipe, tmp_path):
         list(run(read_recipe(recipe), tmp_path / "a"))
     plan = read_recipe(recipe, ["data.on_long=skip", "training.steps=2"])
     said = [e.text for e in run(plan, tmp_path / "b") if isinstance(e, Said)]
-    assert any("examples past 6 tokens are left out" in text for text in said)
+    (left_out,) = (text for text in said if "train:" in text and "are left out" in text)
+    (counted,) = (text for text in said if text.endswith("training examples"))
+    n_read = len(prepare(plan, tmp_path / "b", ALONE).train.corpus)
+    n_left = int(left_out.removeprefix("train: ").split()[0])
+    assert n_left > 0
+    assert f" {n_read - n_left:,} training examples" in counted
+
+
+def test_one_process_at_a_time_trains_a_run(recipe, tmp_path):
+    plan, out = read_recipe(recipe), tmp_path / "run"
+    first = run(plan, out)
+    next(event for event in first if isinstance(event, Step))
+    before = sorted(path.name for path in out.iterdir())
+    with pytest.raises(RunError, match=r"another process is training in '.*run'\. Wait until it"):
+        next(run(plan, out, resume=True))
+    assert sorted(path.name for path in out.iterdir()) == before
+    first.close()
+    assert isinstance(list(run(plan, out, resume=True))[-1], Finished)
+
+
+def test_a_model_that_fits_nowhere_is_told_in_a_sentence(recipe, tmp_path, monkeypatch, capsys):
+    def no_room(*_, **__):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] can't allocate memory: you tried")
+
+    monkeypatch.setattr(sys.modules["regard.training.run"], "build_model", no_room)
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "train: there is not enough memory for the model. Make it smaller; regard plan" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_cannot_be_made_inside_a_file(recipe, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(["train", str(recipe), "--out", str(tmp_path / "file" / "run")]) == 2
+    assert "file' is a file, so that" in capsys.readouterr().err
 
 
 def test_data_of_which_nothing_is_left_are_refused(recipe, tmp_path):

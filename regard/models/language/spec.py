@@ -106,6 +106,12 @@ class LanguageSpec:
                 f"model.n_layers must lie between 1 and {LARGEST['n_decoder_layers']:,}, got "
                 f"{self.n_layers}."
             )
+        # source and answer stand in one row
+        longest = (LARGEST["max_len"] - 1) // 2
+        if not 1 <= self.max_len <= longest:
+            raise SettingError(
+                f"model.max_len must lie between 1 and {longest:,}, got {self.max_len:,}."
+            )
         check_attending(self.attends, "model.attends")
         check_causal(self.attends, "model.attends")
         find(self.rows, ROWS, key="model.rows")

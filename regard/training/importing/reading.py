@@ -25,6 +25,7 @@ from regard.training.importing.folder import Folder
 from regard.training.importing.layouts import Rows, converted
 from regard.training.importing.vocabularies import Vocabulary, vocabularies
 from regard.training.loading import subword_files
+from regard.training.locking import check_can_be_made
 from regard.training.quoting import MODEL
 from regard.training.recipes import DataRecipe, Recipe, TokensRecipe, TrainingRecipe
 
@@ -76,6 +77,7 @@ def read_published(path: Path) -> Imported:
 
 def import_run(path: Path, out: Path) -> Imported:
     """Write a run directory from a folder; a run is never overwritten."""
+    check_can_be_made(out, "import")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"import: '{out}' is not empty. Choose another --out.")
     imported = read_published(path)

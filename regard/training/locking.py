@@ -1,0 +1,54 @@
+"""Where a run may be: a folder that can be made, and that no other process is training in.
+
+The system lets go of a lock when its process ends, however it ends; no file is left behind.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from regard.errors import RunError
+
+try:
+    import fcntl
+except ImportError:  # where folders cannot be locked, two trainings of one run are not told apart
+    fcntl = None  # type: ignore[assignment]
+
+
+def check_can_be_made(path: Path, who: str) -> None:
+    """Say before anything long begins that a file or folder cannot be made where it is wanted.
+
+    Args:
+        path: what is to be made, with the folders around it.
+        who: makes it, for errors.
+    """
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if there != path and not there.is_dir():
+        raise RunError(
+            f"{who}: '{there}' is a file, so that '{path}' cannot be made in it. Choose another "
+            "place."
+        )
+    if not os.access(there, os.W_OK):
+        raise RunError(f"{who}: nothing may be written into '{there}'. Choose another place.")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made if it is not there; an error if another process holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(
+                f"train: another process is training in '{folder}'. Wait until it has ended, or "
+                "choose another --out."
+            ) from error
+        yield
+    finally:
+        os.close(held)
