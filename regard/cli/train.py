@@ -17,6 +17,7 @@ from regard.training.events import (
     Validated,
     finished_record,
     finite,
+    matched,
     step_record,
     validated_record,
 )
@@ -174,10 +175,7 @@ def _on_the_bar(step: Step, source: float, target: float) -> str:
 def _validation(event: Validated) -> str:
     bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
     best = ", the best so far" if event.is_best else ""
-    return (
-        f"step {event.step}: validation loss {event.loss:.4f}, "
-        f"exact match {event.exact_match:.4f}{bleu}{best}"
-    )
+    return f"step {event.step}: validation loss {event.loss:.4f}{matched(event)}{bleu}{best}"
 
 
 def _ending(event: Finished) -> str:

@@ -21,6 +21,11 @@ def check_can_learn(recipe: Recipe) -> None:
             "model.task = 'vectors' has no head, and so nothing to learn by. Train another task, "
             "such as 'words', and ask that run for its vectors: regard predict RUN --vectors F.npy."
         )
+    if fills_words(recipe) and (recipe.training.validate_bleu or recipe.training.stop_on == "bleu"):
+        raise RecipeError(
+            "training.validate_bleu and stop_on = 'bleu' score whole texts, but this model guesses "
+            "hidden words (model.task = 'words'). Take stop_on = 'loss'."
+        )
     if fills_words(recipe) and recipe.training.r_drop:
         raise RecipeError(
             f"training.r_drop = {recipe.training.r_drop:g} compares two passes over the same text, "

@@ -226,7 +226,7 @@ def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated 
 def _score(row: Mapping[str, Any]) -> str:
     said = [
         f"loss {row['valid_loss']:.4f}{_per_character(row)}",
-        f"exact match {row['exact_match']:.4f}",
+        *([f"exact match {row['exact_match']:.4f}"] if "exact_match" in row else []),
         *([f"BLEU {row['bleu']:.2f}"] if "bleu" in row else []),
         f"at update {row['step']:,}",
     ]

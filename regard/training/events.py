@@ -23,7 +23,8 @@ class Validated:
 
     step: int
     loss: float
-    exact_match: float
+    exact_match: float | None
+    """Of texts decoded greedily; None where nothing is asked in them, as by hidden words."""
     is_best: bool
     bleu: float | None = None
     """If the recipe asks for it."""
@@ -75,8 +76,9 @@ def validated_record(event: Validated) -> dict[str, Fact]:
     row: dict[str, Fact] = {
         "step": event.step,
         "valid_loss": event.loss,
-        "exact_match": event.exact_match,
     }
+    if event.exact_match is not None:
+        row["exact_match"] = event.exact_match
     if event.per_character is not None:
         row["valid_loss_per_character"] = event.per_character
     if event.bleu is not None and event.signature is not None:
@@ -91,3 +93,8 @@ def finished_record(event: Finished) -> dict[str, Fact]:
         "run": str(event.path),
         "is_complete": event.is_complete,
     }
+
+
+def matched(event: Validated) -> str:
+    """What a line about a validation adds of its exact match, if it has one."""
+    return "" if event.exact_match is None else f", exact match {event.exact_match:.4f}"

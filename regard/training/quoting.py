@@ -42,7 +42,7 @@ class QuotedScores:
     """The file, inside the run, whose weights were validated."""
     step: int
     loss: float
-    exact_match: float
+    exact_match: float | None
     bleu: float | None = None
     bleu_signature: str | None = None
 
@@ -53,7 +53,7 @@ class QuotedScores:
             weights,
             int(row["step"]),
             float(row["valid_loss"]),
-            float(row["exact_match"]),
+            row.get("exact_match"),
             row.get("bleu"),
             row.get("bleu_signature"),
         )

@@ -29,7 +29,7 @@ def training_parts(run: Path) -> list[str]:
              "validation": _line(checked, "valid_loss")},
             title="Loss, nats per target token",
         ),
-        curves({"exact match": _line(checked, "exact_match")}, title="Exact match, greedy"),
+        *_matches([row for row in checked if "exact_match" in row]),
         *_bleu([row for row in checked if "bleu" in row]),
         curves({"rate": _line(_thinned(learned), "learning_rate")}, title="Learning rate"),
     ]  # fmt: skip
@@ -38,6 +38,12 @@ def training_parts(run: Path) -> list[str]:
 def recipe_part(run: Path) -> str:
     """The resolved recipe, for a page."""
     return f"<h2>Recipe</h2>\n<pre>{escape((run / 'recipe.toml').read_text())}</pre>"
+
+
+def _matches(measured: Sequence[dict[str, Any]]) -> list[str]:
+    """A picture of exact match where texts were decoded."""
+    line = {"exact match": _line(measured, "exact_match")}
+    return [curves(line, title="Exact match, greedy")] if measured else []
 
 
 def _bleu(measured: Sequence[dict[str, Any]]) -> list[str]:
@@ -58,7 +64,8 @@ def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]])
         best = min(measured, key=lambda row: row["valid_loss"])
         facts["best validation loss"] = f"{best['valid_loss']:.4f} at update {best['step']:,}"
     if checked:
-        facts["last exact match"] = f"{checked[-1]['exact_match']:.4f}"
+        if "exact_match" in checked[-1]:
+            facts["last exact match"] = f"{checked[-1]['exact_match']:.4f}"
         if "bleu" in checked[-1]:
             facts["last BLEU"] = f"{checked[-1]['bleu']:.2f}"
     cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())

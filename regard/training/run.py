@@ -34,7 +34,7 @@ from regard.training.checkpoints import (
     write_tensors,
     write_text,
 )
-from regard.training.events import Event, Finished, Said, Validated
+from regard.training.events import Event, Finished, Said, Validated, matched
 from regard.training.hardware import Hardware
 from regard.training.loading import start_from
 from regard.training.locking import check_can_be_made, locked
@@ -319,8 +319,8 @@ class _Training:
                     own[name].copy_(tensor)
             final = validate(self.model, prepared, self.hardware, progress.step)
             yield Said(
-                f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}, "
-                f"exact match {final.exact_match:.4f}"
+                f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
+                f"{matched(final)}"
             )
         write_report(self.out)
         write_card(

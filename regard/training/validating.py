@@ -15,6 +15,7 @@ from regard.evaluating import bleu, exact_match
 from regard.models import Model
 from regard.training.checkpoints import Progress
 from regard.training.events import Validated
+from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.loop import Material, summed_loss
 from regard.training.preparing import Prepared
@@ -82,14 +83,15 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
             hardware=hardware,
             rows=valid.rows,
         )
-        hypotheses, references = decoded(model, prepared, hardware)
-    has_bleu = training.validate_bleu or training.stop_on == "bleu"
+        is_decoded = not fills_words(prepared.recipe)
+        hypotheses, references = decoded(model, prepared, hardware) if is_decoded else ([], [])
+    has_bleu = is_decoded and (training.validate_bleu or training.stop_on == "bleu")
     score = bleu(hypotheses, references) if has_bleu else None
     return Validated(
         step=step,
         loss=total / asked,
         per_character=total / characters(valid, prepared.target),
-        exact_match=exact_match(hypotheses, references),
+        exact_match=exact_match(hypotheses, references) if is_decoded else None,
         is_best=False,
         bleu=None if score is None else score.value,
         signature=None if score is None else score.signature,

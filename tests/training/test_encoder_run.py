@@ -256,6 +256,21 @@ def test_what_cannot_be_taught_is_told_before_anything_is_read(tmp_path, capsys)
     assert not (tmp_path / "run").exists()
 
 
+def test_hidden_words_have_no_exact_match_since_nothing_is_asked_of_whole_texts(tmp_path, capsys):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "text", kind="bpe"))
+    asked = ["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]
+    assert main([*asked, "--set", "training.stop_on=bleu"]) == 2
+    assert "score whole texts, but this model guesses hidden words" in capsys.readouterr().err
+    assert main(asked) == 0
+    said = capsys.readouterr()
+    assert "validation loss" in said.out + said.err
+    for place in ("card.md", "metrics.jsonl", "report.html"):
+        written = (tmp_path / "run" / place).read_text()
+        assert "xact match" not in written and 'exact_match": 1' not in written
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
 def test_a_plan_knows_encoders(tmp_path, capsys):
     (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
     (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "text", kind="bpe"))
