@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from regard.cli.counting import counting
-from regard.cli.options import MaxTokens, OnLong
+from regard.cli.options import ALPHA, BEAM, MaxTokens, OnLong, refuse
 from regard.data import Example, lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
@@ -45,8 +45,8 @@ def compare(
     training: Path | None = typer.Option(
         None, help="Target texts of training, to tell rare words; the first run's unless given."
     ),
-    beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
-    length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
+    length_penalty: float = typer.Option(ALPHA, help="The Transformer paper's alpha; 0 is none."),
     max_tokens: MaxTokens = None,
     on_long: OnLong = "error",
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
@@ -74,10 +74,10 @@ def compare(
     for path in paths:
         finished_weights(path)
         check_limit(read_recipe(path / "recipe.toml"), max_tokens, f"compare: '{path}'", LIMIT)
-    if max_tokens is not None and not paths:
-        raise SettingError(
-            f"compare: the answers are in files, so {LIMIT} {max_tokens} limits none. Leave it out."
-        )
+    if not paths:
+        searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
+        searched |= {LIMIT: max_tokens is not None, "--on-long": on_long != "error"}
+        refuse("compare", "the answers are in files", searched)
     recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
     found: list[Example] = []
     if recipe is None and source is None and reference and not paths:

@@ -11,7 +11,7 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
-from regard.cli.options import MaxTokens, OnLong
+from regard.cli.options import ALPHA, BEAM, MaxTokens, OnLong, refuse
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -47,8 +47,8 @@ def evaluate(
     source: Path | None = typer.Option(None, help="Texts, one a line; or a .tsv with both sides."),
     reference: list[Path] = typer.Option([], help="The answers wanted; may be repeated."),
     split: str | None = typer.Option(None, help="valid or test of the recipe, instead of files."),
-    beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
-    length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
+    length_penalty: float = typer.Option(ALPHA, help="The Transformer paper's alpha; 0 is none."),
     max_tokens: MaxTokens = None,
     metrics: str | None = typer.Option(
         None,
@@ -111,6 +111,28 @@ def evaluate(
         raise SettingError(
             f"evaluate: --metrics {','.join(chosen)} needs no answers, so --max-tokens "
             f"{max_tokens} limits none. Leave it out, or ask for other scores."
+        )
+    if not is_decoded:
+        refuse(
+            "evaluate",
+            f"--metrics {','.join(chosen)} needs no answers",
+            {
+                "--beam": beam != BEAM,
+                "--length-penalty": length_penalty != ALPHA,
+                "--on-long": on_long != "error",
+                "--replace-unknown": replace_unknown,
+                "--tokenizer": tokenizer,
+            },
+        )
+    if alignment is None:
+        refuse(
+            "evaluate",
+            "there are no gold links (--alignment)",
+            {
+                "--alignment-format": alignment_format,
+                "--alignment-first": alignment_first is not None,
+                "--alignment-swapped": alignment_swapped,
+            },
         )
     given = chosen_texts(recipe, source, reference, split)
     places = places_of_short(

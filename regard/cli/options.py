@@ -1,11 +1,18 @@
 """Options that several verbs share."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from regard.choices import find
+from regard.errors import SettingError
 from regard.training.trained import ON_LONG
+
+BEAM = 5
+"""How many answers are followed at once, unless somebody says."""
+ALPHA = 0.6
+"""Of the Transformer paper's length penalty, unless somebody says."""
 
 
 def _known(name: str) -> str:
@@ -23,3 +30,16 @@ MaxTokens = Annotated[
     int | None,
     typer.Option(help="Longest answer; 50 tokens beyond the text, or the model's limit, if less."),
 ]
+
+
+def refuse(verb: str, because: str, given: Mapping[str, object]) -> None:
+    """Refuse options that would change nothing.
+
+    Args:
+        verb: that was typed.
+        because: why they would not.
+        given: by name, whether somebody gave an option, or what was given.
+    """
+    for name, is_given in given.items():
+        if is_given:
+            raise SettingError(f"{verb}: {because}, so {name} would change nothing. Leave it out.")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
-from regard.cli.options import MaxTokens, OnLong
+from regard.cli.options import ALPHA, BEAM, MaxTokens, OnLong, refuse
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.cli.waiting import counted_words, spinning
@@ -41,9 +41,9 @@ def predict(
         None, help="Texts, one a line; of a captioner pictures themselves; - is standard input."
     ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
-    beam: int = typer.Option(5, help="Width of the beam; 1 is greedy search."),
+    beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
     n_best: int = typer.Option(1, help="How many answers to give for each text, best first."),
-    length_penalty: float = typer.Option(0.6, help="The Transformer paper's alpha; 0 is none."),
+    length_penalty: float = typer.Option(ALPHA, help="The Transformer paper's alpha; 0 is none."),
     max_tokens: MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
     constraints: Path | None = typer.Option(
@@ -114,6 +114,8 @@ def predict(
     check_alone(trained.loaded.recipe, ensemble)
     limits = limits_of(trained, max_tokens, "predict")
     if sample:
+        searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
+        refuse("predict", "answers are drawn (--sample) and not searched for", searched)
         search: Search = Sampling(
             n_samples=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
             limits=limits,
@@ -122,7 +124,7 @@ def predict(
         drawing = {"--temperature": temperature != 1.0, "--top-k": top_k, "--seed": seed}
         _refuse({**drawing, "--top-p": top_p != 1.0})
         search = _searched(beam, n_best, length_penalty, limits)
-    wishes = _wishes(constraints)
+    wishes, n_wishes = _wishes(constraints)
     dictionary = dictionary_of(trained, counting) if replace_unknown else None
     console = Console(stderr=True, highlight=False)
     if (files or []).count("-") > 1:
@@ -162,9 +164,9 @@ def predict(
                 print(shown(number, said), flush=True)
                 if not has_reader(sys.stdout):
                     return
-    if wishes and max(wishes) >= number:
+    if n_wishes is not None and n_wishes != number:
         raise DataError(
-            f"predict: '{constraints}' has {max(wishes) + 1} lines, but there were {number} texts. "
+            f"predict: '{constraints}' has {n_wishes} lines, but there were {number} texts. "
             "Give a line, empty if need be, for each text."
         )
     if empty:
@@ -214,12 +216,13 @@ def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> 
     return Beam(width=max(beam, n_best), n_best=n_best, penalty=penalty, limits=limits)
 
 
-def _wishes(path: Path | None) -> dict[int, tuple[str, ...]]:
-    """The phrases for each line that has any."""
+def _wishes(path: Path | None) -> tuple[dict[int, tuple[str, ...]], int | None]:
+    """The phrases for each line that has any, and how many lines there are."""
     if path is None:
-        return {}
+        return {}, None
     lines = [line.rstrip("\n") for line in lines_of(str(path))]
-    return {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
+    held = {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
+    return held, len(lines)
 
 
 class _Arriving:

@@ -6,10 +6,22 @@ from regard.errors import RecipeError
 from regard.models import EncoderSpec
 from regard.training.recipes import Recipe
 
+KNOW_TREES = frozenset({"tree_depth", "structural"})
+"""Positions and relations that ask for the trees of sentences."""
+
 
 def check_trees(recipe: Recipe) -> None:
     """Words with their heads for a model that knows trees, and for no other."""
     spec, kind = recipe.model, recipe.tokens.kind
+    for key in ("positions", "relation"):
+        # most specs have both; what has neither knows no trees
+        choice = getattr(spec, key, None)
+        if choice is not None and choice.name in KNOW_TREES and not isinstance(spec, EncoderSpec):
+            raise RecipeError(
+                f"model.{key} = '{choice.name}' knows the trees of sentences, which an encoder "
+                "alone reads: nobody has the tree of a text before it is written. Take another "
+                f"{key}, or model.kind = 'encoder'."
+            )
     needs = isinstance(spec, EncoderSpec) and spec.needs_trees
     has = kind == PARSED_WORDS.name
     if needs and not has:

@@ -13,7 +13,8 @@ from regard.training.evaluation import search_for
 from regard.training.recipes import examples
 from tests.making import make_run
 
-QUICK = ["--samples", "9", "--trials", "9", "--beam", "1"]
+FEW = ["--samples", "9", "--trials", "9"]
+QUICK = [*FEW, "--beam", "1"]
 SOURCES = ["a b c", "d e", "e d c b", "a"]
 REFERENCES = ["c b a", "e d", "b c d e", "a"]
 
@@ -77,7 +78,7 @@ def test_answers_of_any_system_are_compared_without_a_run(files, tmp_path, capsy
     monkeypatch.chdir(files)
     page = tmp_path / "page.html"
     words = ["--hypotheses", "echo=source", "--hypotheses", "oracle=right", "--reference", "wanted"]
-    said = _says(capsys, *words, *QUICK, "--out", page)
+    said = _says(capsys, *words, *FEW, "--out", page)
     assert f"wrote {page}" in said.err
     assert "oracle against echo" in said.out
     html = page.read_text()
@@ -167,7 +168,7 @@ def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
         ),
         (
             "--hypotheses a=right --hypotheses b=right --reference wanted --max-tokens 3",
-            "the answers are in files, so --max-tokens 3 limits none. Leave it out.",
+            "the answers are in files, so --max-tokens would change nothing. Leave it out.",
         ),
     ],
 )

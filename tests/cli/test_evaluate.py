@@ -116,7 +116,7 @@ def test_nothing_is_decoded_where_nothing_needs_the_answers(files, tmp_path, cap
         raise AssertionError("there was no need to decode")
 
     monkeypatch.setattr(sys.modules["regard.cli.evaluate"], "answer", decodes)
-    words += ["--metrics", "loss", "--alignment", files / "gold"]
+    words = [*words[:-2], "--metrics", "loss", "--alignment", files / "gold"]
     bare = json.loads(_says(capsys, *words, "--json").out)
     assert bare["scores"] == kept["scores"] == full["scores"][5:]
     assert (bare["search"], bare["speed"]) == (None, None)
@@ -128,13 +128,14 @@ def test_nothing_is_decoded_where_nothing_needs_the_answers(files, tmp_path, cap
 
 def test_answers_are_kept_though_nothing_can_be_scored(files, tmp_path, capsys):
     texts = [files / "run", "--source", files / "longer", "--reference", files / "longer"]
-    words = [*texts, "--metrics", "loss", "--on-long", "skip"]
+    words = [*texts, "--metrics", "loss"]
     assert (
         "evaluate: there is nothing to score: no text of 2 has a token that is asked for and "
         "fits into the 20 that the model reads (model.max_len, the end token counted). Give texts "
         "that are neither empty nor longer."
     ) in _says(capsys, *words, code=2).err
-    report = json.loads(_says(capsys, *words, "--out", tmp_path / "out", "--json").out)
+    words += ["--on-long", "skip", "--out", tmp_path / "out", "--json"]
+    report = json.loads(_says(capsys, *words).out)
     assert report["scores"] == []
     assert (tmp_path / "out" / "hypotheses.txt").exists()
 
@@ -244,6 +245,15 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
             "run --split valid --metrics loss,words --max-tokens 9",
             "evaluate: --metrics loss,words needs no answers, so --max-tokens 9 limits none. Leave "
             "it out, or ask for other scores.",
+        ),
+        (
+            "run --split valid --metrics loss --beam 2",
+            "evaluate: --metrics loss needs no answers, so --beam would change nothing. Leave it",
+        ),
+        ("run --split valid --metrics loss --on-long split", "so --on-long would change nothing."),
+        (
+            "run --split valid --alignment-swapped",
+            "there are no gold links (--alignment), so --alignment-swapped would change nothing.",
         ),
         ("run --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
         ("run --source long --reference long", "has 100 tokens, but the model reads at most 20"),

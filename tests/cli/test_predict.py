@@ -102,6 +102,22 @@ def test_constraints_are_held_line_by_line(run, tmp_path, capsys):
     assert said[1] != said[0]
 
 
+@pytest.mark.parametrize("lines", ["e\n", "e\n\n\n"])
+def test_constraints_have_a_line_for_each_text(run, tmp_path, capsys, lines):
+    (tmp_path / "wishes").write_text(lines)
+    asked = ["--text", "a b", "--text", "a b", "--constraints", tmp_path / "wishes"]
+    said = _says(capsys, run, *asked, code=2).err
+    n = lines.count("\n")
+    assert f"has {n} lines, but there were 2 texts. Give a line, empty if need be" in said
+
+
+@pytest.mark.parametrize("words", [["--beam", "3"], ["--length-penalty", "1.5"]])
+def test_how_to_search_means_nothing_to_what_is_drawn(run, capsys, words):
+    said = _says(capsys, run, "--text", "a", "--sample", *words, code=2).err
+    want = f"drawn (--sample) and not searched for, so {words[0]} would change nothing. Leave it"
+    assert want in " ".join(said.split())
+
+
 def test_phrases_need_a_beam(run, tmp_path, capsys):
     wishes = tmp_path / "wishes"
     wishes.write_text("e\n")

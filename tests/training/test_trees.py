@@ -68,3 +68,19 @@ def test_a_text_without_its_tree_is_refused_by_a_run_that_knows_trees(joint, tmp
     capsys.readouterr()
     assert main(["predict", run, "--text", "the cat"]) == 2
     assert capsys.readouterr().err.endswith(MISSING)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "language_model"])
+@pytest.mark.parametrize(("key", "name"), [("positions", "tree_depth"), ("relation", "structural")])
+def test_a_model_that_writes_knows_no_trees(tmp_path, capsys, kind, key, name):
+    data = 'train = { name = "copy", count = 4 }\nvalid = { name = "copy", count = 2 }'
+    model = f'kind = "{kind}"\nd_model = 8\nn_heads = 2\nd_hidden = 8\n{key} = "{name}"'
+    text = f"[data]\n{data}\n[model]\n{model}\n[training]\nsteps = 1\n"
+    (tmp_path / "recipe.toml").write_text(text)
+    for verb in ("train", "plan"):
+        out = ["--out", str(tmp_path / "run")] if verb == "train" else []
+        assert main([verb, str(tmp_path / "recipe.toml"), *out]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"model.{key} = '{name}' knows the trees of sentences, which an encoder" in said
+        assert f"Take another {key}, or model.kind = 'encoder'." in said
+    assert not (tmp_path / "run").exists()
