@@ -84,7 +84,7 @@ def test_answers_of_any_system_are_compared_without_a_run(files, tmp_path, capsy
     html = page.read_text()
     assert "oracle" in html
     assert "http://" not in html.replace("http://www.w3.org", "")
-    found = json.loads(_says(capsys, *words, *QUICK, "--json").out)
+    found = json.loads(_says(capsys, *words, *FEW, "--json").out)
     assert found["systems"][1]["scores"][3]["value"] == 100
     assert found["by_source_length"] == []
 
