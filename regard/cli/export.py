@@ -1,5 +1,6 @@
 """regard export: a finished run → a folder that another library reads."""
 
+import json
 from pathlib import Path
 
 import typer
@@ -12,6 +13,7 @@ def export(
     run: Path = typer.Argument(help="A finished run."),
     to: str = typer.Option(..., "--to", help=f"For whom: {', '.join(TARGETS)}."),
     out: Path = typer.Option(..., "--out", help="A new folder."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Write a translation run in another library's layout.
 
@@ -22,4 +24,5 @@ def export(
     Example: regard export runs/multi30k --to huggingface --out exported
     """
     written = find(to, TARGETS, key="export: --to")(run, out)
-    print(f"{out}: {', '.join(written)}")
+    said = json.dumps({"out": str(out), "files": list(written)})
+    print(said if as_json else f"{out}: {', '.join(written)}")

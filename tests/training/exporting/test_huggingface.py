@@ -75,22 +75,15 @@ def test_a_translation_is_the_same_there(tmp_path):
     assert said.text.split() == [word for word in written if word != "<unk>"]
 
 
-def test_what_was_imported_comes_out_as_it_went_in(tmp_path):
+def test_what_was_imported_comes_out_as_it_went_in(tmp_path, capsys):
     folder, theirs = marian(tmp_path / "marian")
     import_run(folder, tmp_path / "run")
-    assert (
-        main(
-            [
-                "export",
-                str(tmp_path / "run"),
-                "--to",
-                "huggingface",
-                "--out",
-                str(tmp_path / "there"),
-            ]
-        )
-        == 0
-    )
+    out = tmp_path / "there"
+    words = ["export", str(tmp_path / "run"), "--to", "huggingface", "--out", str(out), "--json"]
+    assert main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["out"] == str(out)
+    assert sorted(said["files"]) == sorted(path.name for path in out.iterdir())
     there = transformers.MarianMTModel.from_pretrained(tmp_path / "there").eval()
     before, after = theirs.state_dict(), there.state_dict()
     assert before.keys() == after.keys()
