@@ -1,8 +1,10 @@
 """Ties: which of source embeddings, target embeddings and output layer are one table.
 
-none     each has its own
-output   target embeddings and output layer
-all      source embeddings too, for which both sides need one vocabulary
+    none     each has its own
+    output   target embeddings and output layer
+    all      source embeddings too, for which both sides need one vocabulary
+
+An output layer that is the table of embeddings compares a state with every word.
 """
 
 from regard.choices import find
