@@ -211,12 +211,6 @@ class Classifier(nn.Module):
 
     def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
         """The source is read; the first target token is its label."""
-        if target.shape[1] > 2:
-            raise ShapeError(
-                f"classifier: a label is one token with an end behind it, got a target of "
-                f"{target.shape[1]} tokens. Take tokens of kind words for the target, and one word "
-                "for each label."
-            )
         return Lesson(self.hidden(source), target[:, :1])
 
 

@@ -23,6 +23,7 @@ from regard.models import Model
 from regard.training.beginnings import check_beginnings, check_can_learn
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
+from regard.training.labelling import check_labels
 from regard.training.loading import finished_weights, load_subwords, subword_files
 from regard.training.loop import Material, epoch_updates
 from regard.training.recipes import Recipe, TokensRecipe, examples, read_recipe
@@ -68,10 +69,10 @@ class Prepared:
 
     def check_lengths(self) -> None:
         """Refuse examples that the model could not read, or not write, once it is trained."""
-        limit = self.recipe.model.max_len
+        limit, materials = self.recipe.model.max_len, {"train": self.train, "valid": self.valid}
         found = [
             (*_longest(material, side), split, side)
-            for split, material in (("train", self.train), ("valid", self.valid))
+            for split, material in materials.items()
             for side in DOES
         ]
         longest, number, split, side = max(found, key=lambda one: one[0])
@@ -82,6 +83,8 @@ class Prepared:
                 f"counted). Raise model.max_len to {longest}, or leave longer examples out with "
                 f'data.max_tokens = {limit} and data.on_long = "skip".'
             )
+        for split, material in materials.items():
+            check_labels(self.recipe, split, material)
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch."""

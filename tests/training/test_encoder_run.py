@@ -224,13 +224,24 @@ def test_a_label_is_one_word(tmp_path):
     assert {each.text for each in one.predict(["a a b", "b b a"])} <= {"first", "second"}
 
 
-def test_a_label_of_several_pieces_is_refused(tmp_path, capsys):
-    (tmp_path / "pairs.tsv").write_text("a a b\tfirst one\nb b a\tsecond\n")
-    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3)
+@pytest.mark.parametrize(
+    ("task", "second", "said"),
+    [
+        ("label", "b b a\tsecond one", "for the whole text, but example 2 has a text of 3 and "
+         "labels of 2 tokens"),
+        # the longest text and the longest labels are as long as each other
+        ("tags", "b b\tX", "for each token, but example 2 has a text of 2 and labels of 1 tokens"),
+    ],
+)  # fmt: skip
+def test_another_number_of_labels_than_a_text_has_is_refused(tmp_path, capsys, task, second, said):
+    first = {"label": "a a b\tfirst", "tags": "a a b\tX X Y"}[task]
+    (tmp_path / "pairs.tsv").write_text(f"{first}\n{second}\n")
+    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=3)
     (tmp_path / "recipe.toml").write_text(recipe)
     assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "a label is one token with an end behind it, got a target of 3 tokens" in said
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"data.train: model.task = '{task}' asks for one label {said}" in told
+    assert "one word for each label" in told
 
 
 @pytest.mark.parametrize(("task", "answers"), [("tags", ("X Y", "Y X Y")), ("label", ("X", "Y"))])
