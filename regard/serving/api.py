@@ -28,7 +28,7 @@ from regard.training.filling import fills_words
 from regard.training.like_training import text_like
 from regard.training.limiting import limits_of, writes_nothing
 from regard.training.metrics import lines
-from regard.training.predictions import Prediction
+from regard.training.predictions import Answer, Prediction
 from regard.training.text_form import read_text
 from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
@@ -80,6 +80,7 @@ def info(served: Served) -> dict[str, object]:
         },
         "parameters": sum(one.numel() for one in loaded.model.parameters()),
         "longest": trained.longest,
+        "reads_answers": reads_answers(loaded.model),
         "usual_answer": None if writes_nothing(recipe) else min(trained.longest - 1, USUAL),
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
@@ -144,8 +145,10 @@ def predict(
             return _looked(shelf, served, text, target)
         if is_speechless(recipe):
             return _looked(shelf, served, text, "", note=SPEECHLESS)
+        # an answer without its record is none here, so that no text is split or skipped
+        trained.check_length(text)
         if fills_words(recipe):
-            filled = trained.predict([text])[0]
+            filled = trained.predict([text], search=_widened(served, n_best))[0]
             return _looked(shelf, served, text, "", filled=filled, note=filled.note)
         search = _Remembering(replace(_widened(served, n_best), limits=limits))
         prediction = trained.predict([text], search=search)[0]
@@ -177,17 +180,27 @@ def _looked(
     filled: Prediction | None = None,
     note: str | None = None,
 ) -> dict[str, object]:
-    """One answer that was not searched for: a given one, or what a model that reads makes of it."""
+    """Answers that were not searched for: a given one, or what a model that reads makes of it.
+
+    However hidden words are filled in, where the model looked as it read is the same.
+    """
     record = served.trained.look(text, target)
     name = name_of_answer(served.name, text, target)
     shelf.records.put(name, Once(lambda: record))
-    own: dict[str, object] = {
-        "text": record.target if filled is None else filled.text,
-        "score": None if filled is None else filled.score,
-        "record": name,
-        "words": [],
-    }
-    return {"run": served.name, "source": text, "answers": [own], "note": note}
+    own: Sequence[Mapping[str, object]] = [{"text": record.target, "score": None}]
+    if filled is not None:
+        own = [
+            {"text": one.text, "score": one.score, "filled": _chances(filled, one)}
+            for one in filled.n_best
+        ]
+    answers = [{**one, "record": name, "words": []} for one in own]
+    return {"run": served.name, "source": text, "answers": answers, "note": note}
+
+
+def _chances(filled: Prediction, one: Answer) -> list[tuple[str, float]]:
+    """What an answer has for each hidden word, and how likely the model held it there."""
+    chances = [{word.text: word.probability for word in some} for some in filled.candidates]
+    return [(word, some[word]) for word, some in zip(one.tokens, chances, strict=True)]
 
 
 def _widened(served: Served, n_best: int) -> Beam:

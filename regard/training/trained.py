@@ -141,8 +141,7 @@ class Trained:
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
         check_reads_texts(self.loaded.recipe, "look")
-        if self._is_long(Request(text)):
-            _refuse(self, Request(text), "Shorten it, or look at a part of it.")
+        self.check_length(text)
         read, note = self._read(text), None
         if target is not None:
             answer = self._answer(target)
@@ -155,6 +154,11 @@ class Trained:
             answer, note = list(found.tokens), cut_note(found)
         record = look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
         return replace(record, note=note)
+
+    def check_length(self, text: str) -> None:
+        """Refuse a text that is too long to be looked at as a whole."""
+        if self._is_long(Request(text)):
+            _refuse(self, Request(text), "Shorten it, or look at a part of it.")
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None

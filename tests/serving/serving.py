@@ -3,8 +3,13 @@
 from pathlib import Path
 
 from regard.data import Example
+from regard.data.kinds import KINDS
+from regard.data.subwords import Subwords
 from regard.evaluating import Gold
+from regard.models import build_model
 from regard.serving.shelf import GoldPairs, Shelf, open_runs
+from regard.training import read_recipe
+from regard.training.checkpoints import distinct_tensors, write_tensors
 from tests.making import make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -18,6 +23,15 @@ PAIRS = GoldPairs(
 )
 
 
+ENCODER = """\
+kind = "encoder"
+task = "{task}"
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_layers = 2"""
+
+
 def make_shelf(folder: Path) -> Shelf:
     """Two runs that read texts, on the CPU; one of them has curves."""
     runs = [make_run(folder / name, *TEXTS, max_len=48) for name in ("first", "second")]
@@ -26,4 +40,17 @@ def make_shelf(folder: Path) -> Shelf:
         '{"step": 2, "train_loss": 3.5, "learning_rate": 0.002, "gradient_norm": null}\n'
         '{"step": 2, "valid_loss": 3.75, "exact_match": 0.25}\n'
     )
+    return open_runs(runs, device="cpu", gold=PAIRS)
+
+
+def make_readers(folder: Path) -> Shelf:
+    """Runs that read and do not write, named by their tasks; the first fills in hidden words."""
+    tasks = ("words", "tags", "label", "vectors")
+    runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]
+    masked = Subwords.train(TEXTS, kind=KINDS["characters"], size=300).with_mask()
+    size = len(masked)
+    masked.save(runs[0] / "tokenizer.json")
+    recipe = read_recipe(runs[0] / "recipe.toml")
+    made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
+    write_tensors(runs[0] / "model.safetensors", distinct_tensors(made))
     return open_runs(runs, device="cpu", gold=PAIRS)

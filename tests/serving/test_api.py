@@ -1,6 +1,7 @@
 """What the server says is what Python says."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -11,8 +12,6 @@ from starlette.testclient import TestClient
 
 from regard.attention import attend
 from regard.attention.patterns.causal import CausalPattern
-from regard.data.kinds import KINDS
-from regard.data.subwords import Subwords
 from regard.errors import RunError
 from regard.inspecting import save_record
 from regard.inspecting.panels import View
@@ -21,28 +20,18 @@ from regard.inspecting.record import Attention, Record
 from regard.inspecting.statistics import head_statistics
 from regard.inspecting.survey import survey
 from regard.inspecting.worked import worked
-from regard.models import build_model
 from regard.plots.colours import DARK, LIGHT
 from regard.serving import build_app, files
 from regard.serving.atlas import profile
 from regard.serving.shelf import names_of, open_runs
-from regard.training import read_recipe
-from regard.training.checkpoints import distinct_tensors, write_tensors
 from tests.making import make_run
-from tests.serving.serving import PAIRS, TEXTS
+from tests.serving.serving import TEXTS, make_readers
 
 TEXT = "a dog ate"
 WORKED = {
     "queries": [[1.0]], "keys": [[4.0]], "W_O": [[1.0]],
     "heads": [{"W_Q": [[1.0]], "W_K": [[1.0]], "W_V": [[1.0]]}],
 }  # fmt: skip
-ENCODER = """\
-kind = "encoder"
-task = "{task}"
-d_model = 16
-n_heads = 2
-d_hidden = 16
-n_layers = 2"""
 
 
 @pytest.fixture(scope="module")
@@ -297,6 +286,7 @@ def test_every_mistake_has_one_shape_and_says_what_to_do(client, asked, status, 
     assert list(answer.json()) == ["error"]
     assert answer.json()["error"]["kind"] == kind
     assert says in answer.json()["error"]["message"]
+    assert "--" not in answer.json()["error"]["message"], "an option of the command line"
 
 
 def test_health_metrics_and_openapi(client):
@@ -333,16 +323,7 @@ def test_runs_that_no_name_tells_apart_are_refused():
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory):
     """Runs that read and do not write."""
-    folder = tmp_path_factory.mktemp("readers")
-    tasks = ("words", "tags", "label", "vectors")
-    runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]
-    masked = Subwords.train(TEXTS, kind=KINDS["characters"], size=300).with_mask()
-    size = len(masked)
-    masked.save(runs[0] / "tokenizer.json")
-    recipe = read_recipe(runs[0] / "recipe.toml")
-    made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
-    write_tensors(runs[0] / "model.safetensors", distinct_tensors(made))
-    shelf = open_runs(runs, device="cpu", gold=PAIRS)
+    shelf = make_readers(tmp_path_factory.mktemp("readers"))
     with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
         yield client
 
@@ -361,6 +342,12 @@ def test_hidden_words_are_filled_in_and_vectors_say_nothing(readers):
     filled = readers.post("/api/runs/words/predict", json={"text": "a [MASK] ate"}).json()
     assert re.fullmatch(r"a .* ate", filled["answers"][0]["text"])
     assert "[MASK]" not in filled["answers"][0]["text"]
+    chances = [one["filled"][0][1] for one in filled["answers"]]
+    assert len(chances) == 5 and chances == sorted(chances, reverse=True)
+    assert all(math.log(chance) == pytest.approx(one["score"], abs=1e-5)
+               for one, chance in zip(filled["answers"], chances, strict=True))  # fmt: skip
+    whole = readers.post("/api/runs/words/predict", json={"text": "a dog ate"}).json()
+    assert [one["filled"] for one in whole["answers"]] == [[]] and whole["note"]
     silent = readers.post("/api/runs/vectors/predict", json={"text": "a dog ate"}).json()
     assert (silent["answers"][0]["text"], silent["answers"][0]["score"]) == ("", None)
     assert "writes nothing" in silent["note"]

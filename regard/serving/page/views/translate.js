@@ -29,7 +29,7 @@ export function TextForm({ text, info, params, ask, isBusy, hasTarget = true }) 
     <label>Text <textarea rows=${Math.min(Math.max(Math.ceil(draft.length / ROW), 2), 8)} dir="auto" value=${draft} required
       onInput=${(event) => setDraft(event.target.value)}
       onKeyDown=${(event) => event.key === "Enter" && !event.shiftKey && submit(event)}></textarea></label>
-    ${hasTarget && html`<details open=${Boolean(wish)}><summary>Look at an answer of your own</summary>
+    ${hasTarget && (info?.reads_answers || wish) && html`<details open=${Boolean(wish)}><summary>Look at an answer of your own</summary>
       <label>Answer <input type="text" dir="auto" value=${wish}
         onInput=${(event) => setWish(event.target.value)} /></label></details>`}
     <div class="bar"><button type="submit" class="main" disabled=${!draft.trim()}>Answer</button>
@@ -51,12 +51,18 @@ export function useAnswers(run, text, most, target) {
     && post(["runs", run, "predict"], { text, ...(target ? { target } : limit) }), [run, text, most, target]);
 }
 
+// how sure the model was of an answer: word by word where it filled them in
+function sureness({ score, filled }) {
+  if (score == null) return "yours";
+  return filled ? filled.map(([word, chance]) => `${word} ${(100 * chance).toFixed(1)} %`).join(", ")
+    : `score ${score.toFixed(4)}`;
+}
+
 function Answers({ answers, chosen, choose }) {
   return html`<fieldset class="answers"><legend>Answers, best first</legend>
-    ${answers.map((one, i) => html`<label key=${one.record}><input type="radio" name="answer"
+    ${answers.map((one, i) => html`<label key=${i}><input type="radio" name="answer"
       checked=${i === chosen} onChange=${() => choose(i)} />
-      <b dir="auto">${one.text || "(empty)"}</b> <span class="quiet">${one.score == null
-        ? "yours" : `score ${one.score.toFixed(4)}`}${one.has_ended === false
+      <b dir="auto">${one.text || "(empty)"}</b> <span class="quiet">${sureness(one)}${one.has_ended === false
         ? ", cut at the longest allowed" : ""}</span></label>`)}</fieldset>`;
 }
 
