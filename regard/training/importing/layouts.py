@@ -190,6 +190,23 @@ def converted(
     return out
 
 
+def left_rows(
+    layout: Layout, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]
+) -> tuple[str, ...]:
+    """A sentence for each published table with rows that no piece of its vocabulary has."""
+    sides = {theirs.names[0]: theirs.side for theirs in layout.ours.values() if theirs.has_rows}
+    left = {
+        name: len(tensors[name]) - len({row.number for row in rows[side]} - {None})
+        for name, side in sides.items()
+    }
+    return tuple(
+        f"{count:,} of the {len(tensors[name]):,} rows of '{name}' belong to no piece of the "
+        "vocabulary, and are left out."
+        for name, count in left.items()
+        if count
+    )
+
+
 def _check_numbers(name: str, tensor: Tensor) -> None:
     """Weights are numbers that one can compute with."""
     if not tensor.is_floating_point():

@@ -22,7 +22,7 @@ from regard.training.filling import fills_words
 from regard.training.importing.card import write_imported_card
 from regard.training.importing.families import FAMILIES, Family
 from regard.training.importing.folder import Folder
-from regard.training.importing.layouts import Rows, converted
+from regard.training.importing.layouts import Rows, converted, left_rows
 from regard.training.importing.vocabularies import Vocabulary, vocabularies
 from regard.training.loading import subword_files
 from regard.training.locking import check_can_be_made
@@ -71,7 +71,7 @@ def read_published(path: Path) -> Imported:
         source.subwords,
         target.subwords,
         rows,
-        family.notes(folder),
+        family.notes(folder) + left_rows(layout, tensors, rows),
     )
 
 

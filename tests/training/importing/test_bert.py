@@ -93,3 +93,21 @@ def test_a_model_without_a_head_gives_vectors_and_says_nothing(tmp_path):
     assert imported.recipe.model.task == "vectors"
     with pytest.raises(ValueError, match="this model has no head"):
         model.start(ours(imported, [ids[1:]]))
+
+
+def test_rows_that_no_piece_has_are_left_out_and_told(tmp_path):
+    folder, theirs = bert(tmp_path / "bert")
+    assert imported_model(folder, tmp_path)[0].notes == ()
+    theirs.resize_token_embeddings(len(BERT_PIECES) + 6)
+    theirs.save_pretrained(folder)
+    imported, model = imported_model(folder, tmp_path)
+    size = len(BERT_PIECES) + 6
+    assert imported.notes == (
+        f"6 of the {size} rows of 'embeddings.word_embeddings.weight' belong to no piece of the "
+        "vocabulary, and are left out.",
+    )
+    ids, _ = row(5)
+    want = theirs(torch.tensor([ids]), output_hidden_states=True).hidden_states[-1]
+    with torch.no_grad():
+        got = model.encoder(ours(imported, [ids[1:]]))
+    torch.testing.assert_close(got, want, atol=1e-4, rtol=0)
