@@ -23,6 +23,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.linear_bias import LinearBiasRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.selections.local_predictive import LocalPredictiveSelection
+from regard.decoding.scoring import best_next
 from regard.training.losses import token_loss
 
 DIMS = Dims(d_model=64, n_heads=4, max_len=4096)
@@ -117,6 +118,20 @@ def check_loss() -> bool:
     return good
 
 
+def check_next(n: int = 9001) -> bool:
+    """The best next tokens, by the kernel that reads logits once; one row has but one possible."""
+    logits = torch.randn(3, n)
+    logits[1] = -torch.inf
+    logits[1, n // 2] = 0.7
+    want = best_next(logits.clone().double(), 2, may_end=True)
+    found = best_next(logits.cuda(), 2, may_end=True)
+    is_possible = want.scores.isfinite()
+    same = bool((found.tokens.cpu() == want.tokens)[is_possible].all())
+    worst = error(found.scores.cpu()[is_possible], want.scores[is_possible])
+    print(f"next tokens of {n}: {'the same' if same else 'WRONG'}, error {worst:.1e}, limit 1e-5")
+    return same and worst < 1e-5 and bool((found.scores.cpu().isfinite() == is_possible).all())
+
+
 def check_padding(n: int = 8191) -> bool:
     """Of keys that do not exist one row is kept for all queries, and not one for each."""
     query, key, value = (
@@ -179,6 +194,7 @@ if __name__ == "__main__":
         min(check(n) for n in (1, 17, 33, 64, 65, 129, 1000))
         and check_widths()
         and check_loss()
+        and check_next()
         and check_padding()
     )
     timed()

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from regard.cli.counting import counting
-from regard.cli.options import ALPHA, BEAM, MaxTokens, OnLong, refuse
+from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
 from regard.data import Example, lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
@@ -26,8 +26,6 @@ from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.suiting import check_has_hidden
 from regard.training.text_form import as_trained
 from regard.training.trained import load
-
-LIMIT = "--max-tokens"
 
 
 def compare(

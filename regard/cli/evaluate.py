@@ -11,7 +11,7 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
-from regard.cli.options import ALPHA, BEAM, MaxTokens, OnLong, refuse
+from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -101,17 +101,12 @@ def evaluate(
         find(alignment_format, FORMATS, key="evaluate: --alignment-format")
     _check_is_new(out)
     trained = load(run, device=device, precision=precision)
-    limits = limits_of(trained, max_tokens, "evaluate")
+    limits = limits_of(trained, max_tokens, "evaluate", LIMIT)
     search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
     recipe = trained.loaded.recipe
     chosen = asked or usual_of(recipe)
     check_metrics(recipe, chosen, METRICS)
     is_decoded = out is not None or not WITHOUT_ANSWERS.issuperset(chosen)
-    if max_tokens is not None and not is_decoded:
-        raise SettingError(
-            f"evaluate: --metrics {','.join(chosen)} needs no answers, so --max-tokens "
-            f"{max_tokens} limits none. Leave it out, or ask for other scores."
-        )
     if not is_decoded:
         refuse(
             "evaluate",
@@ -119,6 +114,7 @@ def evaluate(
             {
                 "--beam": beam != BEAM,
                 "--length-penalty": length_penalty != ALPHA,
+                LIMIT: max_tokens is not None,
                 "--on-long": on_long != "error",
                 "--replace-unknown": replace_unknown,
                 "--tokenizer": tokenizer,

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from regard.choices import find
-from regard.cli.options import MaxTokens
+from regard.cli.options import LIMIT, MaxTokens
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
 from regard.cli.waiting import counted_words, waiting
@@ -78,7 +78,7 @@ def look(
     unit = "pieces" if pieces else "words"
     view = View(kind or View.kind, _from_zero(layer), _from_zero(head), unit)
     trained = load(run)
-    limits = limits_of(trained, max_tokens, "look")
+    limits = limits_of(trained, max_tokens, "look", LIMIT)
     asked = _Asked(
         texts=tuple(text or ()),
         view=view,

@@ -32,6 +32,10 @@ MaxTokens = Annotated[
 ]
 
 
+LIMIT = "--max-tokens"
+"""What that option is called in errors."""
+
+
 def refuse(verb: str, because: str, given: Mapping[str, object]) -> None:
     """Refuse options that would change nothing.
 

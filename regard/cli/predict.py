@@ -15,14 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
-from regard.cli.options import ALPHA, BEAM, MaxTokens, OnLong, refuse
+from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.cli.waiting import counted_words, spinning
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.training.dictionaries import dictionary_of
-from regard.training.filling import asked_of, check_alone
+from regard.training.filling import asked_of, check_alone, fills_words
 from regard.training.limiting import limits_of
 from regard.training.recipes import Recipe
 from regard.training.trained import Answer, Prediction, Request, Trained, load
@@ -89,12 +89,14 @@ def predict(
     """
     if vectors is not None:
         check_file(vectors)
-        _refuse_beside_vectors(
+        refuse(
+            "predict",
+            "--vectors writes a vector for each text and no answers",
             {
-                "--beam": beam != 5,
+                "--beam": beam != BEAM,
                 "--n-best": n_best != 1,
-                "--length-penalty": length_penalty != 0.6,
-                "--max-tokens": max_tokens,
+                "--length-penalty": length_penalty != ALPHA,
+                LIMIT: max_tokens is not None,
                 "--prefix": prefix,
                 "--constraints": constraints,
                 "--sample": sample,
@@ -102,7 +104,7 @@ def predict(
                 "--alignments": alignments,
                 "--replace-unknown": replace_unknown,
                 "--json": as_json,
-            }
+            },
         )
         if on_long != "error":
             raise SettingError(
@@ -112,9 +114,11 @@ def predict(
             )
     trained = load(run, *ensemble, device=device, precision=precision)
     check_alone(trained.loaded.recipe, ensemble)
-    limits = limits_of(trained, max_tokens, "predict")
+    limits = limits_of(trained, max_tokens, "predict", LIMIT)
+    searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
+    if fills_words(trained.loaded.recipe):
+        refuse("predict", "hidden words are filled in and not searched for", searched)
     if sample:
-        searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
         refuse("predict", "answers are drawn (--sample) and not searched for", searched)
         search: Search = Sampling(
             n_samples=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
@@ -136,6 +140,9 @@ def predict(
     given = [] if is_stream else files or []
     known = [line for name in given for line in kind.lines(recipe, name)]
     known += [kind.typed(recipe, each) for each in text]
+    if not is_stream:
+        # before anything long begins; of a stream nobody knows how many texts it has
+        _check_wishes(constraints, n_wishes, len(known))
     lines = kind.lines(recipe, "-") if is_stream else iter(known)
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
@@ -145,7 +152,6 @@ def predict(
     number, n_failed, empty = 0, 0, list[int]()
     shown = SHOWN_AS[_form(recipe, n_best, as_json=as_json)]
     with bar:
-        # of a stream nobody knows how many texts it has
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
         task = bar.add_task(what, total=len(known) or None)
         while some := arriving.some():
@@ -164,11 +170,7 @@ def predict(
                 print(shown(number, said), flush=True)
                 if not has_reader(sys.stdout):
                     return
-    if n_wishes is not None and n_wishes != number:
-        raise DataError(
-            f"predict: '{constraints}' has {n_wishes} lines, but there were {number} texts. "
-            "Give a line, empty if need be, for each text."
-        )
+    _check_wishes(constraints, n_wishes, number)
     if empty:
         named = ", ".join(map(str, empty[:SHOWN])) + (" …" if len(empty) > SHOWN else "")
         console.print(
@@ -198,15 +200,6 @@ def _refuse(given: Mapping[str, object]) -> None:
             )
 
 
-def _refuse_beside_vectors(given: Mapping[str, object]) -> None:
-    for name, value in given.items():
-        if value:
-            raise SettingError(
-                f"predict: --vectors writes a vector for each text and no answers: {name} has no "
-                f"meaning for it. Leave {name} out."
-            )
-
-
 def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> Search:
     if beam < 1:
         raise SettingError(f"predict: --beam must be at least 1, got {beam}.")
@@ -214,6 +207,14 @@ def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> 
         return Greedy(limits=limits)
     penalty = PaperPenalty(length_penalty)
     return Beam(width=max(beam, n_best), n_best=n_best, penalty=penalty, limits=limits)
+
+
+def _check_wishes(path: Path | None, n_wishes: int | None, n_texts: int) -> None:
+    if n_wishes is not None and n_wishes != n_texts:
+        raise DataError(
+            f"predict: '{path}' has {n_wishes} lines, but there are {n_texts} texts. Give a line, "
+            "empty if need be, for each text."
+        )
 
 
 def _wishes(path: Path | None) -> tuple[dict[int, tuple[str, ...]], int | None]:

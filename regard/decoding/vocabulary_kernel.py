@@ -29,7 +29,9 @@ def _summarise(
         x = tl.load(logits + row * n_tokens + at, mask=at < n_tokens, other=-float("inf"))
         x = x.to(tl.float32)
         higher = tl.maximum(top, tl.max(x, 0))
-        total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
+        # all tokens so far may be impossible, and −∞ − (−∞) is no number
+        base = tl.where(higher == -float("inf"), 0.0, higher)
+        total = total * tl.exp(top - base) + tl.sum(tl.exp(x - base), 0)
         top = higher
         shown = tl.where(at < closed, -float("inf"), x)
         block = start // BLOCK + tl.arange(0, TILE // BLOCK)

@@ -39,12 +39,7 @@ def attention_of(
         maps = with_values(model, read, given)
     finally:
         model.train(was_training)
-    if not maps:
-        raise SettingError(
-            "attention: this model looks at nothing, since one vector holds its whole source "
-            "(model.attends = 'none'); there are no weights and no alignments to show. Take a run "
-            "whose model has an attention."
-        )
+    _check_looks(maps)
     return maps
 
 
@@ -55,6 +50,7 @@ def crossing(maps: Mapping[str, tuple[AttentionMap, ...]], who: str) -> tuple[At
         maps: of one pass, by kind.
         who: wants them, for errors.
     """
+    _check_looks(maps)
     if "cross" not in maps:
         raise SettingError(
             f"{who} looks at {', '.join(maps)}, and at no source apart from its own text, so that "
@@ -66,6 +62,15 @@ def crossing(maps: Mapping[str, tuple[AttentionMap, ...]], who: str) -> tuple[At
             "one."
         )
     return maps["cross"]
+
+
+def _check_looks(maps: Mapping[str, tuple[AttentionMap, ...]]) -> None:
+    if not maps:
+        raise SettingError(
+            "attention: this model looks at nothing, since one vector holds its whole source "
+            "(model.attends = 'none'); there are no weights and no alignments to show. Take a run "
+            "whose model has an attention."
+        )
 
 
 def with_values(model: Model, source: Any, target: Tensor) -> dict[str, tuple[AttentionMap, ...]]:

@@ -29,7 +29,10 @@ class Gathered:
     """What the batches of one update gave, beside the gradient."""
 
     nll: Tensor | float
-    """Negative log-likelihood, summed over their tokens; maybe still on its way from a GPU."""
+    """Negative log-likelihood, summed over the tokens asked for; maybe still on its way from a
+    GPU."""
+    asked: Tensor | float
+    """How many tokens those were; of a text with hidden words these alone."""
     splits: int
     """How many cuts it took for every piece to fit into memory."""
 
@@ -62,9 +65,9 @@ class Accumulator:
         before = random_states(self.hardware.device)
         while True:
             self._zero()
-            nll, failed = self._attempt(pieces, tokens)
+            sums, failed = self._attempt(pieces, tokens)
             if failed is None:
-                return Gathered(nll, len(pieces) - len(batches))
+                return Gathered(sums[0], sums[1], len(pieces) - len(batches))
             # recordings hold memory as well; without them the piece may fit
             if not self.work.forget():
                 self._remember(pieces[failed])
@@ -79,24 +82,24 @@ class Accumulator:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
 
-    def _attempt(self, pieces: Sequence[Batch], tokens: int) -> tuple[Tensor | float, int | None]:
+    def _attempt(self, pieces: Sequence[Batch], tokens: int) -> tuple[Tensor, int | None]:
         """Sum up until a piece does not fit; its number comes back with what came before."""
         scale = self.hardware.put(torch.tensor(1 / tokens, dtype=torch.float64))
-        nll: Tensor | float = 0.0
+        sums = torch.zeros(2, device=self.hardware.device)
         for number, piece in enumerate(pieces):
             source, target = self.hardware.put(piece.source), self.hardware.put(piece.target)
             try:
-                nll = nll + self.work(source, target, scale)
+                sums = sums + self.work(source, target, scale)
             except torch.OutOfMemoryError:
-                return nll, number
-        return nll, None
+                return sums, number
+        return sums, None
 
     def _work(self, source: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-        """Add one piece's gradient; its loss comes back."""
+        """Add one piece's gradient; its loss comes back, and of how many tokens it is."""
         with self.hardware.products():
             loss = self.objective(self.model.lesson, self.model.output, source, target, scale=scale)
         loss.total.backward()
-        return loss.nll.detach()
+        return torch.stack([loss.nll.detach(), loss.asked.to(loss.nll.dtype)])
 
     def _remember(self, piece: Batch) -> None:
         if len(piece.rows) == 1:
@@ -125,10 +128,11 @@ def accumulate(
     smoothing: float,
     hardware: Hardware = CPU,
 ) -> Tensor | float:
-    """Leave the gradient of one update in the model; the mean loss per token comes back."""
+    """Leave the gradient of one update in the model; the loss per token asked for comes back."""
     tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
     accumulator = Accumulator(model, Smoothed(smoothing), hardware)
-    return accumulator.gather(batches, tokens).nll / tokens
+    gathered = accumulator.gather(batches, tokens)
+    return gathered.nll / gathered.asked
 
 
 def _padded_tokens(batch: Batch) -> int:

@@ -31,6 +31,7 @@ from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
+from regard.training.labelling import check_labels
 from regard.training.like_training import holds_objects, reader_like, text_like, whole_like
 from regard.training.loading import Loaded
 from regard.training.loop import summed_loss
@@ -248,6 +249,7 @@ class Judged:
         with numbered(self.examples, trained.loaded, trained.hardware) as corpus:
             long = too_long(corpus, max_source=limit, max_target=limit)
             rows = np.setdiff1d(np.arange(len(corpus)), long)
+            check_labels(trained.loaded.recipe, corpus, rows, "evaluate")
             losses = row_losses(
                 trained.loaded.model,
                 corpus,

@@ -36,9 +36,7 @@ def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> N
         )
 
 
-def limits_of(
-    trained: Trained, max_tokens: int | None, who: str, key: str = "--max-tokens"
-) -> Limits:
+def limits_of(trained: Trained, max_tokens: int | None, who: str, key: str) -> Limits:
     """The limits of a search; see `check_limit`."""
     check_limit(trained.loaded.recipe, max_tokens, who, key)
     if max_tokens is None:

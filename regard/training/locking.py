@@ -35,7 +35,7 @@ def check_can_be_made(path: Path, who: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there; an error if another process holds it."""
+    """Hold a folder, which is made if it is not there; an error if somebody holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None:
         yield
@@ -46,7 +46,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunError(
-                f"train: another process is training in '{folder}'. Wait until it has ended, or "
+                f"train: '{folder}' is being trained in already. Wait until that has ended, or "
                 "choose another --out."
             ) from error
         yield

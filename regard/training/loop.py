@@ -18,10 +18,9 @@ from torch import Tensor, nn
 
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
-from regard.data.kinds import PAD
 from regard.errors import DataError
 from regard.layers import project_all
-from regard.models import Lesson, Model
+from regard.models import Model
 from regard.training.accumulating import CPU, Accumulator, accumulate
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
@@ -66,7 +65,7 @@ class Step:
 
     @property
     def nll(self) -> float:
-        """Negative log-likelihood per target token, without smoothing, before the update."""
+        """Negative log-likelihood per token asked for, without smoothing, before the update."""
         return float(self.loss)
 
     @property
@@ -154,7 +153,7 @@ def learn_by_epoch(
             ]
             gathered = accumulator.gather(batches, n_target)
             workers.sum_gradients(model)
-            nll, splits = workers.sums(gathered.nll, gathered.splits)
+            nll, asked, splits = workers.sums(gathered.nll, gathered.asked, gathered.splits)
             limit = training.clip_norm or math.inf
             norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
             optimiser.step()
@@ -167,7 +166,8 @@ def learn_by_epoch(
             )
             yield Step(
                 progress=progress,
-                loss=nll / n_target,
+                # a batch may hide no word
+                loss=nll / torch.as_tensor(asked).clamp(min=1),
                 learning_rate=rate,
                 norm=norm,
                 source_tokens=n_source,
@@ -239,20 +239,18 @@ def summed_loss(
 ) -> tuple[float, int]:
     """Negative log-likelihood over a whole corpus, and of how many tokens: those asked for."""
     model.eval()
-    loss, total, asked = Smoothed(), 0.0, 0
-
-    def counted(source: Tensor, target: Tensor) -> Lesson:
-        nonlocal asked
-        read = model.lesson(source, target)
-        # a picture may be looked at several times, and what is asked counts once
-        asked += int((read.gold != PAD).sum()) * len(target) // len(read.gold)
-        return read
-
+    objective, total, asked = Smoothed(), 0.0, 0
     for each in epoch_batches(corpus, target_tokens=target_tokens, seed=0, epoch=0, rows=rows):
         batch = collate(corpus, each)
         source, target = hardware.put(batch.source), hardware.put(batch.target)
         with hardware.products():
-            total += float(loss(counted, model.output, source, target).nll)
+            loss = objective(model.lesson, model.output, source, target)
+        total, asked = total + float(loss.nll), asked + int(loss.asked)
+    if not asked:
+        raise DataError(
+            "loss: nothing is asked for in these texts: no piece of them is in the vocabulary. "
+            "Give others, or take tokens of another kind."
+        )
     return total, asked
 
 

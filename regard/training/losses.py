@@ -29,6 +29,8 @@ class Loss(NamedTuple):
     """With smoothing; what is minimised."""
     nll: Float[Tensor, ""]
     """Without smoothing; what is reported. It has no gradient."""
+    asked: Int[Tensor, ""]
+    """How many tokens count."""
 
 
 def token_loss(
@@ -51,7 +53,7 @@ def token_loss(
     total, nll = _RowByRow.apply(
         hidden.flatten(0, 1), output, gold.flatten(), smoothing, scale, None
     )
-    return Loss(total, nll)
+    return Loss(total, nll, (gold != PAD).sum())
 
 
 def token_losses(
@@ -67,7 +69,7 @@ def token_losses(
     total, nll = _RowByRow.apply(
         hidden.flatten(0, 1), output, gold.flatten(), smoothing, scale, each
     )
-    return Loss(total, nll), each[0].view_as(gold)
+    return Loss(total, nll, (gold != PAD).sum()), each[0].view_as(gold)
 
 
 class _RowByRow(torch.autograd.Function):

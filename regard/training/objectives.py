@@ -91,7 +91,7 @@ class RDrop:
         entropy = token_loss(hidden, weight, gold, smoothing=smoothing, scale=scale / 2)
         first, second = hidden.chunk(2)
         apart = divergence(first, second, weight, gold.chunk(2)[0], scale=scale * self.alpha / 4)
-        return Loss(entropy.total + apart, entropy.nll / 2)
+        return Loss(entropy.total + apart, entropy.nll / 2, entropy.asked // 2)
 
 
 def _with_extra(
@@ -105,7 +105,7 @@ def _with_extra(
     """The mean over the readings of each row, of its tokens' losses and of the term beside them."""
     each = scale / n_readings
     loss, nll = token_losses(read.hidden, output, read.gold, smoothing=smoothing, scale=each)
-    return Loss(loss.total + extra(-nll) * each, loss.nll / n_readings)
+    return Loss(loss.total + extra(-nll) * each, loss.nll / n_readings, loss.asked // n_readings)
 
 
 def objective(training: TrainingRecipe) -> Objective:

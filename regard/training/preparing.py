@@ -84,7 +84,8 @@ class Prepared:
                 f'data.max_tokens = {limit} and data.on_long = "skip".'
             )
         for split, material in materials.items():
-            check_labels(self.recipe, split, material)
+            assert material.rows is not None
+            check_labels(self.recipe, material.corpus, material.rows, f"data.{split}")
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch."""
@@ -164,8 +165,8 @@ def _make(recipe: Recipe, folder: Path) -> None:
     corpora = {split: folder / "corpus" / split for split in ("train", "valid")}
     # what was read to its end may be gone when a run goes on
     is_begun = all(path.exists() for path in corpora.values())
+    check_can_learn(recipe)
     if not is_begun:
-        check_can_learn(recipe)
         check_beginnings(recipe)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords

@@ -9,8 +9,8 @@
 import os
 import shutil
 import signal
-from collections.abc import Generator, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -61,37 +61,44 @@ def run(
     workers: Workers = ALONE,
 ) -> Iterator[Event]:
     """Train by a recipe into a directory; of several workers only the first has events."""
-    workers.first_does(lambda: _check_is_folder(out) if resume else _check_is_new(out))
-    if resume and (out / "recipe.toml").exists():
-        workers.first_does(lambda: _check_is_same(recipe, out))
-    if (out / "model.safetensors").exists():
-        newest = checkpoints(out / "checkpoints")
-        progress = read_progress(newest[-1]) if newest else Progress()
-        if workers.is_first:
-            yield Finished(out, progress, is_complete=True)
-        return
-    notes = _going_on(recipe, out) if resume and workers.is_first else []
+    workers.first_does(lambda: _check_is_folder(out))
     new = [each for each in (out, *out.parents) if not each.exists()]
-    metrics, is_untouched = Metrics(out), workers.is_first and not _holds_anything(out)
-    with locked(out) if workers.is_first else nullcontext():
-        try:
-            yield from (Said(note) for note in notes)
-            for event in _Training(recipe, out, hardware, workers, metrics).events():
-                # what was only said is no beginning: the first update is
-                is_untouched = is_untouched and isinstance(event, Said)
-                if workers.is_first:
-                    metrics.record(event)
-                    yield event
-        except RegardError:
-            if is_untouched:
-                # whoever mends a recipe goes on with the same --out
-                shutil.rmtree(out, ignore_errors=True)
-                for folder in new:
-                    with suppress(OSError):
-                        folder.rmdir()
-            raise
-        finally:
-            metrics.close()
+    with ExitStack() as held:
+        # what is found out about the folder stays so
+        workers.first_does(lambda: held.enter_context(locked(out)))
+        workers.first_does(lambda: _check_is_same(recipe, out) if resume else _check_is_new(out))
+        if (out / "model.safetensors").exists():
+            newest = checkpoints(out / "checkpoints")
+            progress = read_progress(newest[-1]) if newest else Progress()
+            if workers.is_first:
+                yield Finished(out, progress, is_complete=True)
+            return
+        yield from _recorded(_Training(recipe, out, hardware, workers), new, resume=resume)
+
+
+def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> Iterator[Event]:
+    """The events of a training, written down; what was made before its first update may go."""
+    recipe, out, workers = training.recipe, training.out, training.workers
+    notes = _going_on(recipe, out) if resume and workers.is_first else []
+    is_untouched = workers.is_first and not _holds_anything(out)
+    try:
+        yield from (Said(note) for note in notes)
+        for event in training.events():
+            # what was only said is no beginning: the first update is
+            is_untouched = is_untouched and isinstance(event, Said)
+            if workers.is_first:
+                training.metrics.record(event)
+                yield event
+    except RegardError:
+        if is_untouched:
+            # whoever mends a recipe goes on with the same --out
+            shutil.rmtree(out, ignore_errors=True)
+            for folder in new:
+                with suppress(OSError):
+                    folder.rmdir()
+        raise
+    finally:
+        training.metrics.close()
 
 
 def _holds_anything(out: Path) -> bool:
@@ -117,6 +124,8 @@ def _check_is_new(out: Path) -> None:
 
 def _check_is_same(recipe: Recipe, out: Path) -> None:
     """A run goes on by its own recipe; before its end only [training] may change."""
+    if not (out / "recipe.toml").exists():
+        return
     asked, begun = recipe.as_table(), read_recipe(out / "recipe.toml").as_table()
     is_finished = (out / "model.safetensors").exists()
     fixed = {**asked, **begun} if is_finished else ("data", "tokens", "model", "pictures")
@@ -147,11 +156,9 @@ def _going_on(recipe: Recipe, out: Path) -> list[str]:
 class _Training:
     """One training, from the files to the final weights."""
 
-    def __init__(
-        self, recipe: Recipe, out: Path, hardware: Hardware, workers: Workers, metrics: Metrics
-    ) -> None:
+    def __init__(self, recipe: Recipe, out: Path, hardware: Hardware, workers: Workers) -> None:
         self.recipe, self.out, self.hardware = recipe, out, hardware
-        self.workers, self.metrics = workers, metrics
+        self.workers, self.metrics = workers, Metrics(out)
         self.folder = out / "checkpoints"
         self.best = Best(recipe.training.stop_on)
         self.average: MovingAverage | None = None

@@ -90,7 +90,8 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     return Validated(
         step=step,
         loss=total / asked,
-        per_character=total / characters(valid, prepared.target),
+        # of hidden words there are other characters than of whole texts
+        per_character=total / characters(valid, prepared.target) if is_decoded else None,
         exact_match=exact_match(hypotheses, references) if is_decoded else None,
         is_best=False,
         bleu=None if score is None else score.value,

@@ -243,8 +243,8 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
         ),
         (
             "run --split valid --metrics loss,words --max-tokens 9",
-            "evaluate: --metrics loss,words needs no answers, so --max-tokens 9 limits none. Leave "
-            "it out, or ask for other scores.",
+            "evaluate: --metrics loss,words needs no answers, so --max-tokens would change "
+            "nothing. Leave it out.",
         ),
         (
             "run --split valid --metrics loss --beam 2",

@@ -106,9 +106,10 @@ def test_constraints_are_held_line_by_line(run, tmp_path, capsys):
 def test_constraints_have_a_line_for_each_text(run, tmp_path, capsys, lines):
     (tmp_path / "wishes").write_text(lines)
     asked = ["--text", "a b", "--text", "a b", "--constraints", tmp_path / "wishes"]
-    said = _says(capsys, run, *asked, code=2).err
+    said = _says(capsys, run, *asked, code=2)
     n = lines.count("\n")
-    assert f"has {n} lines, but there were 2 texts. Give a line, empty if need be" in said
+    assert f"has {n} lines, but there are 2 texts. Give a line, empty if need be" in said.err
+    assert said.out == "", "nothing is answered before"
 
 
 @pytest.mark.parametrize("words", [["--beam", "3"], ["--length-penalty", "1.5"]])

@@ -10,9 +10,10 @@ import regard
 from regard.cli import main
 from regard.data.kinds import MASK_NUMBER
 from regard.data.subwords import Subwords
-from regard.errors import LengthError, SettingError
+from regard.errors import LengthError, RecipeError, SettingError
 from regard.training import read_recipe
 from regard.training.evaluation import METRICS, Judged, score, texts_of_split
+from regard.training.loop import Step
 from regard.training.run import Finished, run
 
 WORDS = """\
@@ -109,6 +110,13 @@ def test_scores_of_whole_texts_are_refused_where_few_words_are_asked_for(filler,
     assert "Take --metrics of loss, bleu, chrf, ter, exact, ratio, rouge, accuracy, captions." in (
         " ".join(err.split())
     )
+
+
+@pytest.mark.parametrize("words", [["--beam", "3"], ["--length-penalty", "1.5"]])
+@pytest.mark.parametrize(("verb", "what"), [("predict", "--text"), ("evaluate", "--split")])
+def test_how_to_search_means_nothing_where_words_are_filled_in(filler, capsys, verb, what, words):
+    assert main([verb, str(filler.path), what, "valid", *words]) == 2
+    assert f"so {words[0]} would change nothing." in " ".join(capsys.readouterr().err.split())
 
 
 def test_hidden_words_are_scored_by_their_loss_unless_somebody_asks_for_more(filler, capsys):
@@ -244,6 +252,17 @@ def test_another_number_of_labels_than_a_text_has_is_refused(tmp_path, capsys, t
     assert "one word for each label" in told
 
 
+def test_another_number_of_labels_than_a_text_has_is_not_scored(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("a a b\tX X Y\nb b\tY Y\n")
+    trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="tags", steps=3))
+    # the longest text and the longest labels are as long as each other
+    (tmp_path / "other.tsv").write_text("a a b\tX X\nb b\tY Y X\n")
+    asked = ["evaluate", str(tmp_path / "run"), "--source", str(tmp_path / "other.tsv")]
+    assert main([*asked, "--metrics", "loss"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "evaluate: model.task = 'tags' asks for one label for each token, but example 1" in said
+
+
 @pytest.mark.parametrize(("task", "answers"), [("tags", ("X Y", "Y X Y")), ("label", ("X", "Y"))])
 def test_a_validation_has_the_loss_that_an_evaluation_has(tmp_path, task, answers):
     pairs = zip(("a b", "b a b"), answers, strict=True)
@@ -255,6 +274,54 @@ def test_a_validation_has_the_loss_that_an_evaluation_has(tmp_path, task, answer
     texts = texts_of_split(one.loaded.recipe, "valid")
     told, _ = METRICS["loss"](Judged(one, texts, [""] * len(texts)))
     assert checked == pytest.approx(told.value, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "answers", "near"),
+    [
+        ("tags", ("X Y", "Y X Y"), 1e-4),
+        ("label", ("X", "Y"), 1e-4),
+        # other words are hidden in training than in a validation
+        ("words", ("a b", "b a b"), 0.5),
+    ],
+)
+def test_training_and_validation_have_their_loss_by_the_same_tokens(tmp_path, task, answers, near):
+    pairs = zip(("a b", "b a b"), answers, strict=True)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{said}\n" for text, said in pairs) * 9)
+    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=1)
+    recipe = recipe.replace("5e-3", '1e-9\nschedule = "constant"')
+    trained(
+        tmp_path, recipe.replace("is_joint = false", f"is_joint = {str(task == 'words').lower()}")
+    )
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    found = {name: value for line in lines for name, value in json.loads(line).items()}
+    assert found["train_loss"] == pytest.approx(found["valid_loss"], abs=near)
+    assert ("valid_loss_per_character" in found) == (task != "words")
+
+
+def test_texts_of_unknown_words_alone_have_nothing_to_be_asked_for(tmp_path, capsys):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    (tmp_path / "other").write_text("бегемот бегемот бегемот\n")
+    recipe = WORDS.format(text=tmp_path / "text", kind="words")
+    (tmp_path / "recipe.toml").write_text(recipe)
+    asked = ["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]
+    # what stands at the ends of lines is known
+    asked += ["--set", "data.valid.line_end=бегемот"]
+    assert main([*asked, "--set", f"data.valid.path={tmp_path / 'other'}"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "nothing is asked for in these texts: no piece of them is in the vocabulary" in said
+
+
+def test_what_cannot_be_taught_is_refused_to_a_run_that_goes_on(tmp_path):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    (tmp_path / "recipe.toml").write_text(WORDS.format(text=tmp_path / "text", kind="words"))
+    begun = run(read_recipe(tmp_path / "recipe.toml"), tmp_path / "run")
+    next(event for event in begun if isinstance(event, Step))
+    begun.close()
+    other = read_recipe(tmp_path / "recipe.toml", ["training.r_drop=1.0"])
+    with pytest.raises(RecipeError, match="compares two passes over the same text"):
+        list(run(other, tmp_path / "run", resume=True))
+    assert (tmp_path / "run" / "corpus").exists()
 
 
 def test_what_cannot_be_taught_is_told_before_anything_is_read(tmp_path, capsys):

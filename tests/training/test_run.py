@@ -188,7 +188,7 @@ def test_one_process_at_a_time_trains_a_run(recipe, tmp_path):
     first = run(plan, out)
     next(event for event in first if isinstance(event, Step))
     before = sorted(path.name for path in out.iterdir())
-    with pytest.raises(RunError, match=r"another process is training in '.*run'\. Wait until it"):
+    with pytest.raises(RunError, match=r"'.*run' is being trained in already\. Wait until that"):
         next(run(plan, out, resume=True))
     assert sorted(path.name for path in out.iterdir()) == before
     first.close()

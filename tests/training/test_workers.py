@@ -17,6 +17,7 @@ from regard.cli.train import STOPPED
 from regard.errors import RunError
 from regard.training import read_recipe, run
 from regard.training.checkpoints import checkpoints, read_progress
+from regard.training.locking import locked
 from regard.training.workers import ALONE, Workers, joined, local_device
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +99,14 @@ def test_two_processes_learn_what_one_does_and_the_first_speaks(recipe, tmp_path
     assert "| processes | 2 |" in card
     assert "| seeds of dropout | 1, 1000004 |" in card
     assert "torchrun --nproc-per-node 2 -m regard train" in card
+
+
+def test_a_run_that_is_being_trained_in_is_refused_to_all(recipe, tmp_path):
+    with locked(tmp_path / "run"):
+        said = _said(_start(recipe, tmp_path / "run"), codes=(2, 2))
+    (_, first), (_, second) = said
+    assert "run' is being trained in already." in " ".join(first.split())
+    assert "Traceback" not in first + second
 
 
 def test_asking_one_process_to_stop_stops_all(recipe, tmp_path):
