@@ -5,10 +5,11 @@ A run reads other texts as it read those it learned from, so that nobody has to 
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 
 from regard.data.examples import Example
 from regard.data.kinds import MASK_PIECE
-from regard.data.normalising import NORMALISERS, Normalised
+from regard.data.normalising import NORMALISERS, Normalised, Normaliser
 from regard.training.filling import fills_words
 from regard.training.recipes import Recipe
 from regard.training.source_kinds import source_kind
@@ -38,13 +39,19 @@ def read_text(recipe: Recipe, text: str) -> str:
     name = form_name(recipe)
     if name is None:
         return text
-    parts = text.split(MASK_PIECE) if fills_words(recipe) else [text]
-    return MASK_PIECE.join(_spaced(part, NORMALISERS[name](part).text) for part in parts).strip()
+    form = NORMALISERS[name]
+    return _around_masks(form, text) if fills_words(recipe) else form(text).text
 
 
-def _spaced(part: str, formed: str) -> str:
-    """What became of a part of a text, with a space where the part had one at an end."""
-    return f"{' ' * part[:1].isspace()}{formed}{' ' * (part[-1:].isspace() and bool(formed))}"
+def _around_masks(form: Normaliser, text: str) -> str:
+    """A text in a form, with a word of small letters in the place of each mask until it is there.
+
+    What stands beside a mask goes by the same rules as beside a word: [MASK]. is [MASK] and a dot.
+    """
+    others = form(text.replace(MASK_PIECE, " ")).text
+    # no end of such a word begins another, and no accent behind it makes one letter with it
+    word = next(word for n in count(1) if (word := "x" * n + "q") not in others)
+    return form(text.replace(MASK_PIECE, word)).text.replace(word, MASK_PIECE)
 
 
 def as_read(recipe: Recipe, text: str) -> Normalised | None:

@@ -8,6 +8,7 @@ import pytest
 import regard
 from regard.data import Example
 from regard.data.kinds import MASK_PIECE
+from regard.data.normalising import NORMALISERS
 from regard.decoding import Greedy, Limits
 from regard.evaluating import Gold
 from regard.models import EncoderSpec
@@ -17,6 +18,7 @@ from regard.training.trained import Request
 from tests.making import make_run
 
 GREEDY = Greedy(limits=Limits(max_tokens=6))
+FILLER = EncoderSpec(task="words", d_model=8, n_heads=2, d_hidden=8, n_layers=1)
 WORDS = "ce est le avis de le ministre . a la chambre"
 
 
@@ -48,21 +50,47 @@ def test_a_text_is_answered_as_its_form_is(runs):
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        ("C'est l'[MASK] du ministre.", "ce est le[MASK] de le ministre ."),
+        ("C'est l'[MASK] du ministre.", "ce est le [MASK] de le ministre ."),
         ("C'est l' [MASK] du ministre.", "ce est le [MASK] de le ministre ."),
         ("[MASK] [MASK]", "[MASK] [MASK]"),
         ("Du [MASK][MASK]", "de le [MASK][MASK]"),
         ("  Du  ", "de le"),
+        # words that could be taken for one that was hidden
+        ("XQ [MASK] xxq ｘq", "xq [MASK] xxq xq"),
+        ("x[MASK]q", "x[MASK]q"),
     ],
 )
 def test_hidden_words_stay_hidden_in_any_form(runs, text, read):
     recipe = runs[1].loaded.recipe
-    model = EncoderSpec(task="words", d_model=8, n_heads=2, d_hidden=8, n_layers=1)
-    assert read_text(replace(recipe, model=model), text) == read
-    formed = as_trained(replace(recipe, model=model), [Example(text, ("Du",))])
+    assert read_text(replace(recipe, model=FILLER), text) == read
+    formed = as_trained(replace(recipe, model=FILLER), [Example(text, ("Du",))])
     assert formed == [Example(read, ("de le",))]
     # to a run that knows no hidden words a mark is a text like any other
     assert MASK_PIECE not in read_text(recipe, text)
+
+
+@pytest.mark.parametrize("name", NORMALISERS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We go {}.",
+        "We go ({}), or „{}“…",
+        "{}, it is",
+        "The {}'s dog don't; {}n't",
+        "{} is here",
+        "{} {}",
+        "L'{} du non-{} a-t-{} 2 {}2",
+        "{}\u0308 {}_{}",
+    ],
+)
+def test_beside_a_hidden_word_a_text_is_read_as_beside_any_word(runs, name, text):
+    recipe = runs[0].loaded.recipe
+    train = replace(recipe.data.train, settings={"normalise": name})
+    recipe = replace(recipe, model=FILLER, data=replace(recipe.data, train=train))
+    # no other word of these texts holds it
+    wanted = NORMALISERS[name](text.replace("{}", "garden")).text.replace("garden", MASK_PIECE)
+    assert wanted.count(MASK_PIECE) == text.count("{}")
+    assert read_text(recipe, text.replace("{}", MASK_PIECE)) == wanted
 
 
 def test_links_lead_to_the_words_of_the_text_as_it_was_given(runs):
