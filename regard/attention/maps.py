@@ -182,8 +182,9 @@ class AttentionMap:
             rows: which queries.
             example: of which sentence of the batch.
         """
-        kernel, at = self.mask.as_kernel(), self.places.query[..., rows, :].flatten()
-        n_keys, keys = self.shape[-1], self.places.key.flatten()
+        kernel, n_keys = self.mask.as_kernel(), self.shape[-1]
+        at = _of(example, self.places.query)[..., rows, :].flatten()
+        keys = _of(example, self.places.key).flatten()
         if kernel is not None and self.columns == "keys":
             if kernel.valid is not None:
                 valid = kernel.valid[example]
@@ -309,6 +310,11 @@ class AttentionMap:
         n_rows, n_columns = self.shape[-2:]
         grid = Grid.over(self.places, n_rows, n_columns, q_size=height, k_size=width)
         return self.mask.touches(grid)
+
+
+def _of(example: int, places: Int[Tensor, "*b q k"]) -> Int[Tensor, "q k"]:
+    """The places of one sentence, which all share or each has for itself."""
+    return places if places.dim() == 2 else places[example, 0]
 
 
 def _parts(whole: range) -> Iterator[slice]:

@@ -23,7 +23,7 @@ from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.layers.mixtures.experts import imbalance, listening
 from regard.models.embedding import Embedding
-from regard.models.language.rows import ROWS, Rows, joined
+from regard.models.language.rows import NOWHERE, ROWS, Rows, joined
 from regard.models.language.states import Apart, LanguageState, by_length
 from regard.models.language.token_maps import by_token, part_of
 from regard.models.learning import Lesson, LessonWithExtra
@@ -128,7 +128,7 @@ class LanguageModel(Model):
     def maps(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
     ) -> dict[str, tuple[AttentionMap, ...]]:
-        """Where one text's source and target look: three parts of one map, as a Transformer's.
+        """Where each row's source and target look: three parts of one map, as a Transformer's.
 
         What a target's row gives to "decoder" and to "cross" sums to one. The weight of a memory's
         slot is shared by the tokens that were merged into it.
@@ -137,7 +137,8 @@ class LanguageModel(Model):
         with captured(self) as found:
             self.read(laid.row)
         layers = [by_token(one) for one in found.values()]
-        says, own, at = laid.says[0], laid.source[0], laid.target[0]
+        own, at = laid.source, laid.target
+        says = laid.says.masked_fill(target == PAD, NOWHERE)
         kinds = {"encoder": (own, own), "decoder": (says, at), "cross": (says, own)}
         return {
             kind: tuple(part_of(one, rows, columns) for one in layers)

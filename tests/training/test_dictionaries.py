@@ -12,12 +12,21 @@ from regard.data.kinds import EOS, UNKNOWN
 from regard.decoding import Greedy, Limits
 from regard.errors import RunError, SettingError
 from regard.inspecting.capture import attention_of, weights_of
+from regard.models.language.rows import ROWS
 from regard.training.dictionaries import dictionary_of, learned_dictionary, read_dictionary
 from regard.training.evaluation import answer
 from regard.training.trained import Request
 from regard.training.unknown_words import replaced
-from tests.making import make_run
+from tests.making import TRANSFORMER, make_run
 
+LANGUAGE_MODEL = """\
+kind = "language_model"
+rows = "{rows}"
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_layers = 2"""
+MODELS = [TRANSFORMER, *(LANGUAGE_MODEL.format(rows=rows) for rows in ROWS)]
 GREEDY = Greedy(limits=Limits(max_tokens=6))
 
 
@@ -47,9 +56,11 @@ def test_an_unknown_word_is_translated_or_copied_and_one_that_looks_nowhere_stay
     )
 
 
-def test_the_dictionary_has_the_word_that_was_linked_most_often(run):
-    trained = regard.load(run)
+@pytest.mark.parametrize("model", MODELS, ids=["transformer", *ROWS])
+def test_the_dictionary_has_the_word_that_was_linked_most_often(tmp_path, model):
+    trained = regard.load(make_run(tmp_path / "run", "a b c d e", kind="words", model=model))
     pairs = [("a b c", "x b"), ("b zebra", "y y x"), ("c", "c d"), ("a e d b", "z"), ("e", "x x")]
+    pairs += [("d c b a e d", "a e"), ("e e a", "b c d a e x"), ("b d", "e d a b"), ("c b", "d")]
     counts = {}
     for source, target in pairs:
         for word, linked in _links_one_by_one(trained, source, target):

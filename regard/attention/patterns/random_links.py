@@ -57,7 +57,8 @@ class RandomLinksPattern:
         """True where the key's block was drawn for the query's block."""
         links = _drawn(self, places.length, places.key.device)
         last = len(links) - 1
-        row = (places.query // self.block).clamp(max=last)
+        # a token that stands nowhere is before all others, or behind them
+        row = (places.query // self.block).clamp(0, last)
         return links[row, (places.key // self.block).clamp(max=last)]
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:

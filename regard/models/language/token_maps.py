@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.attention import AttentionMap
@@ -103,23 +103,42 @@ def by_token(one: AttentionMap) -> AttentionMap:
     )
 
 
-def part_of(one: AttentionMap, rows: Int[Tensor, " r"], columns: Int[Tensor, " c"]) -> AttentionMap:
+def part_of(
+    one: AttentionMap, rows: Int[Tensor, "b r"], columns: Int[Tensor, "b c"]
+) -> AttentionMap:
     """Some rows and columns of a map as a map; what stands nowhere is seen by nobody.
 
     Args:
         one: a causal map between tokens.
-        rows: the queries; a row that is nowhere is all zeros.
-        columns: the keys.
+        rows: the queries of each sentence; a row that is nowhere is all zeros.
+        columns: the keys of each sentence.
     """
     here, there = rows.clamp(min=0), columns.clamp(min=0)
     # later than every query, and so hidden from all of them; or before every key
     position = columns.masked_fill(columns == NOWHERE, 2 * one.shape[-1])
     query = rows.masked_fill(rows == NOWHERE, -2 * one.shape[-1])
+    n_heads = one.shape[1]
     return replace(
         one,
-        query=one.query[..., here, :],
-        key=one.key[..., there, :],
-        value=None if one.value is None else one.value[..., there, :],
-        rows=type(one.rows)(*[number[..., here, :] for number in one.rows]),
-        places=Places(query[:, None], position[None], one.places.length),
+        query=_at(one.query, here),
+        key=_at(one.key, there),
+        value=None if one.value is None else _at(one.value, there),
+        rows=type(one.rows)(*[_at(number, here) for number in one.rows]),
+        places=Places(
+            _shared(query, n_heads)[..., None],
+            _shared(position, n_heads)[..., None, :],
+            one.places.length,
+        ),
     )
+
+
+def _at(
+    numbers: Shaped[Tensor, "b h n d"], places: Int[Tensor, "b p"]
+) -> Shaped[Tensor, "b h p d"]:
+    """Of each sentence what stands at its own places."""
+    return numbers.take_along_dim(places[:, None, :, None], dim=-2)
+
+
+def _shared(places: Int[Tensor, "b p"], n_heads: int) -> Int[Tensor, "*bh p"]:
+    """The places of one sentence, or of each sentence for every head."""
+    return places[0] if len(places) == 1 else places[:, None].expand(-1, n_heads, -1)

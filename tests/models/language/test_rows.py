@@ -8,6 +8,7 @@ import torch
 from regard.attention.capture import captured
 from regard.choices import Choice
 from regard.decoding import greedy
+from regard.decoding.sentences import padded
 from regard.errors import SettingError
 from regard.layers.mixtures.experts import imbalance, listening
 from regard.models import LanguageSpec, build_language_model
@@ -205,6 +206,36 @@ def test_the_maps_of_a_row_are_source_target_and_what_lies_between():
         assert_close("rows", cross.dense().sum(-1) + own.dense().sum(-1), torch.ones(1, 2, 3))
     longer = writer.maps(torch.tensor([[7]]), torch.tensor([[8, 9, EOS, BOS, 5, 6]]))
     assert_close("cut", maps["cross"][0].dense()[..., :1], longer["cross"][0].dense()[..., 3:, :])
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attends": (Choice("sliding_window", {"size": 2}), Choice("memory_compressed"))},
+        {"attends": (Choice("big_bird", {"block": 2, "n_random": 1}), Choice("full"))},
+        {"score": Choice("location"), "select": Choice("hard")},
+        *({"relation": Choice(name)} for name in ("shaw", "bucketed", "linear_bias")),
+        *({"select": Choice(name)} for name in ("local_monotonic", "local_predictive", "top_k")),
+        {"layer": "weighted_branches"},
+    ],
+    ids=str,
+)
+def test_every_row_of_a_batch_has_the_maps_that_it_has_alone(rows, changes):
+    writer = model(rows=rows, **changes)
+    for weights in writer.parameters():
+        torch.nn.init.normal_(weights, std=0.5)
+    source = [[7, 8, EOS], [9, EOS], [5, 6, 7, 8, 9, 10, 11, EOS], [EOS]]
+    target = [[BOS, 5], [BOS, 6, 4, 5, 5], [BOS, 7, 5, 6, 7, 8], [BOS]]
+    together = writer.maps(*(padded(side, torch.device("cpu")) for side in (source, target)))
+    for i, (read, given) in enumerate(zip(source, target, strict=True)):
+        alone = writer.maps(torch.tensor([read]), torch.tensor([given]))
+        for kind, layers in alone.items():
+            for found, wanted in zip(together[kind], layers, strict=True):
+                q, k = wanted.shape[-2:]
+                assert_close(f"{kind} {i}", found.dense()[i, :, :q, :k], wanted.dense()[0])
+                assert not found.dense()[i, :, :q, k:].any()
+                assert found.allowed(example=i)[:q].tolist() == wanted.allowed().tolist()
 
 
 def test_the_tokens_of_a_slot_share_its_weight():
