@@ -27,6 +27,9 @@ TAGS: Mapping[str, int] = {"upos": 3, "xpos": 4}
 NONE = "_"
 """What stands in a column that is not filled in."""
 
+Line = tuple[int, str | Broken]
+"""A line with its number."""
+
 
 @dataclass(frozen=True)
 class Treebank:
@@ -47,10 +50,7 @@ class Treebank:
 
     def rows(self) -> Iterator[Row]:
         """Every sentence, numbered by the line it begins in, the broken ones too."""
-        for is_word, group in groupby(enumerate(tolerant_lines(self.path), 1), _stands_for_a_word):
-            if not is_word:
-                continue
-            lines = list(group)
+        for lines in self._sentences():
             number = lines[0][0]
             unreadable = tuple(line for _, line in lines if isinstance(line, Broken))
             try:
@@ -58,7 +58,31 @@ class Treebank:
             except DataError as error:
                 yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
 
-    def _sentence(self, lines: list[tuple[int, str | Broken]]) -> Example:
+    def sources(self) -> Iterator[str]:
+        """What is read of every sentence; no word needs a tag."""
+        for lines in self._sentences():
+            for _, line in lines:
+                if isinstance(line, Broken):
+                    raise DataError(line.message)
+            yield self._source(self._words(lines))
+
+    def _sentences(self) -> Iterator[list[Line]]:
+        for is_word, group in groupby(enumerate(tolerant_lines(self.path), 1), _stands_for_a_word):
+            if is_word:
+                yield list(group)
+
+    def _sentence(self, lines: list[Line]) -> Example:
+        words = self._words(lines)
+        tags = [(number, cells[TAGS[self.tags]]) for number, cells in words]
+        for number, tag in tags:
+            if tag in ("", NONE):
+                raise self._refused(
+                    number, f"has no {self.tags} tag. Tag the file, or take other tags."
+                )
+        return Example(self._source(words), (" ".join(tag for _, tag in tags),))
+
+    def _words(self, lines: list[Line]) -> list[tuple[int, list[str]]]:
+        """The columns of each word, with the number of its line."""
         columns = [(number, str(line).split("\t")) for number, line in lines]
         for number, cells in columns:
             if len(cells) != N_COLUMNS:
@@ -72,13 +96,7 @@ class Treebank:
                 raise self._refused(
                     number, f"has the word {cells[WORD]!r}; a word has no space, and is not empty."
                 )
-            if cells[TAGS[self.tags]] in ("", NONE):
-                raise self._refused(
-                    number, f"has no {self.tags} tag. Tag the file, or take other tags."
-                )
-        return Example(
-            self._source(words), (" ".join(cells[TAGS[self.tags]] for _, cells in words),)
-        )
+        return words
 
     def _source(self, words: list[tuple[int, list[str]]]) -> str:
         forms = [cells[WORD] for _, cells in words]
@@ -103,7 +121,7 @@ class Treebank:
         return DataError(f"conllu: '{self.path}', line {number} {said}")
 
 
-def _stands_for_a_word(numbered: tuple[int, str | Broken]) -> bool:
+def _stands_for_a_word(numbered: Line) -> bool:
     """Whether a line is one of a sentence; a comment and an empty line stand between sentences."""
     line = numbered[1]
     return isinstance(line, Broken) or not (line == "" or line.startswith("#"))

@@ -82,7 +82,8 @@ def whole_like(recipe: Recipe, path: Path) -> Reader | None:
 def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:
     """What a run reads of each line of a file of JSON objects, or each sentence of a treebank."""
     if holds_treebank(path):
-        return (one.source for one in (whole_like(recipe, path) or Treebank(path)).examples())
+        like = whole_like(recipe, path)
+        return (like if isinstance(like, Treebank) else Treebank(path)).sources()
     reader = reader_like(recipe.data.train, path)
     if reader is None:
         raise DataError(

@@ -9,8 +9,8 @@ from regard.data.treebanks import Treebank
 from regard.errors import DataError, UnknownChoice
 
 
-def _line(number, word, upos="NOUN", xpos="NN"):
-    return "\t".join([str(number), word, "_", upos, xpos, "_", "0", "root", "_", "_"])
+def _line(number, word, upos="NOUN", xpos="NN", head="0"):
+    return "\t".join([str(number), word, "_", upos, xpos, "_", head, "root", "_", "_"])
 
 
 SENTENCES = [
@@ -80,3 +80,23 @@ def test_a_line_that_is_no_text_breaks_its_sentence_alone(tmp_path):
     found = [row.found for row in Treebank(path).rows()]
     assert found[0][0].number == 2
     assert found[1] == Example("b", ("NOUN",))
+
+
+def test_what_is_read_of_a_sentence_needs_no_tags(tmp_path):
+    rows = [
+        _line(1, "a", "_", "_", "_"),
+        _line("2-3", "don't", "_", "_"),
+        _line(2, "b", "", "", ""),
+    ]
+    path = _file(tmp_path, *rows, "", _line(1, "c"), _line(2, "d", "_", "_", "1"))
+    assert list(Treebank(path).sources()) == ["a b", "c d"]
+    refused = r"line 1 has the head '_'; expected the number of a word, or 0\."
+    with pytest.raises(DataError, match=refused):
+        list(Treebank(path, has_trees=True).sources())
+    with pytest.raises(DataError, match=r"line 1 has no xpos tag\."):
+        list(Treebank(path, tags="xpos").examples())
+    path = _file(tmp_path, _line(1, "c"), _line(2, "d", "_", "_", "1"))
+    assert list(Treebank(path, has_trees=True).sources()) == ["c↑0 d↑1"]
+    path.write_bytes(path.read_bytes() + b"\n\xff\n")
+    with pytest.raises(DataError, match="line 4: byte 0xff"):
+        list(Treebank(path).sources())

@@ -70,6 +70,36 @@ def test_a_text_without_its_tree_is_refused_by_a_run_that_knows_trees(joint, tmp
     assert capsys.readouterr().err.endswith(MISSING)
 
 
+WORDS_ONLY = [
+    "data.valid.has_trees=false", "tokens.kind=words", "model.positions=sinusoidal",
+    "model.relation=shaw",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("knows_trees", [True, False])
+def test_a_treebank_without_tags_is_answered_as_one_that_has_them(tmp_path, capsys, knows_trees):
+    if knows_trees:
+        assert _train(tmp_path) == 0
+    else:
+        assert _train(tmp_path, "false", "false", change=WORDS_ONLY) == 0
+    tagless = SENTENCE.replace("DET", "_").replace("NOUN", "_")
+    headless = tagless.replace("\t2\t", "\t_\t").replace("\t0\t", "\t_\t")
+    said = []
+    for name, text in {"tagged": SENTENCE, "tagless": tagless, "headless": headless}.items():
+        (tmp_path / f"{name}.conllu").write_text(text * 2)
+        capsys.readouterr()
+        code = main(["predict", str(tmp_path / "run"), str(tmp_path / f"{name}.conllu")])
+        said.append((code, *capsys.readouterr()))
+    tagged, same, words = ((code, out) for code, out, _ in said)
+    assert tagged[0] == 0
+    assert [len(line.split()) for line in tagged[1].splitlines()] == [2, 2]
+    assert same == tagged
+    assert words == ((2, "") if knows_trees else tagged)
+    where = f"'{tmp_path / 'headless.conllu'}', line 1"
+    missing = f"conllu: {where} has the head '_'; expected the number of a word, or 0."
+    assert (missing in said[2][2]) is knows_trees
+
+
 @pytest.mark.parametrize("kind", ["transformer", "language_model"])
 @pytest.mark.parametrize(("key", "name"), [("positions", "tree_depth"), ("relation", "structural")])
 def test_a_model_that_writes_knows_no_trees(tmp_path, capsys, kind, key, name):
