@@ -24,11 +24,11 @@ from regard.serving.kept import Once, name_of_answer
 from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.shelf import Served, Shelf
 from regard.serving.shown_numbers import Wish
-from regard.training.filling import fills_words
+from regard.training.filling import Filled, fill_each, fills_words
 from regard.training.like_training import text_like
 from regard.training.limiting import limits_of, writes_nothing
 from regard.training.metrics import lines
-from regard.training.predictions import Answer, Prediction
+from regard.training.predictions import Request, Wishes
 from regard.training.text_form import read_text
 from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
@@ -148,8 +148,8 @@ def predict(
         # an answer without its record is none here, so that no text is split or skipped
         trained.check_length(text)
         if fills_words(recipe):
-            filled = trained.predict([text], search=_widened(served, n_best))[0]
-            return _looked(shelf, served, text, "", filled=filled, note=filled.note)
+            filled = _filled(served, text, n_best)
+            return _looked(shelf, served, text, "", filled=filled, note=filled.prediction.note)
         search = _Remembering(replace(_widened(served, n_best), limits=limits))
         prediction = trained.predict([text], search=search)[0]
     read = read_text(recipe, text)
@@ -177,7 +177,7 @@ def _looked(
     text: str,
     target: str,
     *,
-    filled: Prediction | None = None,
+    filled: Filled | None = None,
     note: str | None = None,
 ) -> dict[str, object]:
     """Answers that were not searched for: a given one, or what a model that reads makes of it.
@@ -190,17 +190,19 @@ def _looked(
     own: Sequence[Mapping[str, object]] = [{"text": record.target, "score": None}]
     if filled is not None:
         own = [
-            {"text": one.text, "score": one.score, "filled": _chances(filled, one)}
-            for one in filled.n_best
+            {"text": one.text, "score": one.score, "filled": [*zip(one.tokens, sure, strict=True)]}
+            for one, sure in zip(filled.prediction.n_best, filled.probabilities, strict=True)
         ]
     answers = [{**one, "record": name, "words": []} for one in own]
     return {"run": served.name, "source": text, "answers": answers, "note": note}
 
 
-def _chances(filled: Prediction, one: Answer) -> list[tuple[str, float]]:
-    """What an answer has for each hidden word, and how likely the model held it there."""
-    chances = [{word.text: word.probability for word in some} for some in filled.candidates]
-    return [(word, some[word]) for word, some in zip(one.tokens, chances, strict=True)]
+def _filled(served: Served, text: str, n_best: int) -> Filled:
+    """A text that is not too long with its hidden words filled in."""
+    trained, wishes = served.trained, Wishes(_widened(served, n_best))
+    request = Request(read_text(trained.loaded.recipe, text))
+    ((_, filled),) = fill_each(trained.loaded, trained.hardware, [(0, request)], wishes)
+    return filled
 
 
 def _widened(served: Served, n_best: int) -> Beam:

@@ -11,6 +11,7 @@ put in without the space before: "run [MASK]" → "running".
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -47,10 +48,23 @@ class _Piece(NamedTuple):
     text: str
     goes_on: bool
     """With the word before it."""
+    probability: float
 
     def shown(self) -> str:
         """As readers can tell it from a whole word."""
         return PART * self.goes_on + self.text
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text that was filled in, and how sure the model was of each piece.
+
+    Different pieces may be shown alike, so that the text of a piece does not tell.
+    """
+
+    prediction: Prediction
+    probabilities: tuple[tuple[float, ...], ...]
+    """Of the pieces of each answer, in the order of the prediction's."""
 
 
 def fills_words(recipe: Recipe) -> bool:
@@ -74,7 +88,7 @@ def check_alone(recipe: Recipe, others: Sequence[object]) -> None:
 
 def fill_each(
     loaded: Loaded, hardware: Hardware, requests: Sequence[tuple[int, Request]], wishes: Wishes
-) -> Iterator[tuple[int, Prediction]]:
+) -> Iterator[tuple[int, Filled]]:
     """Fill texts in; each with its place.
 
     Args:
@@ -111,7 +125,7 @@ def _guesses(
 
 def filled(
     request: Request, guesses: Float[Tensor, "masks v"], target: Subwords, n_best: int
-) -> Prediction:
+) -> Filled:
     """A text with the likeliest pieces for its hidden words.
 
     Args:
@@ -124,22 +138,23 @@ def filled(
     n_words = int(guesses[:1].isfinite().sum()) or guesses.shape[-1]
     best = guesses.topk(min(n_best, n_words))
     is_first = request.text.lstrip().startswith(MASK_PIECE)
+    scores = best.values.tolist()
     pieces = [
-        [_piece(number, target, is_first=is_first and not place) for number in numbers]
-        for place, numbers in enumerate(best.indices.tolist())
+        [
+            _piece(number, score, target, is_first=is_first and not place)
+            for number, score in zip(numbers, each, strict=True)
+        ]
+        for place, (numbers, each) in enumerate(zip(best.indices.tolist(), scores, strict=True))
     ]
     candidates = tuple(
-        tuple(
-            Candidate(piece.shown(), float(torch.tensor(score).exp()))
-            for piece, score in zip(some, scores, strict=True)
-        )
-        for some, scores in zip(pieces, best.values.tolist(), strict=True)
+        tuple(Candidate(piece.shown(), piece.probability) for piece in some) for some in pieces
     )
+    ways = _together(pieces, scores, n_best)
     answers = tuple(
         Answer(_with(request.text, said), score, tuple(piece.shown() for piece in said))
-        for said, score in _together(pieces, best.values.tolist(), n_best)
+        for said, score in ways
     )
-    return Prediction(
+    prediction = Prediction(
         source=request.text,
         text=answers[0].text,
         score=answers[0].score,
@@ -148,10 +163,15 @@ def filled(
         note=None if candidates else f"no word is hidden in the text: write {MASK_PIECE} for it",
         candidates=candidates,
     )
+    return Filled(prediction, tuple(tuple(piece.probability for piece in said) for said, _ in ways))
 
 
-def _piece(number: int, target: Subwords, *, is_first: bool) -> _Piece:
-    return _Piece(target.readable(number).strip(), target.goes_on(number, is_first=is_first))
+def _piece(number: int, score: float, target: Subwords, *, is_first: bool) -> _Piece:
+    return _Piece(
+        target.readable(number).strip(),
+        target.goes_on(number, is_first=is_first),
+        float(torch.tensor(score).exp()),
+    )
 
 
 def _together(

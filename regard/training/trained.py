@@ -228,7 +228,8 @@ class Trained:
             else:
                 # what is hidden is guessed from the whole text, so that none can be split
                 _refuse(self, request, "Shorten it, or leave such texts out (--on-long skip).")
-        yield from fill_each(self.loaded, self.hardware, short, wishes)
+        for place, one in fill_each(self.loaded, self.hardware, short, wishes):
+            yield place, one.prediction
 
     def _caption(
         self, requests: Sequence[Request], wishes: Wishes

@@ -45,12 +45,20 @@ def make_shelf(folder: Path) -> Shelf:
 
 def make_readers(folder: Path) -> Shelf:
     """Runs that read and do not write, named by their tasks; the first fills in hidden words."""
-    tasks = ("words", "tags", "label", "vectors")
-    runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]
-    masked = Subwords.train(TEXTS, kind=KINDS["characters"], size=300).with_mask()
+    others = [
+        make_run(folder / task, *TEXTS, model=ENCODER.format(task=task))
+        for task in ("tags", "label", "vectors")
+    ]
+    return open_runs([make_filler(folder / "words", *TEXTS), *others], device="cpu", gold=PAIRS)
+
+
+def make_filler(folder: Path, *texts: str, kind: str = "characters") -> Path:
+    """A run that fills in hidden words, whose vocabulary has a piece for them."""
+    make_run(folder, *texts, model=ENCODER.format(task="words"), kind=kind)
+    masked = Subwords.train(texts, kind=KINDS[kind], size=300).with_mask()
     size = len(masked)
-    masked.save(runs[0] / "tokenizer.json")
-    recipe = read_recipe(runs[0] / "recipe.toml")
+    masked.save(folder / "tokenizer.json")
+    recipe = read_recipe(folder / "recipe.toml")
     made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
-    write_tensors(runs[0] / "model.safetensors", distinct_tensors(made))
-    return open_runs(runs, device="cpu", gold=PAIRS)
+    write_tensors(folder / "model.safetensors", distinct_tensors(made))
+    return folder

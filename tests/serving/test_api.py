@@ -1,7 +1,6 @@
 """What the server says is what Python says."""
 
 import json
-import math
 import re
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from regard.serving import build_app, files
 from regard.serving.atlas import profile
 from regard.serving.shelf import names_of, open_runs
 from tests.making import make_run
-from tests.serving.serving import TEXTS, make_readers
+from tests.serving.serving import TEXTS
 
 TEXT = "a dog ate"
 WORKED = {
@@ -318,61 +317,3 @@ def test_a_name_that_another_run_has_already_is_made_longer(tmp_path):
 def test_runs_that_no_name_tells_apart_are_refused():
     with pytest.raises(RunError, match="Rename its folder"):
         names_of([Path("/a/run"), Path("/b/run"), Path("/a-run")])
-
-
-@pytest.fixture(scope="module")
-def readers(tmp_path_factory):
-    """Runs that read and do not write."""
-    shelf = make_readers(tmp_path_factory.mktemp("readers"))
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
-        yield client
-
-
-@pytest.mark.parametrize("task", ["words", "tags", "label", "vectors"])
-def test_a_run_that_only_reads_shows_where_it_looked(readers, task):
-    said = readers.post(f"/api/runs/{task}/predict", json={"text": "a [MASK] ate"})
-    assert said.status_code == 200, said.text
-    name = said.json()["answers"][0]["record"]
-    record = readers.get(f"/api/records/{name}").json()
-    assert list(record["attention"]) == ["encoder"]
-    assert readers.get(f"/api/records/{name}/weights/encoder").status_code == 200
-
-
-def test_hidden_words_are_filled_in_and_vectors_say_nothing(readers):
-    filled = readers.post("/api/runs/words/predict", json={"text": "a [MASK] ate"}).json()
-    assert re.fullmatch(r"a .* ate", filled["answers"][0]["text"])
-    assert "[MASK]" not in filled["answers"][0]["text"]
-    chances = [one["filled"][0][1] for one in filled["answers"]]
-    assert len(chances) == 5 and chances == sorted(chances, reverse=True)
-    assert all(math.log(chance) == pytest.approx(one["score"], abs=1e-5)
-               for one, chance in zip(filled["answers"], chances, strict=True))  # fmt: skip
-    whole = readers.post("/api/runs/words/predict", json={"text": "a dog ate"}).json()
-    assert [one["filled"] for one in whole["answers"]] == [[]] and whole["note"]
-    silent = readers.post("/api/runs/vectors/predict", json={"text": "a dog ate"}).json()
-    assert (silent["answers"][0]["text"], silent["answers"][0]["score"]) == ("", None)
-    assert "writes nothing" in silent["note"]
-
-
-@pytest.mark.parametrize("task", ["words", "tags", "label", "vectors"])
-def test_an_answer_that_a_run_does_not_read_is_refused(readers, task):
-    asked = {"text": "a dog ate", "target": "dog"}
-    said = readers.post(f"/api/runs/{task}/predict", json=asked)
-    assert (said.status_code, said.json()["error"]["kind"]) == (400, "SettingError")
-    assert "where it looks does not depend on an answer" in said.json()["error"]["message"]
-    assert "target would change nothing. Leave it out." in said.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("task", ["words", "vectors"])
-def test_a_run_that_writes_no_answers_has_no_longest_one(readers, task):
-    said = readers.post(f"/api/runs/{task}/predict", json={"text": "a dog", "max_tokens": 3})
-    assert (said.status_code, said.json()["error"]["kind"]) == (400, "SettingError")
-    assert "no answers of its own, so max_tokens has no" in said.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("path", ["/api/gold/words", "/api/gold/words/0"])
-def test_a_run_without_a_source_to_look_at_has_no_gold_alignments(readers, path):
-    answer = readers.get(path)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["kind"] == "SettingError"
-    assert "words' looks at encoder" in answer.json()["error"]["message"]
-    assert "Take a run that translates" in answer.json()["error"]["message"]

@@ -1,5 +1,7 @@
 """Filling: pieces that go on with a word are told from words, and put in without a space."""
 
+import math
+
 import pytest
 import torch
 from tokenizers import Tokenizer
@@ -37,7 +39,11 @@ def learned(kind: Kind) -> Subwords:
 
 
 def fill(subwords, text, *likeliest):
-    """A text filled in where these pieces are the likeliest at its masks, in this order."""
+    """What is said of a text where these pieces are the likeliest at its masks, in this order."""
+    return filled_in(subwords, text, *likeliest).prediction
+
+
+def filled_in(subwords, text, *likeliest):
     known = Tokenizer.from_str(subwords.as_json())
     guesses = torch.full((len(likeliest), len(subwords)), -9.0)
     for row, pieces in zip(guesses, likeliest, strict=True):
@@ -70,11 +76,22 @@ def test_all_pieces_of_the_vocabulary_keep_their_probability():
     assert chances[0] / chances[1] == pytest.approx(torch.tensor(1.0).exp().item())
 
 
+def test_pieces_that_are_shown_alike_keep_their_own_probabilities():
+    pieces = ["run", "Ġrun", "d"], ["d", "Ġrun", "."]
+    filled = filled_in(learned(BPE), "[MASK] the [MASK]", *pieces)
+    said = filled.prediction
+    assert shown(said) == [["run", "run", "d"], ["##d", "run", "."]]
+    assert [one.tokens[0] for one in said.n_best] == ["run"] * 3
+    for answer, (first, second) in zip(said.n_best, filled.probabilities, strict=True):
+        assert first * second == pytest.approx(math.exp(answer.score))
+    assert len(set(filled.probabilities)) == 3
+
+
 def test_no_more_words_are_guessed_than_there_are():
     subwords = wordpieces()
     guesses = torch.zeros(2, len(subwords))
     guesses[:, : len(PIECES)] = -torch.inf
-    said = filled(Request("[MASK] the [MASK]"), guesses.log_softmax(-1), subwords, 99)
+    said = filled(Request("[MASK] the [MASK]"), guesses.log_softmax(-1), subwords, 99).prediction
     words = ["run", "the", "d", "##d", "##ning", "."]
     assert [sorted(each) for each in shown(said)] == [sorted(words)] * 2
     assert len(said.n_best) == len(words) ** 2
