@@ -47,8 +47,8 @@ MOST_POINTS = 600
 AS_IT_IS = Wish()
 """The model's own temperature."""
 USUAL = 300
-"""The most tokens of an answer unless somebody says otherwise; a document's has room for as many
-as the document, and people wait for it."""
+"""The most tokens of an answer that is written freely, unless somebody says otherwise; a document's
+has room for as many as the document, and people wait for it."""
 SPEECHLESS = "This run gives vectors and writes nothing; below is where it looked as it read."
 
 
@@ -81,7 +81,7 @@ def info(served: Served) -> dict[str, object]:
         "parameters": sum(one.numel() for one in loaded.model.parameters()),
         "longest": trained.longest,
         "reads_answers": reads_answers(loaded.model),
-        "usual_answer": None if writes_nothing(recipe) else min(trained.longest - 1, USUAL),
+        "usual_answer": None if writes_nothing(recipe) else _usual(trained),
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
@@ -90,6 +90,15 @@ def info(served: Served) -> dict[str, object]:
         "has_metrics": (trained.path / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},
     }
+
+
+def _usual(trained: Trained) -> int:
+    """The most tokens of an answer unless somebody says otherwise.
+
+    A model that does not read its answers says something of each place of a text: all of it.
+    """
+    most = trained.longest - 1
+    return min(most, USUAL) if reads_answers(trained.loaded.model) else most
 
 
 class _Remembering:
@@ -126,7 +135,8 @@ def predict(
         text: what to answer; of a JSON object what a run reads that learned from such.
         target: an answer to look at instead of the model's own.
         n_best: how many answers, best first.
-        max_tokens: longest answer; 50 tokens beyond the text, 300 at most, unless given.
+        max_tokens: longest answer; 50 tokens beyond the text, 300 at most, unless given. What says
+            something of each place of a text says it of all, unless given.
     """
     served = shelf.run(run)
     if served.reads != "texts":
@@ -138,7 +148,7 @@ def predict(
     text = text_like(recipe.data.train, text, "the text")
     limits = limits_of(trained, max_tokens, "predict", "max_tokens")
     if max_tokens is None:
-        limits = replace(limits, max_tokens=min(limits.max_tokens, USUAL))
+        limits = replace(limits, max_tokens=_usual(trained))
     with served.busy:
         if target is not None:
             _check_is_read(run, trained, max_tokens)

@@ -1,5 +1,6 @@
 """Runs that only read, in the studio: hidden words and how sure the model is of each."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -66,3 +67,32 @@ def test_an_answer_of_one_s_own_is_asked_for_only_where_it_is_read(page, faults)
     page.get_by_label("Answer", exact=True).fill("")
     page.get_by_role("button", name="Answer", exact=True).click()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_longest_answer_in_the_address_is_not_asked_of_a_run_that_writes_none(page):
+    most = page.get_by_label("longest answer, in tokens")
+    page.goto("/#/translate?run=words&text=a [MASK] ate&most=5")
+    expect(page.locator(".answers label")).to_have_count(5)
+    expect(most).to_have_count(0)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    # what was said of one run stays for the next that writes
+    page.get_by_role("combobox", name="run", exact=True).select_option("tags")
+    expect(most).to_have_value("5")
+    expect(page.get_by_text("cut at the longest allowed").first).to_be_visible()
+    page.get_by_role("combobox", name="run", exact=True).select_option("vectors")
+    expect(page.locator(".note").first).to_contain_text("writes nothing")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_runs_side_by_side_are_asked_each_by_what_it_writes(page):
+    page.goto("/#/compare?run=words&text=a dog ate&most=2")
+    for letter, run in (("A", "words"), ("B", "tags")):
+        expect(page.get_by_role("combobox", name=f"run {letter}", exact=True)).to_have_value(run)
+        expect(page.get_by_role("application", name=f"{letter}: encoder")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    most = page.get_by_label("longest answer, in tokens")
+    expect(most).to_have_value("2")
+    answers = page.get_by_role("combobox", name="answer B", exact=True).locator("option")
+    expect(answers.first).to_have_text(re.compile(r"^1\. ..$"))
+    page.get_by_role("combobox", name="run B", exact=True).select_option("vectors")
+    expect(most).to_have_count(0)

@@ -8,9 +8,10 @@ import torch
 from starlette.testclient import TestClient
 
 from regard.serving import build_app
-from regard.serving.api import predict
+from regard.serving.api import info, predict
 from regard.serving.shelf import open_runs
-from tests.serving.serving import make_filler, make_readers
+from tests.making import make_run
+from tests.serving.serving import ENCODER, make_filler, make_readers
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,20 @@ def test_a_run_that_writes_no_answers_has_no_longest_one(readers, task):
     said = readers.post(f"/api/runs/{task}/predict", json={"text": "a dog", "max_tokens": 3})
     assert (said.status_code, said.json()["error"]["kind"]) == (400, "SettingError")
     assert "no answers of its own, so max_tokens has no" in said.json()["error"]["message"]
+
+
+def test_every_word_of_a_long_text_has_its_tag_and_what_is_written_freely_ends(tmp_path):
+    tags = make_run(tmp_path / "tags", kind="words", max_len=512, model=ENCODER.format(task="tags"))
+    writer = make_run(tmp_path / "writer", kind="words", max_len=512)
+    shelf, text = open_runs([tags, writer], device="cpu"), "a b c " * 150
+    (said,) = predict(shelf, "tags", text, n_best=1)["answers"]
+    (want,) = shelf.run("tags").trained.predict([text])
+    assert len(want.tokens) == 450
+    assert (said["text"], said["has_ended"]) == (want.text, True)
+    (short,) = predict(shelf, "tags", text, n_best=1, max_tokens=7)["answers"]
+    assert short["text"].split() == said["text"].split()[:7]
+    usual = {name: info(shelf.run(name))["usual_answer"] for name in ("tags", "writer")}
+    assert usual == {"tags": 511, "writer": 300}
 
 
 @pytest.mark.parametrize("path", ["/api/gold/words", "/api/gold/words/0"])

@@ -3,6 +3,7 @@
 import { html, render, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
 import { stopsOf } from "./parts/colours.js";
 import { isTyping, Select } from "./parts/controls.js";
+import { useFacts } from "./parts/facts.js";
 import { get } from "./parts/server.js";
 import { addressOf, useAddress, useAnswer, useKept, useMedia } from "./parts/state.js";
 import { Tour } from "./parts/tour.js";
@@ -55,9 +56,7 @@ function Studio({ served, ramps }) {
   const here = views.find((one) => one.name === view) ?? views[0];
   const fitting = served.runs.filter((run) => !here.reads || run.reads === here.reads);
   const run = fitting.find(({ name }) => name === params.run)?.name ?? fitting[0]?.name;
-  const info = useAnswer(() => run && get(["runs", run, "info"]), [run]);
-  // while another run's facts are on their way, those of the last are not shown as its own
-  const known = info.value?.name === run ? info.value : null;
+  const { info, error } = useFacts(run);
   const shade = ramps[isDark ? "dark" : "light"];
   const stops = useMemo(() => stopsOf(shade.maps[params.map]?.ramp ?? shade.weights), [shade, params.map]);
   const differences = useMemo(() => stopsOf(shade.differences), [shade]);
@@ -65,7 +64,7 @@ function Studio({ served, ramps }) {
   const go = (name) => { location.hash = to(name); };
   useKeys(views, go, help);
   useEffect(() => { document.title = `${here.title} · regard studio`; }, [here]);
-  const shared = { served, run, info: known, params, change, stops, differences, isDark };
+  const shared = { served, run, info, params, change, stops, differences, isDark };
   return html`<a class="skip" href="#main" onClick=${(event) => {
       event.preventDefault(); main.current.focus(); }}>Skip to the view</a>
     <header><div class="top"><b class="brand">regard <span>studio</span></b>
@@ -83,10 +82,10 @@ function Studio({ served, ramps }) {
         aria-current=${one === here ? "page" : null}>${one.title}</a>`)}</nav></header>
     <main id="main" ref=${main} tabIndex="-1"><h1>${here.title}</h1>
       <p class="lead">${here.lead}</p>
-      ${info.error && html`<p class="error" role="alert">${info.error}</p>`}
+      ${error && html`<p class="error" role="alert">${error}</p>`}
       <${here.View} key=${here.name} ...${shared} /></main>
-    <footer class="quiet small">${known && html`${known.name}: ${known.model},
-      ${" "}${known.parameters.toLocaleString("en-GB")} parameters, on ${known.device}. `}
+    <footer class="quiet small">${info && html`${info.name}: ${info.model},
+      ${" "}${info.parameters.toLocaleString("en-GB")} parameters, on ${info.device}. `}
       regard ${served.version}. Everything on this page is computed on your machine.</footer>
     ${isTouring && html`<${Tour} views=${views} here=${here} go=${go} params=${params} change=${change}
       close=${() => { setTouring(false); change({ tour: "" }); }} />`}

@@ -71,7 +71,7 @@ function FarLinks({ survey, tokens, far, setFar, jump }) {
 export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const text = textOf(params, info);
   const saved = served.records.includes(params.record) ? params.record : run ? "" : served.records[0];
-  const answered = useAnswers(!saved && info && run, text, params.most, params.target);
+  const answered = useAnswers(!saved && info, text, params.most, params.target);
   const wanted = saved || answered.value?.answers[0]?.record;
   // an answer knows whose it is: what is asked of another record comes later than its name
   const record = useAnswer(() => wanted && get(["records", wanted]).then((found_) => ({ ...found_, name: wanted })),

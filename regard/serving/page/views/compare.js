@@ -4,6 +4,7 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { scaleOf, shareOf, signed, topOf } from "../parts/colours.js";
 import { Controls, Select } from "../parts/controls.js";
+import { useFacts } from "../parts/facts.js";
 import { HeatMap } from "../parts/heatmap.js";
 import { useRecord, viewOf } from "../parts/look.js";
 import { largest, written } from "../parts/numbers.js";
@@ -14,15 +15,16 @@ import { Legend, readout } from "../parts/words.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";
 
 function useSide(run, text, place, params) {
-  const answered = useAnswers(run, text, params.most);
+  const facts = useFacts(run);
+  const answered = useAnswers(facts.info, text, params.most);
   const answers = answered.value?.answers ?? [];
   const at = Math.min(place, answers.length - 1);
   const seen = useRecord(answers[at]?.record, params);
   const panel = useMemo(() => seen.numbers
     && panelOf(seen.record, seen.numbers, viewOf(params, seen.record, seen.numbers)),
     [seen.numbers, params.kind, params.layer, params.head, params.unit, params.specials]);
-  return { run, answers, at, panel, record: seen.record, isBusy: answered.isBusy || seen.isBusy,
-    error: answered.error ?? seen.error };
+  return { run, info: facts.info, answers, at, panel, record: seen.record,
+    isBusy: facts.isBusy || answered.isBusy || seen.isBusy, error: facts.error ?? answered.error ?? seen.error };
 }
 
 function Pane({ side, letter, runs, choose, focus, cell, scale, stops, top }) {
@@ -66,13 +68,16 @@ export function Compare({ served, info, run, params: asked, change, stops, diffe
   const other = runs.find((name) => name !== a.run) ?? a.run;
   const b = useSide(info && known(params.b, other), text,
     placeOf(params.answerB, known(params.b, other) === a.run ? 2 : 1), params);
+  // how long an answer may be is asked where a side writes one, whichever run the examples are of
+  const writes = [a.info, b.info].find((one) => one?.usual_answer);
+  const facts = info && { ...info, usual_answer: writes?.usual_answer, longest: writes?.longest };
   const focus = useFocus(params.pin, (pin) => change({ pin }));
   const cell = { cell: useState({ query: 0, key: 0 }), seen: useState(false) };
   const swap = () => change({ a: b.run, b: a.run, answerA: b.at + 1, answerB: a.at + 1 });
   const panels = [a.panel, b.panel].filter(Boolean), isShare = panels.every((panel) => panel.isShare);
   const scale = scaleOf(params.scale, isShare), top = Math.max(0, ...panels.map((panel) => topOf(scale, panel))) || 1;
   const shared = { focus, cell, scale, stops, runs, top };
-  return html`<${TextForm} text=${text} hasTarget=${false} info=${info} params=${params}
+  return html`<${TextForm} text=${text} hasTarget=${false} info=${facts} params=${params}
       isBusy=${a.isBusy || b.isBusy} ask=${(next) => change({ ...next, answerA: "", answerB: "" })} />
     ${a.record && html`<${Controls} record=${a.record} view=${wished(params, a.record)} params=${params}
       change=${change} hasWords=${false} />`}

@@ -7,9 +7,9 @@ import { useAnswer } from "../parts/state.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";
 
 // the first answer to a text, its record, and the numbers of one head of it
-export function useHead(run, info, params) {
+export function useHead(info, params) {
   const text = textOf(params, info);
-  const answered = useAnswers(info && run, text, params.most, params.target);
+  const answered = useAnswers(info, text, params.most, params.target);
   const name = answered.value?.answers[0]?.record;
   const record = useAnswer(() => name && get(["records", name]), [name]);
   const attention = record.value?.attention;

@@ -72,9 +72,9 @@ function Costs({ given }) {
       for every pair that may be seen, if all scores are held at once.</p>`;
 }
 
-export function Mechanisms({ run, info, params, change, stops, differences }) {
+export function Mechanisms({ info, params, change, stops, differences }) {
   const text = textOf(params, info);
-  const answered = useAnswers(info && run, text, params.most, params.target);
+  const answered = useAnswers(info, text, params.most, params.target);
   const name = answered.value?.answers[0]?.record;
   const record = useAnswer(() => name && get(["records", name]), [name]);
   const { kind, one, layer, head } = headOf(params, record.value?.attention, "encoder");

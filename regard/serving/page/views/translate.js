@@ -45,10 +45,11 @@ export function TextForm({ text, info, params, ask, isBusy, hasTarget = true }) 
 // what is looked at before anybody has typed anything
 export const textOf = (params, info) => params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
 
-export function useAnswers(run, text, most, target) {
-  const limit = Number(most) ? { max_tokens: Number(most) } : {};
-  return useAnswer(() => run && text?.trim()
-    && post(["runs", run, "predict"], { text, ...(target ? { target } : limit) }), [run, text, most, target]);
+// of the run whose facts these are; a limit stays in the address when another run is chosen, which may write nothing
+export function useAnswers(info, text, most, target) {
+  const limit = info?.usual_answer && Number(most) ? { max_tokens: Number(most) } : {};
+  return useAnswer(() => info && text?.trim()
+    && post(["runs", info.name, "predict"], { text, ...(target ? { target } : limit) }), [info?.name, text, most, target]);
 }
 
 // how sure the model was of an answer: word by word where it filled them in
@@ -66,9 +67,9 @@ function Answers({ answers, chosen, choose }) {
         ? ", cut at the longest allowed" : ""}</span></label>`)}</fieldset>`;
 }
 
-export function Translate({ run, info, params, change, stops }) {
+export function Translate({ info, params, change, stops }) {
   const text = textOf(params, info);
-  const answered = useAnswers(info && run, text, params.most, params.target);
+  const answered = useAnswers(info, text, params.most, params.target);
   const answers = answered.value?.answers ?? [];
   const place = Math.min(placeOf(params.answer), answers.length - 1);
   const seen = useRecord(answers[place]?.record, params);

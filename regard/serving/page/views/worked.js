@@ -124,7 +124,7 @@ function Example({ wish, start, params, change }) {
 }
 
 function Loaded({ run, info, params, change }) {
-  const loaded = useHead(run, info, params);
+  const loaded = useHead(info, params);
   const wish = useMemo(() => loaded.given && loadedWish(loaded.given, params),
     [loaded.given, params.scaled, params.mask, params.temperature]);
   return html`<${LoadedHead} run=${run} info=${info} loaded=${loaded} params=${params} change=${change} />
