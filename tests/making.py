@@ -17,6 +17,14 @@ d_hidden = 16
 n_encoder_layers = 1
 n_decoder_layers = 2"""
 
+ENCODER = """\
+kind = "encoder"
+task = "{task}"
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_layers = 2"""
+
 RECIPE = """\
 [data]
 train = {{ name = "copy", count = 40 }}

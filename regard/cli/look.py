@@ -16,7 +16,7 @@ from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
 from regard.cli.waiting import counted_words, waiting
 from regard.decoding import Search
 from regard.errors import DataError, SettingError
-from regard.inspecting.looking import reads_answers, sizes_of
+from regard.inspecting.looking import sizes_of
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
 from regard.inspecting.saving import save_record
@@ -127,13 +127,8 @@ def _look_at_text(trained: Trained, asked: _Asked) -> None:
 
 def _seen(trained: Trained, asked: _Asked) -> View:
     """What is looked at, of what the model has."""
-    model, view = trained.loaded.model, asked.view
-    if asked.target is not None and not reads_answers(model):
-        raise SettingError(
-            "look: this run reads a text at once, and where it looks does not depend on an answer: "
-            "--target would change nothing. Leave it out."
-        )
-    sizes = sizes_of(model)
+    view = asked.view
+    sizes = sizes_of(trained.loaded.model)
     if not asked.has_kind and view.kind not in sizes:
         view = replace(view, kind=next(iter(sizes)))
     view.chosen(*find(view.kind, sizes, key="look: --kind"))

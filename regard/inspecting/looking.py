@@ -16,7 +16,7 @@ from regard.attention.tables import name_of
 from regard.choices import find
 from regard.data.kinds import BOS, EOS
 from regard.data.subwords import Subwords
-from regard.errors import DataError
+from regard.errors import DataError, SettingError
 from regard.inspecting.capture import attention_of, frozen
 from regard.inspecting.reading import Tokens, read_ids, read_text
 from regard.inspecting.record import Attention, Record
@@ -102,6 +102,15 @@ def sizes_of(model: Model) -> dict[str, Size]:
 def reads_answers(model: Model) -> bool:
     """Whether what a model looks at depends on an answer too, and not on the text alone."""
     return not isinstance(model, ReadsOneRow) or model.row([EOS], [EOS]) != model.row([EOS], [])
+
+
+def check_reads_answers(model: Model) -> None:
+    """A given answer changes where a model looks only if the model reads it."""
+    if not reads_answers(model):
+        raise SettingError(
+            "look: this run reads a text at once, and where it looks does not depend on an answer: "
+            "a target would change nothing. Leave it out."
+        )
 
 
 def look_at(

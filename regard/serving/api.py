@@ -151,15 +151,15 @@ def predict(
         limits = replace(limits, max_tokens=_usual(trained))
     with served.busy:
         if target is not None:
-            _check_is_read(run, trained, max_tokens)
+            _check_is_unlimited(max_tokens)
             return _looked(shelf, served, text, target)
-        if is_speechless(recipe):
-            return _looked(shelf, served, text, "", note=SPEECHLESS)
         # an answer without its record is none here, so that no text is split or skipped
         trained.check_length(text)
+        if is_speechless(recipe):
+            return _looked(shelf, served, text, None, note=SPEECHLESS)
         if fills_words(recipe):
             filled = _filled(served, text, n_best)
-            return _looked(shelf, served, text, "", filled=filled, note=filled.prediction.note)
+            return _looked(shelf, served, text, None, filled=filled, note=filled.prediction.note)
         search = _Remembering(replace(_widened(served, n_best), limits=limits))
         prediction = trained.predict([text], search=search)[0]
     read = read_text(recipe, text)
@@ -167,13 +167,8 @@ def predict(
     return {"run": run, "source": text, "answers": answers, "note": prediction.note}
 
 
-def _check_is_read(run: str, trained: Trained, max_tokens: int | None) -> None:
-    """A given answer changes where a model looks only if it reads it; and nothing is searched."""
-    if not reads_answers(trained.loaded.model):
-        raise SettingError(
-            f"predict: '{run}' reads a text at once, and where it looks does not depend on an "
-            "answer: target would change nothing. Leave it out."
-        )
+def _check_is_unlimited(max_tokens: int | None) -> None:
+    """Where an answer is given, none is searched for that could be long."""
     if max_tokens is not None:
         raise SettingError(
             f"predict: target is the answer to look at, so max_tokens {max_tokens} limits none. "
@@ -185,16 +180,16 @@ def _looked(
     shelf: Shelf,
     served: Served,
     text: str,
-    target: str,
+    target: str | None,
     *,
     filled: Filled | None = None,
     note: str | None = None,
 ) -> dict[str, object]:
-    """Answers that were not searched for: a given one, or what a model that reads makes of it.
+    """Answers that were not searched for: a given one, or what a model that only reads makes of it.
 
     However hidden words are filled in, where the model looked as it read is the same.
     """
-    record = served.trained.look(text, target)
+    record = _read(served, text) if target is None else served.trained.look(text, target)
     name = name_of_answer(served.name, text, target)
     shelf.records.put(name, Once(lambda: record))
     own: Sequence[Mapping[str, object]] = [{"text": record.target, "score": None}]
@@ -205,6 +200,13 @@ def _looked(
         ]
     answers = [{**one, "record": name, "words": []} for one in own]
     return {"run": served.name, "source": text, "answers": answers, "note": note}
+
+
+def _read(served: Served, text: str) -> Record:
+    """Where a model that only reads looked: there is no answer that it would read, too."""
+    loaded = served.trained.loaded
+    read = read_text(loaded.recipe, text)
+    return look_at(loaded.model, loaded.source, loaded.target, read, [])
 
 
 def _filled(served: Served, text: str, n_best: int) -> Filled:

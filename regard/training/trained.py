@@ -23,7 +23,7 @@ from regard.decoding.arranging import arranged
 from regard.decoding.batching import decode_each
 from regard.errors import LengthError, RunError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
-from regard.inspecting.looking import look_at, reads_answers
+from regard.inspecting.looking import check_reads_answers, look_at, reads_answers
 from regard.inspecting.record import Record
 from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
@@ -144,6 +144,7 @@ class Trained:
         self.check_length(text)
         read, note = self._read(text), None
         if target is not None:
+            check_reads_answers(self.loaded.model)
             answer = self._answer(target)
         elif is_speechless(self.loaded.recipe):
             answer = []

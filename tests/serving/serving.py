@@ -10,7 +10,7 @@ from regard.models import build_model
 from regard.serving.shelf import GoldPairs, Shelf, open_runs
 from regard.training import read_recipe
 from regard.training.checkpoints import distinct_tensors, write_tensors
-from tests.making import make_run
+from tests.making import ENCODER, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TEXTS = ("a dog ate the food because it was hungry", HOSTILE, "</script>", "الكلب يأكل", "我很好")
@@ -21,15 +21,6 @@ PAIRS = GoldPairs(
         Gold(frozenset({(0, 1), (1, 0)})),
     ),
 )
-
-
-ENCODER = """\
-kind = "encoder"
-task = "{task}"
-d_model = 16
-n_heads = 2
-d_hidden = 16
-n_layers = 2"""
 
 
 def make_shelf(folder: Path) -> Shelf:

@@ -15,6 +15,7 @@ from regard.training import read_recipe
 from regard.training.evaluation import METRICS, Judged, score, texts_of_split
 from regard.training.loop import Step
 from regard.training.run import Finished, run
+from tests.making import ENCODER, make_run
 
 WORDS = """\
 [data]
@@ -159,11 +160,20 @@ def test_an_answer_to_look_at_is_refused_where_it_would_change_nothing(filler, c
     assert main([*words, "--target", "the cat sat"]) == 2
     assert (
         "look: this run reads a text at once, and where it looks does not depend on an answer: "
-        "--target would change nothing. Leave it out."
+        "a target would change nothing. Leave it out."
     ) in " ".join(capsys.readouterr().err.split())
     assert main([*words, "--layer", "2", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)["shown"]
     assert shown["title"].startswith("encoder attention, layer 2,")
+
+
+@pytest.mark.parametrize("task", ["words", "tags", "label", "vectors"])
+def test_an_answer_that_a_run_does_not_read_is_refused_in_python(tmp_path, task):
+    one = regard.load(make_run(tmp_path, model=ENCODER.format(task=task)), device="cpu")
+    for target in ("a b c", ""):
+        with pytest.raises(SettingError, match=r"an answer: a target would change nothing\. Leave"):
+            one.look("a b c", target)
+    assert list(one.look("a b c").attention) == ["encoder"]
 
 
 def test_texts_too_long_for_a_vector_are_named_by_their_lines(filler, tmp_path, capsys):
