@@ -43,7 +43,8 @@ class LocationScore(nn.Module):
                 "max_len (model.max_len of a recipe), or a score that reads the keys (dot, "
                 "general, additive)."
             )
-        at = places.key.expand(*query.shape[:-1], -1)
+        # a key that stands nowhere is behind all others, and a mask hides it
+        at = places.key.clamp(max=self.max_len - 1).expand(*query.shape[:-1], -1)
         return (query @ self.W).gather(-1, at)
 
     def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:

@@ -238,6 +238,15 @@ def test_every_row_of_a_batch_has_the_maps_that_it_has_alone(rows, changes):
                 assert found.allowed(example=i)[:q].tolist() == wanted.allowed().tolist()
 
 
+@pytest.mark.parametrize("rows", ROWS)
+def test_a_long_text_has_maps_by_location_though_some_of_its_tokens_stand_nowhere(rows):
+    writer = model(rows=rows, score=Choice("location"))
+    text = torch.randint(4, 29, (1, 60))
+    text[0, -1] = EOS
+    for layers in writer.maps(text, torch.cat([torch.tensor([[BOS]]), text[:, :40]], 1)).values():
+        assert all((one.dense().sum(-1) <= 1 + 1e-9).all() for one in layers)
+
+
 def test_the_tokens_of_a_slot_share_its_weight():
     writer, row = model(attends=(Choice("memory_compressed"),)), torch.randint(4, 29, (1, 8))
     with captured(writer) as found:
