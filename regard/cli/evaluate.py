@@ -26,9 +26,10 @@ from regard.training.evaluation import (
     answer,
     chosen_texts,
     places_of_short,
-    score,
+    score_each,
     search_for,
 )
+from regard.training.filling import fills_words
 from regard.training.limiting import limits_of
 from regard.training.locking import check_can_be_made
 from regard.training.suiting import check_has_hidden, check_has_scenes, check_metrics, usual_of
@@ -38,7 +39,8 @@ from regard.training.trained import Trained, load
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""
 
-WITHOUT_ANSWERS = frozenset({"loss", "words", "lengths", "pointing"})
+OF_LOSS = ("loss", "words", "lengths")
+WITHOUT_ANSWERS = frozenset({*OF_LOSS, "pointing"})
 """Scores that ask how a run takes the references, and for which nothing is decoded."""
 
 
@@ -165,7 +167,8 @@ def evaluate(
                 each=each,
             )
     texts = () if said is None else said.texts
-    scores = score(Judged(trained, examples, texts, tokenizer), chosen)
+    by_name = score_each(Judged(trained, examples, texts, tokenizer), chosen)
+    scores = [one for some in by_name.values() for one in some]
     if not scores and said is None and aligned is None:
         raise DataError(
             f"evaluate: there is nothing to score: no text of {len(examples):,} has a token "
@@ -174,6 +177,7 @@ def evaluate(
         )
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
     how += "" if max_tokens is None else f", at most {max_tokens} tokens"
+    how = "hidden words filled in" if fills_words(recipe) else how
     report = {
         "run": str(run),
         "texts": _texts_named(source, reference, split),
@@ -185,6 +189,7 @@ def evaluate(
         "notes": [
             *_notes(len(given) - len(places), len(given), form_name(recipe), dictionary),
             *(() if said is None else said.notes),
+            *_unscored(by_name, trained.longest),
         ],
     }
     if out is not None:
@@ -206,6 +211,16 @@ def _notes(
         yield f"texts and references are in the form '{form}', as the training data are"
     if dictionary is not None:
         yield f"unknown words are replaced by a dictionary of {len(dictionary):,} words, or copied"
+
+
+def _unscored(by_name: Mapping[str, Sequence[Score]], longest: int) -> Iterator[str]:
+    """What was asked for and has no number."""
+    for name in OF_LOSS:
+        if not by_name.get(name, True):
+            yield (
+                f"{name}: no text has a token that is asked for and fits into the {longest:,} that "
+                "the model reads"
+            )
 
 
 def evaluation_text(

@@ -42,7 +42,7 @@ def predict(
     ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
     beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
-    n_best: int = typer.Option(1, help="How many answers to give for each text, best first."),
+    n_best: int = typer.Option(1, help="Answers for each text, best first; a beam is as wide."),
     length_penalty: float = typer.Option(ALPHA, help="The Transformer paper's alpha; 0 is none."),
     max_tokens: MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
@@ -203,6 +203,11 @@ def _refuse(given: Mapping[str, object]) -> None:
 def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> Search:
     if beam < 1:
         raise SettingError(f"predict: --beam must be at least 1, got {beam}.")
+    if beam != BEAM and beam < n_best:
+        raise SettingError(
+            f"predict: --n-best {n_best} needs a beam at least as wide, got --beam {beam}. Take "
+            f"--beam {n_best}, or fewer answers."
+        )
     if beam == n_best == 1:
         return Greedy(limits=limits)
     penalty = PaperPenalty(length_penalty)

@@ -97,7 +97,7 @@ def _usual(trained: Trained) -> int:
 
     A model that does not read its answers says something of each place of a text: all of it.
     """
-    most = trained.longest - 1
+    most = trained.default_search().limits.max_tokens
     return min(most, USUAL) if reads_answers(trained.loaded.model) else most
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from regard.choices import Choice, find
 from regard.data import Corpus, Example, reader_for, too_long
+from regard.data.kinds import MASK_PIECE
 from regard.data.readers import Reader
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
 from regard.errors import DataError, SettingError
@@ -260,6 +261,10 @@ class Judged:
             return Surprise(losses, rows.tolist(), _long_note(len(long), len(corpus), limit))
 
 
+AT_RANDOM = "of words hidden by chance in the references, not of those hidden in the texts"
+"""Which words the loss of a run that fills in words is of."""
+
+
 class Surprise(NamedTuple):
     """How surprised a run is by references, each of which is a row."""
 
@@ -280,6 +285,8 @@ def loss(judged: Judged) -> tuple[Score, ...]:
     if not tokens:
         return ()
     unit = "hidden sub-word" if fills_words(recipe) else "sub-word"
+    if fills_words(recipe) and any(MASK_PIECE in one.source for one in judged.examples):
+        note = "; ".join(filter(None, (note, AT_RANDOM)))
     return tuple(replace(one, note=note) for one in loss_and_perplexity(nats, tokens, unit=unit))
 
 
@@ -366,9 +373,14 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
 
 def score(judged: Judged, metrics: Sequence[str]) -> tuple[Score, ...]:
     """The scores of a run's answers, in the order in which they were asked for."""
+    return tuple(one for some in score_each(judged, metrics).values() for one in some)
+
+
+def score_each(judged: Judged, metrics: Sequence[str]) -> dict[str, tuple[Score, ...]]:
+    """The same by the name under which each was asked for; some may have no number."""
     check_metrics(judged.trained.loaded.recipe, metrics, METRICS)
-    chosen = [find(name, METRICS) for name in metrics]
-    return tuple(one for metric in chosen for one in metric(judged))
+    chosen = {name: find(name, METRICS) for name in metrics}
+    return {name: metric(judged) for name, metric in chosen.items()}
 
 
 @contextmanager

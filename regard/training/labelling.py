@@ -11,6 +11,16 @@ PER = {"tags": "for each token", "label": "for the whole text"}
 """What has one label, by the model's task."""
 
 
+def says_labels(recipe: Recipe) -> bool:
+    """Whether the model of a recipe says labels, as many as the text has places for."""
+    return isinstance(recipe.model, EncoderSpec) and recipe.model.task in PER
+
+
+def labels_whole_texts(recipe: Recipe) -> bool:
+    """Whether it says one label of a text."""
+    return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "label"
+
+
 def check_labels(recipe: Recipe, corpus: Corpus, rows: np.ndarray, name: str) -> None:
     """Refuse rows with another number of labels than their text has; the end token is no label.
 
@@ -20,7 +30,7 @@ def check_labels(recipe: Recipe, corpus: Corpus, rows: np.ndarray, name: str) ->
         rows: which of them.
         name: what an error calls them, such as data.train.
     """
-    if not isinstance(recipe.model, EncoderSpec) or recipe.model.task not in PER:
+    if not isinstance(recipe.model, EncoderSpec) or not says_labels(recipe):
         return
     task, texts, labels = (
         recipe.model.task, corpus.source_lengths[rows] - 1, corpus.target_lengths[rows] - 1

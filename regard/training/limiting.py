@@ -3,14 +3,15 @@
 from regard.decoding import Limits
 from regard.errors import SettingError
 from regard.training.filling import fills_words
+from regard.training.labelling import says_labels
 from regard.training.recipes import Recipe
 from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
 
 
 def writes_nothing(recipe: Recipe) -> bool:
-    """Whether the model of a recipe has no answers of its own that could be long or short."""
-    return is_speechless(recipe) or fills_words(recipe)
+    """Whether the model of a recipe has no answers that could be longer or shorter."""
+    return is_speechless(recipe) or fills_words(recipe) or says_labels(recipe)
 
 
 def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> None:
@@ -26,8 +27,8 @@ def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> N
         return
     if writes_nothing(recipe):
         raise SettingError(
-            f"{who}: this run writes no answers of its own, so {key} has no meaning for it. Leave "
-            "it out."
+            f"{who}: this run writes no answers of a length of its own, so {key} has no meaning "
+            "for it. Leave it out."
         )
     most = recipe.model.max_len - 1
     if not 1 <= max_tokens <= most:

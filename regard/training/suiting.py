@@ -10,14 +10,18 @@ from regard.data.kinds import MASK_PIECE
 from regard.data.scenes import is_scene
 from regard.errors import DataError, SettingError
 from regard.training.filling import asked_of, fills_words
+from regard.training.labelling import says_labels
 from regard.training.recipes import Recipe
 
 USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
 """What is scored of texts unless somebody says otherwise; accuracy of tokens is for tags."""
 
+LABELS = ("accuracy", "exact", "loss")
+"""What is scored of tags and labels."""
+
 USUAL_BY_DATA: Mapping[str, Sequence[str]] = {
     "running_text": ("words", "loss"),
-    "conllu": ("accuracy", "exact", "loss"),
+    "conllu": LABELS,
     "documents": ("rouge", "ratio", "loss"),
 }
 """The same of other texts, by the reader that a run learned from."""
@@ -75,6 +79,8 @@ def check_metrics(recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) 
 
 def _usual(recipe: Recipe) -> Sequence[str]:
     asked = asked_of(recipe)
+    if says_labels(recipe):
+        return LABELS
     if asked == "texts":
         return USUAL_BY_DATA.get(recipe.data.train.name, USUAL)
     return USUAL_OF[asked]

@@ -29,6 +29,7 @@ from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
 from regard.training.filling import asked_of, check_alone, fill_each
 from regard.training.hardware import Hardware
+from regard.training.labelling import labels_whole_texts
 from regard.training.linking import alignment, check_links, links
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
@@ -46,6 +47,7 @@ from regard.training.splitting import in_pieces
 from regard.training.text_form import read_text
 from regard.training.unknown_words import check_has_unknown_words, replaced
 from regard.training.vectors import check_one_run, is_speechless, sentence_vectors
+from regard.training.wishing import wished
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
@@ -77,7 +79,9 @@ class Trained:
 
     def default_search(self) -> Beam:
         """A beam of 5, with answers at most 50 tokens longer than their source."""
-        return Beam(width=5, limits=Limits(max_tokens=self.longest - 1, beyond_source=50))
+        # what says something of each place of a text says its end too
+        most = self.longest - reads_answers(self.loaded.model)
+        return Beam(width=5, limits=Limits(max_tokens=most, beyond_source=50))
 
     def predict(
         self,
@@ -236,9 +240,12 @@ class Trained:
         self, requests: Sequence[Request], wishes: Wishes
     ) -> Iterator[tuple[int, Prediction]]:
         return caption_each(
-            self._stepper, self.loaded, [self._wished(one) for one in requests], wishes,
+            self._stepper,
+            self.loaded,
+            [(one, wished(self.loaded, one)) for one in requests],
+            wishes,
             self.hardware,
-        )  # fmt: skip
+        )
 
     def _check_can_be_begun(self, requests: Sequence[Request]) -> None:
         """A model that answers at each place of a text does not go on with what is given."""
@@ -262,19 +269,7 @@ class Trained:
 
     def _sentence(self, request: Request) -> Sentence:
         read = [*self.loaded.source.encode(self._read(request.text)), EOS]
-        return replace(self._wished(request)[1], source=read)
-
-    def _wished(self, request: Request) -> tuple[Request, Sentence]:
-        """What the answer must look like, in tokens; its source is still to come."""
-        target = self.loaded.target
-        return request, Sentence(
-            (),
-            prefix=target.encode(self._read(request.prefix)) if request.prefix else (),
-            must_contain=[
-                target.encode_inside(self._read(phrase)) for phrase in request.must_contain
-            ],
-            seed=request.seed,
-        )
+        return replace(wished(self.loaded, request), source=read)
 
     def _prediction(
         self, request: Request, hypotheses: Sequence[Hypothesis], wishes: Wishes
@@ -345,6 +340,8 @@ def _refuse(
 
 
 def _split(trained: Trained, request: Request) -> list[Request]:
+    if labels_whole_texts(trained.loaded.recipe):
+        _refuse(trained, request, "Shorten it, or leave such texts out (--on-long skip).")
     if request.must_contain:
         raise SettingError(
             "a text that is split cannot have phrases that its answer must contain: nobody knows "

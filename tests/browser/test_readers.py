@@ -8,15 +8,21 @@ from playwright.sync_api import expect
 
 from regard.serving import build_app
 from regard.serving.running import running
+from regard.serving.shelf import open_runs
 from tests.browser.looking import settle, violations
-from tests.serving.serving import make_readers
+from tests.making import make_run
+from tests.serving.serving import TEXTS, make_readers
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="session")
 def readers(tmp_path_factory):
-    return make_readers(tmp_path_factory.mktemp("readers"))
+    """Runs that only read, and one that writes."""
+    folder = tmp_path_factory.mktemp("readers")
+    shelf = make_readers(folder)
+    writer = open_runs([make_run(folder / "writer", *TEXTS, max_len=48)], device="cpu")
+    return replace(shelf, runs={**shelf.runs, **writer.runs})
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +82,7 @@ def test_a_longest_answer_in_the_address_is_not_asked_of_a_run_that_writes_none(
     expect(most).to_have_count(0)
     expect(page.get_by_role("alert")).to_have_count(0)
     # what was said of one run stays for the next that writes
-    page.get_by_role("combobox", name="run", exact=True).select_option("tags")
+    page.get_by_role("combobox", name="run", exact=True).select_option("writer")
     expect(most).to_have_value("5")
     expect(page.get_by_text("cut at the longest allowed").first).to_be_visible()
     page.get_by_role("combobox", name="run", exact=True).select_option("vectors")
@@ -85,8 +91,8 @@ def test_a_longest_answer_in_the_address_is_not_asked_of_a_run_that_writes_none(
 
 
 def test_runs_side_by_side_are_asked_each_by_what_it_writes(page):
-    page.goto("/#/compare?run=words&text=a dog ate&most=2")
-    for letter, run in (("A", "words"), ("B", "tags")):
+    page.goto("/#/compare?run=words&b=writer&kind=encoder&text=a dog ate&most=2")
+    for letter, run in (("A", "words"), ("B", "writer")):
         expect(page.get_by_role("combobox", name=f"run {letter}", exact=True)).to_have_value(run)
         expect(page.get_by_role("application", name=f"{letter}: encoder")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)

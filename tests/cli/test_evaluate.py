@@ -138,6 +138,9 @@ def test_answers_are_kept_though_nothing_can_be_scored(files, tmp_path, capsys):
     report = json.loads(_says(capsys, *words).out)
     assert report["scores"] == []
     assert (tmp_path / "out" / "hypotheses.txt").exists()
+    assert (
+        "loss: no text has a token that is asked for and fits into the 20 that the model reads"
+    ) in report["notes"]
 
 
 def test_references_are_read_once_for_all_scores(files, monkeypatch):

@@ -102,6 +102,23 @@ def test_constraints_are_held_line_by_line(run, tmp_path, capsys):
     assert said[1] != said[0]
 
 
+@pytest.mark.parametrize("option", ["--prefix", "--constraints"])
+def test_an_answer_cannot_be_wished_to_hold_what_the_vocabulary_has_not(
+    run, tmp_path, capsys, option
+):
+    (tmp_path / "wishes").write_text("a €\n")
+    given = {"--prefix": "a €", "--constraints": tmp_path / "wishes"}[option]
+    said = " ".join(_says(capsys, run, "--text", "a b", option, given, code=2).err.split())
+    assert "predict: line 1: no answer of this run can hold '€', which is not in its vocab" in said
+
+
+def test_a_beam_is_as_wide_as_there_are_answers(run, capsys):
+    said = _says(capsys, run, "--text", "a", "--beam", "2", "--n-best", "3", code=2).err
+    want = "predict: --n-best 3 needs a beam at least as wide, got --beam 2. Take --beam 3"
+    assert want in " ".join(said.split())
+    assert len(_says(capsys, run, "--text", "a", "--n-best", "7").out.splitlines()) == 7
+
+
 @pytest.mark.parametrize("lines", ["e\n", "e\n\n\n"])
 def test_constraints_have_a_line_for_each_text(run, tmp_path, capsys, lines):
     (tmp_path / "wishes").write_text(lines)

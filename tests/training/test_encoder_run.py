@@ -14,66 +14,9 @@ from regard.errors import LengthError, RecipeError, SettingError
 from regard.training import read_recipe
 from regard.training.evaluation import METRICS, Judged, score, texts_of_split
 from regard.training.loop import Step
-from regard.training.run import Finished, run
+from regard.training.run import run
 from tests.making import ENCODER, make_run
-
-WORDS = """\
-[data]
-train = {{ name = "running_text", path = "{text}", words = 12 }}
-valid = {{ name = "running_text", path = "{text}", words = 12 }}
-
-[tokens]
-kind = "{kind}"
-size = 300
-
-[model]
-kind = "encoder"
-size = "tiny"
-max_len = 63
-
-[training]
-steps = 3
-target_tokens_per_update = 64
-warmup_steps = 2
-validate_every = 3
-label_smoothing = 0.0
-"""
-
-TAGS = """\
-[data]
-train = {{ name = "tsv", path = "{pairs}" }}
-valid = {{ name = "tsv", path = "{pairs}" }}
-
-[tokens]
-kind = "words"
-size = 60
-is_joint = false
-
-[model]
-kind = "encoder"
-task = "{task}"
-d_model = 32
-n_heads = 2
-d_hidden = 32
-n_layers = 1
-max_len = 31
-dropout = 0.0
-
-[training]
-steps = {steps}
-learning_rate = 5e-3
-target_tokens_per_update = 128
-warmup_steps = 5
-validate_every = {steps}
-label_smoothing = 0.0
-"""
-
-
-def trained(tmp_path, text):
-    (tmp_path / "recipe.toml").write_text(text)
-    events = list(run(read_recipe(tmp_path / "recipe.toml"), tmp_path / "run"))
-    assert isinstance(events[-1], Finished)
-    return regard.load(tmp_path / "run", device="cpu")
+from tests.training.encoder_recipes import TAGS, WORDS, trained
 
 
 @pytest.mark.parametrize("kind", ["bpe", "words", "unigram"])
@@ -128,6 +71,19 @@ def test_hidden_words_are_scored_by_their_loss_unless_somebody_asks_for_more(fil
     assert all("per:hidden sub-word" in score["signature"] for score in usual["scores"])
     # nothing is decoded, as no answer is asked for
     assert (usual["search"], usual["speed"]) == (None, None)
+
+
+def test_a_loss_beside_guesses_says_which_words_it_is_of(filler, tmp_path, capsys):
+    (tmp_path / "hidden").write_text("the [MASK] sat\n")
+    (tmp_path / "whole").write_text("the cat sat\n")
+    asked = ["evaluate", str(filler.path), "--source", str(tmp_path / "hidden"), "--reference",
+             str(tmp_path / "whole"), "--metrics", "exact,loss", "--json"]  # fmt: skip
+    assert main(asked) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["search"] == "hidden words filled in"
+    notes = {one["name"]: one["note"] for one in report["scores"]}
+    assert notes["exact match"] == ""
+    assert notes["loss"].startswith("of words hidden by chance in the references, not of those")
 
 
 def test_guesses_are_scored_only_where_words_are_hidden(filler, tmp_path, capsys):
@@ -225,65 +181,6 @@ def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
     told, _ = METRICS["loss"](Judged(one, texts, [""] * len(texts)))
     assert told.signature.startswith("nats|per:hidden sub-word|tokens:")
     assert abs(told.value - math.log(len(one.loaded.source))) < 1.0
-
-
-def test_a_tagger_learns_and_its_answers_have_a_tag_for_each_word(tmp_path):
-    pairs = ["a b c\tX Y Z", "b a\tY X", "c c a b\tZ Z X Y", "a\tX"]
-    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 8) + "\n")
-    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="tags", steps=60))
-    said = one.predict(["c b a", "a a a a a", "b"])
-    assert [each.text for each in said] == ["Z Y X", "X X X X X", "Y"]
-
-
-def test_a_label_is_one_word(tmp_path):
-    pairs = ["a a b\tfirst", "b b a\tsecond"]
-    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 8) + "\n")
-    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3))
-    assert {each.text for each in one.predict(["a a b", "b b a"])} <= {"first", "second"}
-
-
-@pytest.mark.parametrize(
-    ("task", "second", "said"),
-    [
-        ("label", "b b a\tsecond one", "for the whole text, but example 2 has a text of 3 and "
-         "labels of 2 tokens"),
-        # the longest text and the longest labels are as long as each other
-        ("tags", "b b\tX", "for each token, but example 2 has a text of 2 and labels of 1 tokens"),
-    ],
-)  # fmt: skip
-def test_another_number_of_labels_than_a_text_has_is_refused(tmp_path, capsys, task, second, said):
-    first = {"label": "a a b\tfirst", "tags": "a a b\tX X Y"}[task]
-    (tmp_path / "pairs.tsv").write_text(f"{first}\n{second}\n")
-    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=3)
-    (tmp_path / "recipe.toml").write_text(recipe)
-    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"data.train: model.task = '{task}' asks for one label {said}" in told
-    assert "one word for each label" in told
-
-
-def test_another_number_of_labels_than_a_text_has_is_not_scored(tmp_path, capsys):
-    (tmp_path / "pairs.tsv").write_text("a a b\tX X Y\nb b\tY Y\n")
-    trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="tags", steps=3))
-    # the longest text and the longest labels are as long as each other
-    (tmp_path / "other.tsv").write_text("a a b\tX X\nb b\tY Y X\n")
-    asked = ["evaluate", str(tmp_path / "run"), "--source", str(tmp_path / "other.tsv")]
-    assert main([*asked, "--metrics", "loss"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "evaluate: model.task = 'tags' asks for one label for each token, but example 1" in said
-
-
-@pytest.mark.parametrize(("task", "answers"), [("tags", ("X Y", "Y X Y")), ("label", ("X", "Y"))])
-def test_a_validation_has_the_loss_that_an_evaluation_has(tmp_path, task, answers):
-    pairs = zip(("a b", "b a b"), answers, strict=True)
-    (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{said}\n" for text, said in pairs) * 4)
-    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=3))
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    checked = [row["valid_loss"] for row in rows if "valid_loss" in row][-1]
-    texts = texts_of_split(one.loaded.recipe, "valid")
-    told, _ = METRICS["loss"](Judged(one, texts, [""] * len(texts)))
-    assert checked == pytest.approx(told.value, abs=1e-5)
 
 
 @pytest.mark.parametrize(
