@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from regard.data.kinds import SPECIALS, UNK, UNKNOWN
+from regard.data.kinds import SPECIALS, UNKNOWN
 from regard.data.subwords import Subwords
 
 SPACE = "▁"
 """How a space is shown, so that one sees where a word starts."""
-BYTES_OF_A_CHARACTER = 4
-"""The most pieces that a single character can be spelt with."""
 SEEN = {
     **{chr(code): chr(0x2400 + code) for code in range(32)},
     **dict.fromkeys(map(chr, [*range(0x7F, 0xA0), *range(0x202A, 0x202F)]), UNKNOWN),
@@ -180,16 +178,34 @@ def _first(text: str, span: Span) -> int:
 def spans_of(subwords: Subwords, ids: Sequence[int], text: str) -> list[Span]:
     """The characters that each piece covers; one spelt byte by byte belongs to all its pieces."""
     spans: list[Span] = []
-    waiting: list[int] = []
     at = 0
-    for number, i in enumerate(ids, 1):
-        waiting.append(i)
-        said = subwords.decode(waiting)
-        is_whole = i == UNK or not said.endswith(UNKNOWN) or len(waiting) == BYTES_OF_A_CHARACTER
-        if is_whole or number == len(ids):
-            # words are joined by a space that no piece holds
-            start = max(at, text.find(said, at, at + len(said) + 1))
-            at = min(start + len(said), len(text))
-            spans += [(start, at)] * len(waiting)
-            waiting = []
+    for some in _whole(subwords, ids):
+        said = subwords.decode(some)
+        # words are joined by a space that no piece holds
+        start = max(at, text.find(said, at, at + len(said) + 1))
+        at = min(start + len(said), len(text))
+        spans += [(start, at)] * len(some)
     return spans
+
+
+def _whole(subwords: Subwords, ids: Sequence[int]) -> list[list[int]]:
+    """The pieces one by one, but those together that spell one character."""
+    together: list[list[int]] = []
+    for i in ids:
+        if together and _spells_on(subwords, together[-1], i):
+            together[-1].append(i)
+        else:
+            together.append([i])
+    return together
+
+
+def _spells_on(subwords: Subwords, begun: Sequence[int], i: int) -> bool:
+    """Whether a piece goes on with a character of which those before it are the first bytes.
+
+    Together they then read as fewer unknown characters than apart.
+    """
+    before = subwords.decode(begun)
+    if not before.endswith(UNKNOWN):
+        return False
+    apart = before + subwords.decode([i])
+    return subwords.decode([*begun, i]).count(UNKNOWN) < apart.count(UNKNOWN)

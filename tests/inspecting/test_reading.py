@@ -1,11 +1,13 @@
 """Pieces become words that people know, and no piece is lost on the way."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.kinds import BOS, BPE, CHARACTERS, EOS, UNIGRAM, WORDS
+from regard.data.kinds import BOS, BPE, BYTES, CHARACTERS, EOS, UNIGRAM, UNK, WORDS
 from regard.data.subwords import Subwords
-from regard.inspecting.reading import read_ids, read_text, visible, word_numbers
+from regard.inspecting.alignments import words_of
+from regard.inspecting.reading import read_ids, read_text, spans_of, visible, word_numbers
 
 LEARNT = ["to be or not to be, déjà vu", "9. Mai 2029 2029-05-09 我们 3月"]
 VOCABULARIES = {
@@ -63,6 +65,74 @@ def test_half_a_character_at_the_end_is_no_word_but_no_crash_either():
     tokens = read_ids(subwords, [*subwords.encode("to"), *subwords.encode("☃")[:2]])
     assert len(tokens) == 3
     assert tokens.names == ("to", "�")
+
+
+def spelt(*parts):
+    """Numbers of pieces: those of a text, or one for each byte."""
+    subwords = VOCABULARIES["bpe"]
+    letters = {byte: letter for letter, byte in BYTES.items()}
+    return [
+        number
+        for part in parts
+        for number in (
+            subwords.encode(part)
+            if isinstance(part, str)
+            else [subwords.pieces.index(letters[byte]) for byte in part]
+        )
+    ]
+
+
+def covered(ids, kind="bpe"):
+    """The text of some pieces, and what each of them covers."""
+    text = VOCABULARIES[kind].decode(ids)
+    return text, spans_of(VOCABULARIES[kind], ids, text)
+
+
+@pytest.mark.parametrize(
+    ("parts", "spans"),
+    [
+        (["to", b"\xf0\x9f", " be", " or"], [(0, 2), (2, 3), (2, 3), (3, 6), (6, 9)]),
+        ([b"\xe2", b"\xe2", " be"], [(0, 1), (1, 2), (2, 5)]),
+        ([b"\x80\x80\xff", " be", " be"], [(0, 1), (1, 2), (2, 3), (3, 6), (6, 9)]),
+        ([b"\xe2", "é".encode(), " be"], [(0, 1), (1, 2), (1, 2), (2, 5)]),
+        (["to", "é".encode(), " be"], [(0, 2), *[(2, 3)] * 2, (3, 6)]),
+        (["to", "我".encode(), " be"], [(0, 2), *[(2, 3)] * 3, (3, 6)]),
+        (["to", "🐕".encode() * 2, " be"], [(0, 2), *[(2, 3)] * 4, *[(3, 4)] * 4, (4, 7)]),
+        (["to", "�".encode(), b"\x80", " be"], [(0, 2), *[(2, 3)] * 3, (3, 4), (4, 7)]),
+        ([" be", b"\xff", "🐕".encode()[:3]], [(0, 3), (3, 4), *[(4, 5)] * 3]),
+    ],
+)  # fmt: skip
+def test_broken_bytes_take_nothing_of_the_pieces_beside_them(parts, spans):
+    assert covered(spelt(*parts))[1] == spans
+
+
+def test_a_word_behind_broken_bytes_is_a_word_of_its_own():
+    text, spans = covered(spelt(b"\xe2\x80\x80", b"\xe2", " be", " be", " be"))
+    assert text == "\u2000� be be be"
+    assert words_of(text, spans[3:]) == [0, 1, 2, 3]
+    text, spans = covered(spelt(b"\xff\xfe\xe2", " be", " be"))
+    assert (text, words_of(text, spans)) == ("��� be be", [0, 0, 0, 1, 2])
+
+
+def test_unknown_words_are_words_of_their_own():
+    subwords = VOCABULARIES["words"]
+    to, be = subwords.encode("to be")
+    assert covered([UNK, UNK, to, UNK, be], "words") == (
+        "� � to � be", [(0, 1), (2, 3), (4, 6), (7, 8), (9, 11)],
+    )  # fmt: skip
+
+
+@given(st.lists(st.integers(EOS + 1, len(VOCABULARIES["bpe"]) - 1), max_size=12))
+def test_pieces_however_broken_cover_their_text_in_order(ids):
+    subwords = VOCABULARIES["bpe"]
+    text, spans = covered(ids)
+    places = [0]
+    for number, (start, end) in zip(ids, spans, strict=True):
+        assert (start, end) == tuple(places[-2:]) or start == places[-1] < end
+        places += [end] if end != places[-1] else []
+        if subwords.kind.read(subwords.pieces[number]) is not None:
+            assert text[start:end] == subwords.decode([number])
+    assert places[-1] == len(text)
 
 
 def test_control_characters_are_seen_and_do_nothing():
