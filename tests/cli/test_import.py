@@ -55,6 +55,21 @@ def test_a_mistake_is_two_lines_and_exit_code_2(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+def test_what_is_no_folder_is_told_from_a_folder_without_a_model(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    for name, told in {
+        "bert-base-uncased": "import: there is no folder '{}'. Nothing is downloaded: give the "
+        "folder of a model that is already here.",
+        "config.json": f"import: '{{}}' is a file; give its folder: '{tmp_path}'.",
+    }.items():
+        code, out, err = said(capsys, "import", tmp_path / name, "--out", tmp_path / "run")
+        assert (code, out) == (2, "")
+        # a long address may be broken where it is shown
+        assert "".join(told.format(tmp_path / name).split()) in "".join(err.split())
+        assert "has no" not in err
+        assert not (tmp_path / "run").exists()
+
+
 def test_hidden_words_are_filled_in_with_the_likeliest(runs, capsys):
     code, out, _ = said(capsys, "predict", runs / "bert", "--text", TEXT, "--n-best", "4", "--json")
     row = json.loads(out)

@@ -37,6 +37,18 @@ class Folder:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        if self.path.is_dir():
+            return
+        if self.path.exists():
+            raise CheckpointError(
+                f"import: '{self.path}' is a file; give its folder: '{self.path.parent}'."
+            )
+        raise CheckpointError(
+            f"import: there is no folder '{self.path}'. Nothing is downloaded: give the folder of "
+            "a model that is already here."
+        )
+
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """Sizes and switches."""
