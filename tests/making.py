@@ -9,6 +9,7 @@ from regard.data.subwords import Subwords
 from regard.models import build_model
 from regard.training import read_recipe
 from regard.training.checkpoints import distinct_tensors, write_tensors
+from regard.training.filling import fills_words
 
 TRANSFORMER = """\
 d_model = 16
@@ -55,7 +56,8 @@ def make_run(
     written = RECIPE.format(kind=kind, max_len=max_len, model=model)
     (folder / "recipe.toml").write_text(written)
     recipe = read_recipe(folder / "recipe.toml")
-    subwords = Subwords.train(texts or ["a b c d e"], kind=KINDS[kind], size=300)
+    learned = Subwords.train(texts or ["a b c d e"], kind=KINDS[kind], size=300)
+    subwords = learned.with_mask() if fills_words(recipe) else learned
     subwords.save(folder / "tokenizer.json")
     size = len(subwords)
     torch.manual_seed(1)

@@ -131,7 +131,7 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     """What made it."""
     note: str | None = None
-    """What a reader should know: that the answer was cut."""
+    """What a reader should know: that the answer was cut, or that no word was hidden."""
 
     def __post_init__(self) -> None:
         for name in ("attention", "versions"):

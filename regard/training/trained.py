@@ -27,7 +27,7 @@ from regard.inspecting.looking import check_reads_answers, look_at, reads_answer
 from regard.inspecting.record import Record
 from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
-from regard.training.filling import asked_of, check_alone, fill_each
+from regard.training.filling import asked_of, check_alone, fill_each, fills_words
 from regard.training.hardware import Hardware
 from regard.training.labelling import labels_whole_texts
 from regard.training.linking import alignment, check_links, links
@@ -147,6 +147,10 @@ class Trained:
         check_reads_texts(self.loaded.recipe, "look")
         self.check_length(text)
         read, note = self._read(text), None
+        if target is None and fills_words(self.loaded.recipe):
+            (said,) = self.predict([text], search=search)
+            record = look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, [])
+            return replace(record, target=said.text, note=said.note)
         if target is not None:
             check_reads_answers(self.loaded.model)
             answer = self._answer(target)

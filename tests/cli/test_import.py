@@ -235,6 +235,17 @@ def test_a_look_shows_the_whole_row(runs, capsys, name):
     assert (shown["keys"][0], shown["keys"][-1]) == ("<bos>", "<eos>")
 
 
+@pytest.mark.parametrize("text", [TEXT, "The Cat saw Paris"])
+def test_a_look_keeps_a_text_as_it_was_written_and_fills_it_in(runs, capsys, text):
+    _, out, _ = said(capsys, "predict", runs / "bert", "--text", text, "--json")
+    want = json.loads(out)
+    code, out, err = said(capsys, "look", runs / "bert", text, "--json")
+    got = json.loads(out)
+    assert (code, got["source"], got["target"]) == (0, text, want["text"])
+    assert got["note"] == want["note"]
+    assert ("no word is hidden" in err) == (text != TEXT)
+
+
 @pytest.mark.parametrize("name", ["marian", "gpt2"])
 def test_a_look_at_a_translation_or_a_continuation_shows_cross_attention(runs, capsys, name):
     code, out, _ = said(capsys, "look", runs / name, "the cat sat", "--json")

@@ -8,12 +8,15 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.data.kinds import MASK_NUMBER
+from regard.data.kinds import BOS, EOS, MASK_NUMBER
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, RecipeError, SettingError
+from regard.inspecting.capture import attention_of, weights_of
+from regard.inspecting.reading import read_text
 from regard.training import read_recipe
 from regard.training.evaluation import METRICS, Judged, score, texts_of_split
 from regard.training.loop import Step
+from regard.training.predictions import Exactly
 from regard.training.run import run
 from tests.making import ENCODER, make_run
 from tests.training.encoder_recipes import TAGS, WORDS, trained
@@ -121,6 +124,26 @@ def test_an_answer_to_look_at_is_refused_where_it_would_change_nothing(filler, c
     assert main([*words, "--layer", "2", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)["shown"]
     assert shown["title"].startswith("encoder attention, layer 2,")
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("the cat [MASK]  on the [MASK].", None),
+        ("[MASK] zebra sat", None),
+        ("the  cat sat, zebra", "no word is hidden in the text: write [MASK] for it"),
+    ],
+)
+def test_a_look_answers_as_predict_does_and_searches_for_nothing(filler, monkeypatch, text, note):
+    monkeypatch.setattr(Exactly, "__call__", lambda *_, **__: pytest.fail("it searched"))
+    record, (said,) = filler.look(text), filler.predict([text])
+    assert (record.source, record.target, record.note) == (text, said.text, note)
+    assert said.text.count("zebra") == text.count("zebra")
+    subwords, (encoder,) = filler.loaded.source, record.attention.values()
+    tokens = read_text(subwords, text, before=[BOS], after=[EOS])
+    assert encoder.queries == encoder.keys == tokens
+    (maps,) = attention_of(filler.loaded.model, [*subwords.encode(text), EOS], []).values()
+    torch.testing.assert_close(record.mean("encoder"), weights_of(maps).mean((0, 1)))
 
 
 @pytest.mark.parametrize("task", ["words", "tags", "label", "vectors"])
