@@ -125,7 +125,7 @@ def test_who_writes_no_answers_cannot_be_told_where_they_end(runs, name, verb, c
     verb, *option = verb
     code, _, err = said(capsys, verb, runs / name, *option, TEXT, "--max-tokens", "3")
     assert code == 2
-    assert f"{verb}: this run writes no answers of its own, so --max-tokens has no meaning" in err
+    assert f"{verb}: this run writes no answers of a length of its own, so --max-tokens" in err
 
 
 def test_hidden_words_are_guessed_by_one_run(runs, capsys):
