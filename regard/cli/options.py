@@ -7,6 +7,7 @@ import typer
 
 from regard.choices import find
 from regard.errors import SettingError
+from regard.training.aligning import FORMATS
 from regard.training.trained import ON_LONG
 
 BEAM = 5
@@ -29,6 +30,29 @@ OnLong = Annotated[
 MaxTokens = Annotated[
     int | None,
     typer.Option(help="Longest answer; 50 tokens beyond the text, or the model's limit, if less."),
+]
+
+
+def _known_format(name: str | None) -> str | None:
+    if name is not None:
+        find(name, FORMATS, key="--alignment-format")
+    return name
+
+
+AlignmentFormat = Annotated[
+    str | None,
+    typer.Option(help="naacl or pharaoh; as the file looks unless given.", callback=_known_format),
+]
+
+AlignmentFirst = Annotated[
+    int | None,
+    typer.Option(
+        help="The number of a sentence's first word: 1 in naacl, 0 in Pharaoh, unless given."
+    ),
+]
+
+AlignmentSwapped = Annotated[
+    bool, typer.Option("--alignment-swapped", help="The file has target words first.")
 ]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from regard.cli.options import AlignmentFirst, AlignmentFormat, AlignmentSwapped, refuse
 from regard.errors import MissingExtra, SettingError
 
 
@@ -22,6 +23,9 @@ def serve(
     alignment: Path | None = typer.Option(
         None, help="The links between their words, in naacl or Pharaoh format."
     ),
+    alignment_format: AlignmentFormat = None,
+    alignment_first: AlignmentFirst = None,
+    alignment_swapped: AlignmentSwapped = False,
 ) -> None:
     """Serve runs to a browser: see what they look at while they answer.
 
@@ -46,7 +50,23 @@ def serve(
             "serve: gold links need all of --source, --reference and --alignment, got "
             f"{len(named)} of the three."
         )
-    gold = read_pairs(*named) if named else None
+    if not named:
+        refuse(
+            "serve",
+            "there are no gold links (--alignment)",
+            {
+                "--alignment-format": alignment_format,
+                "--alignment-first": alignment_first is not None,
+                "--alignment-swapped": alignment_swapped,
+            },
+        )
+    gold = (
+        read_pairs(
+            *named, kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
+        )
+        if named
+        else None
+    )
     # the port first: a long load for nothing is no joy
     listening = bind(host, port)
     try:

@@ -127,9 +127,10 @@ def check_links(alignments: Sequence[Gold], sources: Sequence[int], targets: Seq
         for s, t in sorted(gold.possible):
             if s >= m or t >= n:
                 raise DataError(
-                    f"links: sentence {number}: link {s}-{t} (counted from 0), but there are {m} "
-                    f"source and {n} target words. Is the file of this text, source first, and "
-                    "does it count from 1 (first=1)?"
+                    f"links: sentence {number}: link {s}-{t} (counted from 0), but line {number} "
+                    f"of the texts has {m} source and {n} target words. Is the file of this text, "
+                    "source first (else --alignment-swapped), and does it count from 1 (first=1, "
+                    "--alignment-first 1)?"
                 )
 
 
@@ -138,6 +139,7 @@ def _link(source: str, target: str, first: int, line: int) -> Link:
     if min(link) < 0:
         raise DataError(
             f"links: line {line}: position 0 in a file said to count from {first}. If it counts "
-            "from 0, read it with first=0; if 0 means no word, take these links out."
+            "from 0, read it with first=0 (--alignment-first 0); if 0 means no word, take these "
+            "links out."
         )
     return link

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.choices import find
 from regard.data.kinds import EOS
 from regard.errors import DataError, LengthError, SettingError
-from regard.evaluating import AlignmentCounts, Pieces, View, best_head, check_links
+from regard.evaluating import AlignmentCounts, Pieces, View, best_head
 from regard.evaluating.heads import LEFT_OUT, Row, merge_pieces, views
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import weights_of
@@ -32,16 +32,32 @@ ARGMAX = Drawing()
 Counts = dict[View, AlignmentCounts]
 
 
-def read_pairs(source: Path, reference: Path, links: Path) -> GoldPairs:
-    """Texts and links from files.
+def read_pairs(
+    source: Path,
+    reference: Path,
+    links: Path,
+    *,
+    kind: str | None = None,
+    first: int | None = None,
+    is_swapped: bool = False,
+) -> GoldPairs:
+    """Texts and links from files; links that do not fit the texts are refused.
 
     Args:
         source: texts, one a line.
         reference: their translations.
         links: in naacl or Pharaoh format.
+        kind: "naacl" or "pharaoh"; as the file looks unless given.
+        first: the number of a sentence's first word; 1 in naacl, 0 in Pharaoh, unless given.
+        is_swapped: whether the file has target words first.
     """
     pairs = texts_of_files(source, [reference])
-    return GoldPairs(tuple(pairs), tuple(read_gold(links, sentences=len(pairs))))
+    golds = read_gold(links, sentences=len(pairs), kind=kind, first=first)
+    golds = [gold.swapped() for gold in golds] if is_swapped else golds
+    try:
+        return GoldPairs(tuple(pairs), tuple(golds))
+    except DataError as error:
+        raise DataError(f"serve: '{links}': {error}") from error
 
 
 def sentences(shelf: Shelf) -> dict[str, object]:
@@ -67,7 +83,7 @@ def _errors(shelf: Shelf, run: str, drawing: Drawing) -> dict[str, object]:
     halves: tuple[Counts, Counts] = ({}, {})
     weighed = shelf.word_weights.put(run, Once(lambda: _all_word_weights(shelf, run)))()
     for place, by_row in weighed.items():
-        source, target = _words(gold, place)
+        source, target = gold.words(place)
         table = halves[place % 2]
         for row, words in by_row.items():
             for view, weights in _by_view(words, row).items():
@@ -117,7 +133,7 @@ def sentence(
             f"gold: pair {place + 1} has more tokens than the {served.trained.longest} that the "
             "model reads. Take another."
         )
-    source, target = _words(gold, place)
+    source, target = gold.words(place)
     counting = drawing.gold(gold.links[place], source, target)
     return {
         "source": source,
@@ -142,8 +158,6 @@ def _all_word_weights(shelf: Shelf, run: str) -> dict[int, dict[Row, WordWeights
     """The weights between the words of every pair that fits, by its place and by reading."""
     served, gold = shelf.run(run), _gold(shelf)
     places = range(min(MOST_PAIRS, len(gold.pairs)))
-    sides = [_words(gold, place) for place in range(len(gold.pairs))]
-    check_links(gold.links, [len(s) for s, _ in sides], [len(t) for _, t in sides])
     found = {place: _word_weights(served, gold, place) for place in places}
     fitting = {place: one for place, one in found.items() if one is not None}
     if not fitting:
@@ -171,11 +185,6 @@ def _word_weights(served: Served, gold: GoldPairs, place: int) -> dict[Row, Word
     )
     weights = weights_of(cross).cpu()
     return {row: merge_pieces(weights, pieces, row) for row in Row}
-
-
-def _words(gold: GoldPairs, place: int) -> tuple[list[str], list[str]]:
-    pair = gold.pairs[place]
-    return pair.source.split(), pair.targets[0].split()
 
 
 def _form(served: Served, text: str) -> tuple[str, dict[int, int]]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.choices import find
 from regard.data import Example
 from regard.errors import DataError, RegardError, RunError
-from regard.evaluating import Gold
+from regard.evaluating import Gold, check_links
 from regard.evaluating.heads import Row
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.caption_saving import load_caption
@@ -61,6 +61,15 @@ class GoldPairs:
 
     pairs: tuple[Example, ...]
     links: tuple[Gold, ...]
+
+    def __post_init__(self) -> None:
+        sides = [self.words(place) for place in range(len(self.pairs))]
+        check_links(self.links, [len(s) for s, _ in sides], [len(t) for _, t in sides])
+
+    def words(self, place: int) -> tuple[list[str], list[str]]:
+        """The words of a pair, what stands between spaces: of its source and of its target."""
+        pair = self.pairs[place]
+        return pair.source.split(), pair.targets[0].split()
 
 
 @final

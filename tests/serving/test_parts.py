@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data import Example
 from regard.data.pictures import Picture
-from regard.errors import SettingError, ShapeError, UnknownChoice
+from regard.errors import DataError, SettingError, ShapeError, UnknownChoice
+from regard.evaluating import Gold
 from regard.evaluating.heads import Row
 from regard.inspecting.capture import attention_of
 from regard.inspecting.worked import X, Y, worked
 from regard.serving import files
 from regard.serving.captions import _small
-from regard.serving.gold import errors_of_heads, sentence
+from regard.serving.gold import errors_of_heads, read_pairs, sentence
 from regard.serving.kept import Kept
+from regard.serving.shelf import GoldPairs
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import HEADS, Projections, Wished, worked_steps
 from regard.training.aligning import align
@@ -143,6 +146,24 @@ def test_the_error_rates_of_heads_are_those_of_evaluate(shelf):
     gold = shelf.gold
     want = align(shelf.run("first").trained, gold.pairs, gold.links).as_json()
     assert errors_of_heads(shelf, "first") == want
+
+
+def test_pairs_have_the_links_that_their_file_is_read_for(tmp_path):
+    texts, naacl = tmp_path / "texts", tmp_path / "naacl"
+    texts.write_text("a b\nc\n")
+    naacl.write_text("1 0 1 S\n2 0 0 P\n")
+    made = read_pairs(texts, texts, naacl, kind="naacl", first=0)
+    assert made.links == (Gold(frozenset({(0, 1)})), Gold(frozenset(), frozenset({(0, 0)})))
+    turned = read_pairs(texts, texts, naacl, first=0, is_swapped=True)
+    assert turned.links == tuple(links.swapped() for links in made.links)
+    assert turned.links != made.links
+    with pytest.raises(DataError, match=r"line 1: position 0 .* \(--alignment-first 0\)"):
+        read_pairs(texts, texts, naacl)
+
+
+def test_links_beyond_the_words_are_refused_where_pairs_are_made_in_python():
+    with pytest.raises(DataError, match=r"link 0-2 .* line 1 of the texts has 2 source"):
+        GoldPairs((Example("a b", ("b a",)),), (Gold(frozenset({(0, 2)})),))
 
 
 @pytest.mark.parametrize("row", list(Row))
