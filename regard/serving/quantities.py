@@ -16,9 +16,9 @@ from typing import final
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.choices import find
-from regard.errors import SettingError
-from regard.inspecting.record import Attention, Record, Valued
+from regard.choices import find, unknown
+from regard.errors import SettingError, UnknownChoice
+from regard.inspecting.record import Record, Valued, Weights
 from regard.inspecting.rollout import LONGEST
 from regard.serving.seen_keys import Span, reached_keys, seen_keys, spans, unknown_keys
 from regard.serving.shown_numbers import (
@@ -31,6 +31,7 @@ from regard.serving.shown_numbers import (
     weights,
 )
 
+NO_WORDS = "its keys are no words of the text"
 MOST_FLOW = 24
 """Places for which all flows are sought at once; a second or so each layer."""
 
@@ -45,7 +46,8 @@ class Quantity:
     """What a number of it is."""
     text: str
     """What it says and what it does not."""
-    suits: Callable[[Attention], bool]
+    suits: Callable[[Record, str], bool]
+    """Whether there is such a thing for this kind of attention."""
     why_not: Callable[[Record, str], str]
     """What is missing; nothing where it can be shown."""
     numbers: Callable[[Record, str, Wish], Float[Tensor, "layers heads q k"]]
@@ -72,12 +74,12 @@ class Quantity:
 
 
 def offered(record: Record, kind: str) -> dict[str, dict[str, object]]:
-    """What may be shown of one kind of attention, by name."""
-    one = find(kind, record.attention)
+    """What there is of one kind of attention, by name; `why_not` is empty where it can be shown."""
+    find(kind, record.attention)
     return {
         name: quantity.as_json(record, kind)
         for name, quantity in QUANTITIES.items()
-        if quantity.suits(one)
+        if quantity.suits(record, kind)
     }
 
 
@@ -102,24 +104,41 @@ def spans_of(record: Record, kind: str, shown: str) -> list[list[list[Span]] | N
 
 
 def _fitting(record: Record, kind: str, shown: str) -> Quantity:
-    one, quantity = find(kind, record.attention), find(shown, QUANTITIES)
-    if not quantity.suits(one):
-        names = ", ".join(offered(record, kind))
-        raise SettingError(f"weights: {kind} attention has no {shown}. Take one of {names}.")
-    missing = quantity.why_not(record, kind)
-    if missing:
-        raise SettingError(
-            f"weights: {quantity.title} of {kind} attention cannot be shown: {missing}. Take "
-            "weights, or another text."
-        )
-    return quantity
+    told = offered(record, kind)
+    able = [name for name, one in told.items() if not one["why_not"]]
+    if shown in able:
+        return QUANTITIES[shown]
+    if shown not in QUANTITIES:
+        raise UnknownChoice(unknown(shown, able or QUANTITIES))
+    said = f"{kind} attention has no {shown}"
+    if shown in told:
+        one = told[shown]
+        said = f"{one['title']} of {kind} attention cannot be shown: {one['why_not']}"
+    raise SettingError(f"weights: {said}. {_instead(record, able)}")
 
 
-def _nothing_missing(record: Record, kind: str) -> str:
-    return ""
+def _instead(record: Record, able: Sequence[str]) -> str:
+    """What to take where something cannot be shown; all of it can."""
+    if able:
+        return f"Take {'one of ' if len(able) > 1 else ''}{', '.join(able)}."
+    kinds = [kind for kind in record.attention if not _unlike(record, kind)]
+    return f"Take another attention: {', '.join(kinds) or 'that of another run'}."
+
+
+def _unlike(record: Record, kind: str) -> str:
+    layers = record.attention[kind].layers
+    makes = {(tuple(layer.shape[-3:]), _is_of_words(layer)) for layer in layers}
+    return "its layers do not look at the same keys" if len(makes) > 1 else ""
+
+
+def _is_of_words(layer: Weights) -> bool:
+    seen = map_of(layer)
+    return seen is None or seen.columns == "keys"
 
 
 def _no_values(record: Record, kind: str) -> str:
+    if unlike := _unlike(record, kind):
+        return unlike
     for layer in record.attention[kind].layers:
         seen = map_of(layer)
         has_norms = seen is not None and (seen.value is not None or seen.norms is not None)
@@ -132,31 +151,45 @@ def _too_long(most: int) -> Callable[[Record, str], str]:
     def why_not(record: Record, kind: str) -> str:
         one = record.attention[kind]
         places = max(len(one.queries), len(one.keys))
-        if len(one.queries) != len(one.keys):
-            return "its keys are no words of the text"
+        if not _is_followed(record, kind):
+            return NO_WORDS
         return f"{places:,} places; at most {most:,} here" if places > most else ""
 
     return why_not
 
 
-def _no_decoder(record: Record, kind: str) -> str:
+def _no_way_down(record: Record, kind: str) -> str:
     own, cross = record.attention.get("decoder"), record.attention[kind]
     if own is None or len(own.layers) != len(cross.layers):
         return "this decoder does not attend to what it wrote in every layer"
-    longest = max(len(one.keys) for one in record.attention.values())
-    is_slots = any(one.is_self and len(one.queries) != len(one.keys)
-                   for one in record.attention.values())  # fmt: skip
-    if is_slots or len(cross.keys) != len(record.attention.get("encoder", cross).keys):
-        return "its keys are no words of the text"
+    passed = [each for each in ("encoder", "decoder") if each in record.attention]
+    is_followed = all(_is_followed(record, each) for each in passed)
+    is_of_words = all(_is_of_words(layer) for layer in cross.layers)
+    is_one_text = len(cross.keys) == len(record.attention.get("encoder", cross).keys)
+    if not (is_followed and is_of_words and is_one_text):
+        return NO_WORDS
+    longest = max(len(record.attention[each].keys) for each in (*passed, kind))
     return f"{longest:,} places; at most {LONGEST:,} here" if longest > LONGEST else ""
 
 
-def _any(one: Attention) -> bool:
+def _is_followed(record: Record, kind: str) -> bool:
+    """Whether each layer leads from the places of a text to the same places."""
+    one = record.attention[kind]
+    is_square = all(layer.shape[-1] == layer.shape[-2] for layer in one.layers)
+    return one.is_self and is_square and all(_is_of_words(layer) for layer in one.layers)
+
+
+def _any(record: Record, kind: str) -> bool:
     return True
 
 
-def _is_between(one: Attention) -> bool:
-    return not one.is_self
+def _is_self(record: Record, kind: str) -> bool:
+    return record.attention[kind].is_self
+
+
+def _is_cross(record: Record, kind: str) -> bool:
+    # a shortened memory is no other text
+    return kind == "cross"
 
 
 FOLLOWED = (
@@ -170,7 +203,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         "How much each query looks at each key. A weight says where was read, not how much of it "
         "arrived.",
         _any,
-        _nothing_missing,
+        _unlike,
         weights,
         seen_keys,
         settings=("temperature",),
@@ -193,7 +226,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         "share",
         "How much of each input is left in each output after all layers of this kind (Abnar & "
         f"Zuidema 2020). {FOLLOWED}",
-        lambda one: one.is_self,
+        _is_self,
         _too_long(LONGEST),
         rolled_out,
         reached_keys,
@@ -205,7 +238,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         "flow",
         "The most that fits from each output down to each input if weights were the widths of "
         f"pipes (Abnar & Zuidema 2020). Rows do not sum to 1. {FOLLOWED}",
-        lambda one: one.is_self,
+        _is_self,
         _too_long(MOST_FLOW),
         flows,
         reached_keys,
@@ -219,8 +252,8 @@ QUANTITIES: Mapping[str, Quantity] = {
         "How much of each output comes from each word of the source, through all layers of "
         "decoder and encoder. A row sums to less than 1: the rest comes from what was written "
         f"before. {FOLLOWED}",
-        _is_between,
-        _no_decoder,
+        _is_cross,
+        _no_way_down,
         from_source,
         unknown_keys,
         settings=("residual",),

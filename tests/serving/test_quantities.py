@@ -141,9 +141,12 @@ def test_the_server_sends_what_is_asked_for_and_where_it_may_stand(client, shelf
     torch.testing.assert_close(sent, want[None, None])
     seen = client.get(f"/api/records/{name}/visible/decoder").json()["layers"]
     assert seen == spans_of(shelf.record(name), "decoder", "weights")
-    fault = client.get(f"/api/records/{name}/weights/cross", params={"shown": "rolout"})
+    fault = client.get(f"/api/records/{name}/weights/decoder", params={"shown": "rolout"})
     assert fault.status_code == 404
     assert "rollout" in fault.json()["error"]["message"]
+    fault = client.get(f"/api/records/{name}/weights/cross", params={"shown": "rolout"})
+    assert fault.status_code == 404
+    assert fault.json()["error"]["message"].endswith("Known: weights, arriving, answer.")
 
 
 def test_a_text_whose_numbers_are_too_many_has_no_spans_either():
