@@ -11,12 +11,23 @@ import typer
 
 from regard.choices import find
 from regard.cli.counting import counting
-from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
+from regard.cli.options import (
+    ALPHA,
+    BEAM,
+    LIMIT,
+    AlignmentFirst,
+    AlignmentFormat,
+    AlignmentSwapped,
+    MaxTokens,
+    OnLong,
+    refuse,
+    refuse_without_links,
+)
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
-from regard.training.aligning import FORMATS, Aligned, align, read_gold
+from regard.training.aligning import Aligned, align, read_gold
 from regard.training.checkpoints import write_text
 from regard.training.dictionaries import dictionary_of
 from regard.training.evaluation import (
@@ -69,15 +80,9 @@ def evaluate(
     alignment: Path | None = typer.Option(
         None, help="Gold word links of these texts, in naacl or Pharaoh format."
     ),
-    alignment_format: str | None = typer.Option(
-        None, help="naacl or pharaoh; as the file looks unless given."
-    ),
-    alignment_first: int | None = typer.Option(
-        None, help="The number of a sentence's first word: 1 in naacl, 0 in Pharaoh, unless given."
-    ),
-    alignment_swapped: bool = typer.Option(
-        False, "--alignment-swapped", help="The file has target words first."
-    ),
+    alignment_format: AlignmentFormat = None,
+    alignment_first: AlignmentFirst = None,
+    alignment_swapped: AlignmentSwapped = False,
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     out: Path | None = typer.Option(
@@ -99,8 +104,6 @@ def evaluate(
     """
     asked = None if metrics is None else _metrics(metrics)
     chosen_tokenizer(tokenizer, [])
-    if alignment_format is not None:
-        find(alignment_format, FORMATS, key="evaluate: --alignment-format")
     _check_is_new(out)
     trained = load(run, device=device, precision=precision)
     limits = limits_of(trained, max_tokens, "evaluate", LIMIT)
@@ -123,14 +126,8 @@ def evaluate(
             },
         )
     if alignment is None:
-        refuse(
-            "evaluate",
-            "there are no gold links (--alignment)",
-            {
-                "--alignment-format": alignment_format,
-                "--alignment-first": alignment_first is not None,
-                "--alignment-swapped": alignment_swapped,
-            },
+        refuse_without_links(
+            "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     given = chosen_texts(recipe, source, reference, split)
     places = places_of_short(
@@ -148,9 +145,12 @@ def evaluate(
     aligned = None
     if alignment is not None:
         golds = read_gold(
-            alignment, sentences=len(given), kind=alignment_format, first=alignment_first
+            alignment,
+            sentences=len(given),
+            kind=alignment_format,
+            first=alignment_first,
+            is_swapped=alignment_swapped,
         )
-        golds = [gold.swapped() for gold in golds] if alignment_swapped else golds
         # before the long search, since a wrong file is found out here
         with counting("aligning", len(examples)) as each:
             aligned = align(trained, given, golds, places=places, each=each)

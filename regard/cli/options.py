@@ -56,6 +56,21 @@ AlignmentSwapped = Annotated[
 ]
 
 
+def refuse_without_links(
+    verb: str, *, kind: str | None, first: int | None, is_swapped: bool
+) -> None:
+    """Refuse to be told how gold links are read where there are none."""
+    refuse(
+        verb,
+        "there are no gold links (--alignment)",
+        {
+            "--alignment-format": kind,
+            "--alignment-first": first is not None,
+            "--alignment-swapped": is_swapped,
+        },
+    )
+
+
 LIMIT = "--max-tokens"
 """What that option is called in errors."""
 

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.options import AlignmentFirst, AlignmentFormat, AlignmentSwapped, refuse
+from regard.cli.options import (
+    AlignmentFirst,
+    AlignmentFormat,
+    AlignmentSwapped,
+    refuse_without_links,
+)
 from regard.errors import MissingExtra, SettingError
 
 
@@ -50,23 +55,15 @@ def serve(
             "serve: gold links need all of --source, --reference and --alignment, got "
             f"{len(named)} of the three."
         )
-    if not named:
-        refuse(
-            "serve",
-            "there are no gold links (--alignment)",
-            {
-                "--alignment-format": alignment_format,
-                "--alignment-first": alignment_first is not None,
-                "--alignment-swapped": alignment_swapped,
-            },
-        )
-    gold = (
-        read_pairs(
+    gold = None
+    if named:
+        gold = read_pairs(
             *named, kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
-        if named
-        else None
-    )
+    else:
+        refuse_without_links(
+            "serve", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
+        )
     # the port first: a long load for nothing is no joy
     listening = bind(host, port)
     try:

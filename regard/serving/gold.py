@@ -52,8 +52,7 @@ def read_pairs(
         is_swapped: whether the file has target words first.
     """
     pairs = texts_of_files(source, [reference])
-    golds = read_gold(links, sentences=len(pairs), kind=kind, first=first)
-    golds = [gold.swapped() for gold in golds] if is_swapped else golds
+    golds = read_gold(links, sentences=len(pairs), kind=kind, first=first, is_swapped=is_swapped)
     try:
         return GoldPairs(tuple(pairs), tuple(golds))
     except DataError as error:

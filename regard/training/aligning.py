@@ -74,7 +74,12 @@ class Aligned:
 
 
 def read_gold(
-    path: Path, *, sentences: int, kind: str | None = None, first: int | None = None
+    path: Path,
+    *,
+    sentences: int,
+    kind: str | None = None,
+    first: int | None = None,
+    is_swapped: bool = False,
 ) -> list[Gold]:
     """Gold links of so many sentences.
 
@@ -83,6 +88,7 @@ def read_gold(
         sentences: how many sentences the text has.
         kind: "naacl" or "pharaoh"; as the first line looks unless given.
         first: the number of a sentence's first word in this file; 1 in naacl, 0 in Pharaoh.
+        is_swapped: whether the file has target words first.
     """
     found = list(lines(path))
     if not any(line.strip() for line in found):
@@ -90,7 +96,8 @@ def read_gold(
     begins = next(line.strip() for line in found if line.strip())
     name = kind or ("naacl" if NAACL.fullmatch(begins) else "pharaoh")
     reader = find(name, FORMATS)
-    return reader(found, sentences, reader.first if first is None else first)
+    golds = reader(found, sentences, reader.first if first is None else first)
+    return [gold.swapped() for gold in golds] if is_swapped else golds
 
 
 @dataclass(frozen=True)
