@@ -8,6 +8,7 @@ import pytest
 from regard.training.evaluation import METRICS
 from regard.training.recipes import read_recipe
 from regard.training.suiting import (
+    LABELS,
     MEANINGLESS,
     USUAL,
     USUAL_BY_DATA,
@@ -54,7 +55,7 @@ def test_the_page_tells_what_is_usual():
     assert rows[:6] == list(USUAL)
     for start, names in {
         "of running text": USUAL_BY_DATA["running_text"],
-        "of a treebank's tags": USUAL_BY_DATA["conllu"],
+        "of tags and labels": LABELS,
         "of documents": USUAL_BY_DATA["documents"],
         "; of pictures": USUAL_OF["pictures"],
         "of a run that guesses hidden words": USUAL_OF["hidden_words"],
