@@ -118,11 +118,9 @@ def curve(row: Mapping[str, Any], found: Path) -> list[tuple[int, float]]:
     path = found.with_name(f"{found.stem}-{row['model']}.metrics.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     losses = {line["step"]: line["train_loss"] for line in lines if "train_loss" in line}
-    valid = row["valid"]
-    share = valid["hidden"] / valid["pieces"] if "hidden" in valid else 1.0
     every: dict[int, list[float]] = {}
     for step, loss in losses.items():
-        every.setdefault(-(-step // SMOOTHED) * SMOOTHED, []).append(loss / share)
+        every.setdefault(-(-step // SMOOTHED) * SMOOTHED, []).append(loss)
     return [(step, round(mean(some), 4)) for step, some in every.items()]
 
 
