@@ -294,6 +294,8 @@ class Record:
         """Some rows at a time, so that no more than a few of a long text's are held at once."""
         one = find(view.kind, self.attention)
         layers, heads = view.chosen(len(one.layers), one.n_heads)
+        for i in layers:
+            _check_keys(one, i, view.kind)
         every = range(len(one.queries))[rows]
         height = max(1, BLOCK // max(1, one.n_heads * len(one.keys)))
         for first in range(0, len(every), height):
@@ -321,6 +323,17 @@ def tokens_as_json(tokens: Tokens) -> dict[str, object]:
 def _bins(count: int, size: int) -> list[int]:
     bins = min(size, count)
     return [place * bins // count for place in range(count)]
+
+
+def _check_keys(one: Attention, layer: int, kind: str) -> None:
+    """Layers may differ: some look at words, and some at the slots of a shortened memory."""
+    found, keys = one.layers[layer].shape[-1], len(one.keys)
+    if found != keys:
+        raise SettingError(
+            f"record: layer {layer + 1} of {kind} attention looks at {found:,} keys and layer 1 at "
+            f"{keys:,}, so that no page and no mean shows both. Look at layer 1 alone, or at "
+            "another kind."
+        )
 
 
 def _check_size(size: int, what: str) -> None:

@@ -151,6 +151,22 @@ def test_a_layer_or_head_that_does_not_exist_names_the_range(record):
         record.panel(View("crss"))
 
 
+def test_layers_that_look_at_other_keys_are_not_shown_by_the_same_names(record):
+    one, other = record.attention["cross"], record.attention["decoder"].layers[-1]
+    assert other.shape[-1] != len(one.keys)
+    mixed = dataclasses.replace(one, layers=(one.layers[0], other))
+    record = dataclasses.replace(record, attention={**record.attention, "cross": mixed})
+    said = (
+        rf"layer 2 of cross attention looks at {other.shape[-1]} keys and layer 1 at "
+        rf"{len(one.keys)}, .* Look at layer 1 alone, or at another kind\."
+    )
+    for view in (View("cross"), View("cross", layer=1)):
+        with pytest.raises(SettingError, match=said):
+            record.panel(view)
+    assert record.panel(View("cross", layer=0)).weights.shape[0] > 0
+    assert record.panel(View("decoder")).weights.shape[0] > 0
+
+
 def test_a_record_never_changes(record):
     with pytest.raises(dataclasses.FrozenInstanceError):
         record.target = "another"
