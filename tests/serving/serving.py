@@ -3,13 +3,8 @@
 from pathlib import Path
 
 from regard.data import Example
-from regard.data.kinds import KINDS
-from regard.data.subwords import Subwords
 from regard.evaluating import Gold
-from regard.models import build_model
 from regard.serving.shelf import GoldPairs, Shelf, open_runs
-from regard.training import read_recipe
-from regard.training.checkpoints import distinct_tensors, write_tensors
 from tests.making import ENCODER, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -36,20 +31,6 @@ def make_shelf(folder: Path) -> Shelf:
 
 def make_readers(folder: Path) -> Shelf:
     """Runs that read and do not write, named by their tasks; the first fills in hidden words."""
-    others = [
-        make_run(folder / task, *TEXTS, model=ENCODER.format(task=task))
-        for task in ("tags", "label", "vectors")
-    ]
-    return open_runs([make_filler(folder / "words", *TEXTS), *others], device="cpu", gold=PAIRS)
-
-
-def make_filler(folder: Path, *texts: str, kind: str = "characters") -> Path:
-    """A run that fills in hidden words, whose vocabulary has a piece for them."""
-    make_run(folder, *texts, model=ENCODER.format(task="words"), kind=kind)
-    masked = Subwords.train(texts, kind=KINDS[kind], size=300).with_mask()
-    size = len(masked)
-    masked.save(folder / "tokenizer.json")
-    recipe = read_recipe(folder / "recipe.toml")
-    made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)
-    write_tensors(folder / "model.safetensors", distinct_tensors(made))
-    return folder
+    tasks = ("words", "tags", "label", "vectors")
+    runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]
+    return open_runs(runs, device="cpu", gold=PAIRS)

@@ -11,7 +11,7 @@ from regard.serving import build_app
 from regard.serving.api import info, predict
 from regard.serving.shelf import open_runs
 from tests.making import ENCODER, make_run
-from tests.serving.serving import make_filler, make_readers
+from tests.serving.serving import make_readers
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,8 @@ def test_hidden_words_are_filled_in_and_vectors_say_nothing(readers):
 
 
 def test_pieces_that_are_shown_alike_have_each_its_own_probability(tmp_path):
-    run = make_filler(tmp_path / "bytes", *["the dog and the cat"] * 5, kind="bpe")
+    texts = ["the dog and the cat"] * 5
+    run = make_run(tmp_path / "bytes", *texts, kind="bpe", model=ENCODER.format(task="words"))
     shelf = open_runs([run], device="cpu")
     loaded = shelf.run("bytes").trained.loaded
     plain, spaced = loaded.target.encode("the the")
