@@ -96,7 +96,12 @@ def read_gold(
     begins = next(line.strip() for line in found if line.strip())
     name = kind or ("naacl" if NAACL.fullmatch(begins) else "pharaoh")
     reader = find(name, FORMATS)
-    golds = reader(found, sentences, reader.first if first is None else first)
+    try:
+        golds = reader(found, sentences, reader.first if first is None else first)
+    except DataError as error:
+        # which of several files is at fault, its lines do not know
+        what = str(error).removeprefix("links: ")
+        raise DataError(f"alignment: '{path}': {what}") from error
     return [gold.swapped() for gold in golds] if is_swapped else golds
 
 
