@@ -23,7 +23,7 @@ from regard.data.captioned import Captioned, NamesWanted, SplitWanted, captions_
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file
 from regard.data.normalising import check_is_normaliser
-from regard.data.rows import Row, from_json, parsed, strict
+from regard.data.rows import Row, check_is_text, from_json, parsed, strict
 from regard.errors import DataError
 
 
@@ -171,6 +171,7 @@ def _value(where: str, row: Any, *keys: str) -> Any:
 def _text(where: str, key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: '{key}' must be a text, got {json.dumps(value)[:40]}.")
+    check_is_text(where, value)
     return value
 
 

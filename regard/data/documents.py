@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from regard.data.examples import Example
 from regard.data.files import lines
-from regard.data.rows import Row, from_json, rows_of, strict
+from regard.data.rows import Row, check_is_text, from_json, rows_of, strict
 from regard.errors import DataError, SettingError
 
 T = TypeVar("T")
@@ -48,9 +48,12 @@ class Documents:
         return strict(self.rows())
 
     def sources(self) -> Iterator[str]:
-        """What is read of every document; nothing needs to be written about it."""
+        """What is read of every document, nothing of an empty line.
+
+        Nothing needs to be written about it.
+        """
         for number, line in enumerate(lines(self.path), 1):
-            yield self.source_of(line, self._line(number))
+            yield self.source_of(line, self._line(number)) if line.strip() else ""
 
     def source_of(self, line: str, where: str) -> str:
         """What is read of one object, wherever it comes from."""
@@ -68,6 +71,7 @@ class Documents:
 
     def _read(self, where: str, row: dict[str, Any]) -> str:
         words = " ".join(_text(where, row, key) for key in self.source).split()
+        check_is_text(where, " ".join(words))
         return " ".join(words[: self.max_words])
 
     def _example(self, where: str, row: dict[str, Any]) -> Example:
@@ -80,6 +84,8 @@ class Documents:
                 f"{where}: '{self.target}' must be a text or a list of texts that are not empty, "
                 f"got {json.dumps(answer)[:60]}."
             )
+        for one in targets:
+            check_is_text(where, one)
         return Example(text, tuple(targets))
 
 

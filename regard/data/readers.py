@@ -30,7 +30,7 @@ from regard.data.elsewhere import LearnedElsewhere
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, lines, tolerant_lines
 from regard.data.normalising import check_is_normaliser, in_form
-from regard.data.rows import Row, from_json, rows_of, strict
+from regard.data.rows import Row, check_is_text, from_json, rows_of, strict
 from regard.data.running_text import RunningText
 from regard.data.treebanks import Treebank
 from regard.errors import DataError, MissingExtra
@@ -147,9 +147,12 @@ class JsonLines:
         return rows_of(self.path, self._parse)
 
     def sources(self) -> Iterator[str]:
-        """What is read of every line, as it stands there; no target needs to."""
+        """What is read of every line, as it stands there, nothing of an empty one.
+
+        No target needs to stand there.
+        """
         for number, line in enumerate(lines(self.path), 1):
-            yield self.source_of(line, self._line(number))
+            yield self.source_of(line, self._line(number)) if line.strip() else ""
 
     def source_of(self, line: str, where: str) -> str:
         """What is read of one object, wherever it comes from."""
@@ -332,6 +335,8 @@ def _example(where: str, row: Any, source: str, target: str) -> Example:
         raise DataError(
             f"{where}: '{target}' must be a text or a list of texts, got {json.dumps(answer)[:60]}."
         )
+    for one in targets:
+        check_is_text(where, one)
     return Example(text, tuple(targets))
 
 
@@ -340,6 +345,7 @@ def _source(where: str, row: Any, key: str) -> str:
     if not isinstance(text, str):
         hint = " Lists of texts are read by the reader 'documents'." * isinstance(text, list)
         raise DataError(f"{where}: '{key}' must be a text, got {type(text).__name__}.{hint}")
+    check_is_text(where, text)
     return text
 
 

@@ -42,10 +42,25 @@ def rows_of(path: Path, parse: Callable[[str, int], Example]) -> Iterator[Row]:
 
 def from_json(line: str, where: str) -> Any:
     """What a line of JSON holds."""
+    if not line.strip():
+        raise DataError(f"{where} is empty; expected one object.")
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    # too long a number is no mistake of JSON's grammar
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+
+
+def check_is_text(where: str, text: str) -> None:
+    """Refuse half a character, which JSON can write and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{where} holds half a character (a lone surrogate): "
+            f"{text[max(0, error.start - 20) : error.end]!r} is no text. Write the whole "
+            "character, or take it out."
+        ) from error
 
 
 def strict(rows: Iterator[Row]) -> Iterator[Example]:

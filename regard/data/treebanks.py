@@ -8,6 +8,7 @@ Words are the syntactic ones, which have the tags: of do n't, written 1-2 don't 
 n't, the two. Nodes that stand for nothing written (8.1) have no place in a text.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,11 +25,16 @@ N_COLUMNS = 10
 WORD, HEAD = 1, 6
 TAGS: Mapping[str, int] = {"upos": 3, "xpos": 4}
 """Which column holds a kind of tags: those of all languages, or the language's own."""
+WORD_NUMBER = re.compile("[0-9]+")
+NO_WORD = re.compile("[0-9]+[-.][0-9]+")
+"""The number of a range of words, 1-2, or of a node that stands for nothing written, 8.1."""
 NONE = "_"
 """What stands in a column that is not filled in."""
 
 Line = tuple[int, str | Broken]
 """A line with its number."""
+Cells = tuple[int, list[str]]
+"""The columns of a line, with its number."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Treebank:
                 )
         return Example(self._source(words), (" ".join(tag for _, tag in tags),))
 
-    def _words(self, lines: list[Line]) -> list[tuple[int, list[str]]]:
+    def _words(self, lines: list[Line]) -> list[Cells]:
         """The columns of each word, with the number of its line."""
         columns = [(number, str(line).split("\t")) for number, line in lines]
         for number, cells in columns:
@@ -89,8 +95,8 @@ class Treebank:
                 raise self._refused(
                     number, f"has {len(cells)} columns; CoNLL-U has {N_COLUMNS}, parted by tabs."
                 )
-        # the others are ranges of words, and nodes that stand for nothing written
-        words = [(number, cells) for number, cells in columns if cells[0].isdigit()]
+        words = [line for line in columns if WORD_NUMBER.fullmatch(line[1][0])]
+        self._check_numbers(columns, words)
         for number, cells in words:
             if len(cells[WORD].split()) != 1:
                 raise self._refused(
@@ -98,7 +104,27 @@ class Treebank:
                 )
         return words
 
-    def _source(self, words: list[tuple[int, list[str]]]) -> str:
+    def _check_numbers(self, columns: list[Cells], words: list[Cells]) -> None:
+        """Words count from 1, one after another; else they are of two sentences, or some lack."""
+        for number, cells in columns:
+            if not (WORD_NUMBER.fullmatch(cells[0]) or NO_WORD.fullmatch(cells[0])):
+                raise self._refused(
+                    number,
+                    f"has the number {cells[0]!r}; expected one such as 3, 3-4 of a range of "
+                    "words, or 3.1 of a node that stands for nothing written.",
+                )
+        if not words:
+            raise self._refused(columns[0][0], "begins a sentence without words.")
+        for place, (number, cells) in enumerate(words, 1):
+            # compared as text, since a number may be too long for one
+            if cells[0].lstrip("0") != str(place):
+                raise self._refused(
+                    number,
+                    f"has the number {cells[0][:20]} where {place} was expected. Is the empty line "
+                    "between two sentences missing, or a word?",
+                )
+
+    def _source(self, words: list[Cells]) -> str:
         forms = [cells[WORD] for _, cells in words]
         if not self.has_trees:
             return " ".join(forms)

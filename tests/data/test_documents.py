@@ -37,6 +37,11 @@ def test_what_is_read_needs_no_answer(tmp_path):
     assert list(reader(tmp_path, unanswered, PAPER, max_words=3).sources()) == 2 * [
         "On Looking First"
     ]
+    path = tmp_path / "blank.jsonl"
+    path.write_text(f"{json.dumps(PAPER)}\n\n")
+    assert list(Documents(path, max_words=1).sources()) == ["On", ""]
+    with pytest.raises(DataError, match=r"line 2 is empty; expected one object\."):
+        list(Documents(path).examples())
     with pytest.raises(DataError, match="line 1 has no 'title'; it has source"):
         list(reader(tmp_path, {"source": "a"}).sources())
 
@@ -58,6 +63,11 @@ def test_a_document_is_cut_only_where_that_is_asked_for(tmp_path):
         ({**PAPER, "abstract": 5}, "'abstract' must be a text or a list of texts"),
         ({**PAPER, "abstract": ["a", ""]}, "that are not empty"),
         ({**PAPER, "abstract": None}, "got null"),
+        (
+            {**PAPER, "title": "a \ud800"},
+            r"line 2 holds half a character .*: 'a .ud800' is no text",
+        ),
+        ({**PAPER, "abstract": ["a", "\udc00 b"]}, "line 2 holds half a character"),
         ({"title": "a", "sections": "b"}, "has no 'abstract'; it has title, sections"),
     ],
 )

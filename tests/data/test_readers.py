@@ -93,7 +93,10 @@ def test_json_lines_take_texts_lists_and_dotted_keys(tmp_path):
 
 BAD_JSON = {
     "{": r"line 1 is not JSON \(.*\); expected one object",
-    "": "line 1 is not JSON",
+    "": "line 1 is empty; expected one object",
+    '{"source": "a", "target": "b", "n": ' + 5000 * "9" + "}": "line 1 is not JSON",
+    r'{"source": "a \ud83d b", "target": "b"}': "line 1 holds half a character",
+    r'{"source": "a", "target": ["b", "\udc00"]}': "line 1 holds half a character",
     "[" * 100_000: "line 1 is not JSON",
     "[1]": "line 1 has no 'source'; it has list",
     "{}": "line 1 has no 'source'; it has no keys",

@@ -60,6 +60,11 @@ def test_a_packed_file_and_one_without_a_last_empty_line_are_read_alike(tmp_path
         (_line(1, "a b"), r"line 13 has the word 'a b'; a word has no space"),
         (_line(1, ""), r"line 13 has the word ''; a word has no space, and is not empty"),
         (_line(1, "a", "_"), r"line 13 has no upos tag\. Tag the file, or take other tags\."),
+        (_line("x", "a"), r"line 13 has the number 'x'; expected one such as 3, 3-4 of a range"),
+        (_line("²", "a"), r"line 13 has the number '²'"),
+        (_line(2, "a"), r"line 13 has the number 2 where 1 was expected\. Is the empty line"),
+        (_line(5000 * "1", "a"), r"line 13 has the number 1{20} where 1 was expected"),
+        (_line("1-2", "a"), r"line 13 begins a sentence without words\."),
     ],
 )
 def test_a_broken_sentence_is_refused_with_its_line_and_the_next_can_be_read(
@@ -72,6 +77,17 @@ def test_a_broken_sentence_is_refused_with_its_line_and_the_next_can_be_read(
     assert (found[:2], found[3]) == (WORDS, Example("a", ("NOUN",)))
     assert found[2][0].check == "format"
     assert [row.number for row in reader.rows()] == [3, 10, 13, 15]
+
+
+def test_two_sentences_without_an_empty_line_between_them_are_refused(tmp_path):
+    rows = [_line(1, "a"), _line(2, "b", head="1"), _line(1, "c"), _line(2, "d", head="1")]
+    for reader in (
+        Treebank(_file(tmp_path, *rows)),
+        Treebank(_file(tmp_path, *rows), "upos", True),
+    ):
+        for read in (reader.examples, reader.sources):
+            with pytest.raises(DataError, match="line 3 has the number 1 where 3 was expected"):
+                list(read())
 
 
 def test_a_line_that_is_no_text_breaks_its_sentence_alone(tmp_path):
