@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.data.files import lines
 from regard.errors import DataError
 from regard.training.like_training import (
     holds_objects,
@@ -49,8 +50,11 @@ def lines_of(name: str) -> Iterator[str]:
         raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
     if name == "-" and sys.stdin is None:
         raise DataError("predict: standard input is closed. Give a file, or --text.")
-    with _standard_input() if name == "-" else path.open("rb") as file:
-        yield from _decoded(file, _called(name))
+    if name != "-":
+        yield from lines(path)
+        return
+    with _standard_input() as file:
+        yield from _decoded(file)
 
 
 def _called(name: str) -> str:
@@ -99,13 +103,13 @@ def _standard_input() -> AbstractContextManager[Iterable[bytes]]:
         return sys.stdin.buffer
 
 
-def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
+def _decoded(given: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(given, 1):
         try:
             text = line.decode("utf-8").rstrip("\r\n")
             yield text.removeprefix("\ufeff") if number == 1 else text
         except UnicodeDecodeError as error:
             raise DataError(
-                f"predict: {name}, line {number} is not UTF-8 (byte {error.start + 1}). Convert "
-                "the file, for instance with iconv."
+                f"predict: standard input, line {number} is not UTF-8 (byte {error.start + 1}). "
+                "Convert the file, for instance with iconv."
             ) from error

@@ -18,7 +18,8 @@ from typing import NamedTuple, final
 import numpy as np
 
 from regard.choices import Choice, find
-from regard.data import Corpus, Example, reader_for, too_long
+from regard.data import READERS, Corpus, Example, reader_for, too_long
+from regard.data.elsewhere import LearnedElsewhere
 from regard.data.kinds import MASK_PIECE
 from regard.data.readers import Reader
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
@@ -37,6 +38,7 @@ from regard.training.like_training import holds_objects, reader_like, text_like,
 from regard.training.loading import Loaded
 from regard.training.loop import summed_loss
 from regard.training.pointing import pointing_scores
+from regard.training.predictions import Request
 from regard.training.recipes import Recipe, examples
 from regard.training.row_losses import RowLosses, row_losses
 from regard.training.source_kinds import Place, source_kind
@@ -85,9 +87,10 @@ def texts_of_split(recipe: Recipe, split: str) -> list[Example]:
     """A split of the recipe's data, with all its references."""
     choice = find(split, SPLITS)(recipe)
     if choice is None:
+        is_imported = READERS.get(recipe.data.valid.name) is LearnedElsewhere
         raise SettingError(
-            f"test texts: the recipe has no data.{split}. Give --source and --reference, or take "
-            "--split valid."
+            f"test texts: the recipe has no data.{split}. Give --source and --reference"
+            + ("." if is_imported else ", or take --split valid.")
         )
     found = list(examples(choice, split)())
     if not found:
@@ -212,7 +215,7 @@ def answer(
     places = [place for place, source in enumerate(sources) if source.strip()]
     texts, tokens, notes = [""] * len(sources), 0, Counter[str]()
     start = time.perf_counter()
-    asked = [sources[place] for place in places]
+    asked = [Request(sources[place], name=f"text {place + 1:,}") for place in places]
     for number, said in trained.predict_each(
         asked, search=search, on_long=on_long, dictionary=dictionary
     ):

@@ -340,9 +340,16 @@ def _check_splits(data: Any, mistakes: Mistakes) -> None:
 
 def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> None:
     """What is measured must be written as what was learned."""
-    wanted, found = (each.settings.get("normalise") for each in (train, other))
-    if found != wanted:
-        mistakes.add(f"{path}.normalise", f"must be that of data.train, {wanted!r}, got {found!r}.")
+    for key in ("normalise", "tags", "has_trees"):
+        wanted, found = (_setting(each, key) for each in (train, other))
+        # texts with tags and trees may also come from a reader that knows of neither
+        if found != wanted and (key == "normalise" or None not in (wanted, found)):
+            mistakes.add(f"{path}.{key}", f"must be that of data.train, {wanted!r}, got {found!r}.")
+
+
+def _setting(choice: Choice, key: str) -> Any:
+    """A reader's setting, its own where none is given; None of one that does not have it."""
+    return choice.settings.get(key, getattr(READERS.get(choice.name), key, None))
 
 
 def _at_least(least: int, name: str, value: float | int) -> None:

@@ -3,6 +3,11 @@
 import re
 from collections.abc import Callable, Sequence
 
+from regard.data.parsed_words import PARSED_WORDS
+from regard.training.filling import fills_words
+from regard.training.labelling import labels_whole_texts
+from regard.training.recipes import Recipe
+
 CUTS: Sequence[re.Pattern[str]] = (
     re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])"),
     re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])"),
@@ -10,6 +15,12 @@ CUTS: Sequence[re.Pattern[str]] = (
     re.compile(r"(?<=.)(?=.)", re.DOTALL),
 )
 """Where a text may be cut: after sentences, after clauses, between words, between characters."""
+
+
+def stays_whole(recipe: Recipe) -> bool:
+    """Whether a text of this run has no parts: one label, one tree, or words guessed from all."""
+    has_tree = recipe.tokens.kind == PARSED_WORDS.name
+    return has_tree or labels_whole_texts(recipe) or fills_words(recipe)
 
 
 def in_pieces(text: str, most: int, length: Callable[[str], int]) -> list[str]:

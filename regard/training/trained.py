@@ -29,7 +29,6 @@ from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
 from regard.training.filling import asked_of, check_alone, fill_each, fills_words
 from regard.training.hardware import Hardware
-from regard.training.labelling import labels_whole_texts
 from regard.training.linking import alignment, check_links, links
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
@@ -43,7 +42,7 @@ from regard.training.predictions import (
     prediction,
 )
 from regard.training.source_kinds import check_reads_texts
-from regard.training.splitting import in_pieces
+from regard.training.splitting import in_pieces, stays_whole
 from regard.training.text_form import read_text
 from regard.training.unknown_words import check_has_unknown_words, replaced
 from regard.training.vectors import check_one_run, is_speechless, sentence_vectors
@@ -167,7 +166,7 @@ class Trained:
     def check_length(self, text: str) -> None:
         """Refuse a text that is too long to be looked at as a whole."""
         if self._is_long(Request(text)):
-            _refuse(self, Request(text), "Shorten it, or look at a part of it.")
+            _refuse(self, Request(text), "look at a part of it")
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None
@@ -235,8 +234,7 @@ class Trained:
             elif wishes.on_long == "skip":
                 yield place, _left_out(request, self.longest)
             else:
-                # what is hidden is guessed from the whole text, so that none can be split
-                _refuse(self, request, "Shorten it, or leave such texts out (--on-long skip).")
+                _refuse(self, request)
         for place, one in fill_each(self.loaded, self.hardware, short, wishes):
             yield place, one.prediction
 
@@ -331,21 +329,20 @@ def load(
     return Trained(Path(run), first, hardware, tuple(rest))
 
 
-def _refuse(
-    trained: Trained,
-    request: Request,
-    remedy: str = "Shorten it, or have such texts split or skipped (--on-long).",
-) -> list[Request]:
+def _refuse(trained: Trained, request: Request, remedy: str | None = None) -> list[Request]:
+    parted = "have such texts split or skipped (--on-long)"
+    whole = "leave such texts out (--on-long skip)"
+    remedy = remedy or (whole if stays_whole(trained.loaded.recipe) else parted)
     raise LengthError(
         f"{request.name} has {trained._length(request.text):,} tokens, but the model reads at "
         f"most {trained.longest:,} (model.max_len, the end token counted): "
-        f"'{request.text[:40]}…'. {remedy}"
+        f"'{request.text[:40]}…'. Shorten it, or {remedy}."
     )
 
 
 def _split(trained: Trained, request: Request) -> list[Request]:
-    if labels_whole_texts(trained.loaded.recipe):
-        _refuse(trained, request, "Shorten it, or leave such texts out (--on-long skip).")
+    if stays_whole(trained.loaded.recipe):
+        _refuse(trained, request)
     if request.must_contain:
         raise SettingError(
             "a text that is split cannot have phrases that its answer must contain: nobody knows "

@@ -29,6 +29,12 @@ def check_trees(recipe: Recipe) -> None:
             f"tokens.kind must be '{PARSED_WORDS.name}', got '{kind}': this model's positions or "
             "relation know the trees of sentences. Take a conllu reader with has_trees = true."
         )
+    if not has and recipe.data.train.settings.get("has_trees"):
+        raise RecipeError(
+            f"data.train.has_trees = true writes each word with its head, which tokens.kind = "
+            f"'{kind}' would take for a part of it. Take kind = '{PARSED_WORDS.name}' and a model "
+            "that knows trees, or leave has_trees out."
+        )
     if has and not needs:
         raise RecipeError(
             f"tokens.kind = '{kind}' carries the trees of sentences, which this model does not "

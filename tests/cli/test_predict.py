@@ -1,5 +1,6 @@
 """regard predict: lines in, lines out; streams; mistakes that are told."""
 
+import gzip
 import io
 import json
 import sys
@@ -34,6 +35,9 @@ def test_files_texts_and_standard_input_give_the_same_lines(run, tmp_path, capsy
     file = tmp_path / "texts"
     file.write_text("\n".join(lines) + "\n")
     assert _says(capsys, run, file).out.split("\n")[:-1] == want
+    packed = tmp_path / "texts.txt.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert _says(capsys, run, packed).out.split("\n")[:-1] == want
     _given(monkeypatch, file.read_bytes())
     assert _says(capsys, run).out.split("\n")[:-1] == want
     _given(monkeypatch, file.read_bytes())

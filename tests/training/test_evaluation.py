@@ -163,8 +163,13 @@ def test_texts_come_from_files_or_from_a_split(trained, tmp_path):
     both.write_text("a\tb\tc\nd\te\n")
     assert [one.targets for one in texts_of_files(both, [])] == [("b", "c"), ("e",)]
     assert len(chosen_texts(recipe, None, [], "valid")) == 5
-    with pytest.raises(SettingError, match=r"no data\.test\. Give --source"):
+    with pytest.raises(
+        SettingError, match=r"no data\.test\. Give --source .* take --split valid\.$"
+    ):
         chosen_texts(recipe, None, [], "test")
+    imported = replace(recipe.data, valid=Choice("elsewhere", {"model": "bert"}))
+    with pytest.raises(SettingError, match=r"no data\.test\. Give --source and --reference\.$"):
+        chosen_texts(replace(recipe, data=imported), None, [], "test")
     with pytest.raises(UnknownChoice, match="Did you mean 'valid'"):
         chosen_texts(recipe, None, [], "vaild")
     with pytest.raises(SettingError, match="got nothing"):

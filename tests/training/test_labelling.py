@@ -98,8 +98,9 @@ def test_the_longest_text_has_all_its_labels_and_none_is_called_cut(labellers, t
 
 
 def test_a_text_with_one_label_is_not_split(labellers):
-    with pytest.raises(LengthError, match=r"leave such texts out \(--on-long skip\)\.$"):
-        labellers["label"].predict(["a " * 40], on_long="split")
+    for on_long in ("error", "split"):
+        with pytest.raises(LengthError, match=r"leave such texts out \(--on-long skip\)\.$"):
+            labellers["label"].predict(["a " * 40], on_long=on_long)
     (said,) = labellers["tags"].predict(["a " * 40], on_long="split")
     assert len(said.text.split()) == 40
 

@@ -6,9 +6,9 @@ from regard.cli import main
 
 RECIPE = """\
 [data]
-train = {{ name = "conllu", path = "{path}", has_trees = {trains} }}
-valid = {{ name = "conllu", path = "{path}", has_trees = true }}
-test = {{ name = "conllu", path = "{path}", has_trees = {tests} }}
+train = {{ name = "conllu", path = "{path}", has_trees = {trees} }}
+valid = {{ name = "conllu", path = "{path}", has_trees = {trees} }}
+test = {{ name = "conllu", path = "{path}", has_trees = {trees} }}
 
 [tokens]
 kind = "parsed_words"
@@ -33,27 +33,69 @@ MISSING = (
     "word, 0 for a root, as in The↑2 cat↑3 sleeps↑0. A treebank is read so with has_trees = true.\n"
 )
 
+WORDS_ONLY = ["tokens.kind=words", "model.positions=sinusoidal", "model.relation=shaw"]
 
-def _train(tmp_path, trains="true", tests="true", joint="false", *, verb="train", change=()):
+
+def _train(tmp_path, trees="true", joint="false", *, verb="train", change=()):
     path = tmp_path / "a.conllu"
     path.write_text(SENTENCE * 3)
-    text = RECIPE.format(path=path, trains=trains, tests=tests, joint=joint)
+    text = RECIPE.format(path=path, trees=trees, joint=joint)
     (tmp_path / "recipe.toml").write_text(text)
     words = [word for one in change for word in ("--set", one)]
     return main([verb, str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run"), *words])
 
 
 def test_sentences_without_trees_are_refused_before_anything_is_learned(tmp_path, capsys):
-    assert _train(tmp_path, trains="false", tests="false") == 2
-    assert capsys.readouterr().err == f"regard: data.train: {MISSING}data.test: {MISSING}"
+    assert _train(tmp_path, trees="false") == 2
+    splits = (f"data.{split}: {MISSING}" for split in ("train", "valid", "test"))
+    assert capsys.readouterr().err == f"regard: {''.join(splits)}"
     assert not (tmp_path / "run").exists()
+
+
+def test_heads_are_refused_where_they_would_be_parts_of_words(tmp_path, capsys):
+    assert _train(tmp_path, change=WORDS_ONLY) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "data.train.has_trees = true writes each word with its head" in said
+    assert (
+        "Take kind = 'parsed_words' and a model that knows trees, or leave has_trees out." in said
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            "data.valid.tags=xpos",
+            "data.valid.tags: must be that of data.train, 'upos', got 'xpos'.",
+        ),
+        ("data.test.has_trees=false", "data.test.has_trees: must be that of data.train, True, got"),
+    ],
+)
+def test_splits_of_a_treebank_are_read_alike(tmp_path, capsys, change, said):
+    assert _train(tmp_path, change=[change]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+    # what a reader does by itself may also be said
+    assert _train(tmp_path, change=["data.valid.tags=upos"]) == 0
+
+
+def test_a_sentence_with_its_tree_is_not_split(tmp_path, capsys):
+    assert _train(tmp_path, change=["model.max_len=8"]) == 0
+    text = " ".join(f"cat↑{head}" for head in range(20))
+    for more in ([], ["--on-long", "split"]):
+        capsys.readouterr()
+        assert main(["predict", str(tmp_path / "run"), "--text", text, *more]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "has 21 tokens, but the model reads at most 8" in said
+        assert said.endswith("Shorten it, or leave such texts out (--on-long skip).")
 
 
 def test_train_and_plan_give_the_same_advice(tmp_path, capsys):
     said = []
     for verb in ("train", "plan"):
         change = ["model.positions=sinusoidal", "model.relation=shaw"]
-        assert _train(tmp_path, "false", "false", verb=verb, change=change) == 2
+        assert _train(tmp_path, "false", verb=verb, change=change) == 2
         said.append(capsys.readouterr().err.splitlines()[-1])
     assert said[0] == said[1]
     assert "tokens.kind" in said[0]
@@ -70,18 +112,12 @@ def test_a_text_without_its_tree_is_refused_by_a_run_that_knows_trees(joint, tmp
     assert capsys.readouterr().err.endswith(MISSING)
 
 
-WORDS_ONLY = [
-    "data.valid.has_trees=false", "tokens.kind=words", "model.positions=sinusoidal",
-    "model.relation=shaw",
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("knows_trees", [True, False])
 def test_a_treebank_without_tags_is_answered_as_one_that_has_them(tmp_path, capsys, knows_trees):
     if knows_trees:
         assert _train(tmp_path) == 0
     else:
-        assert _train(tmp_path, "false", "false", change=WORDS_ONLY) == 0
+        assert _train(tmp_path, "false", change=WORDS_ONLY) == 0
     tagless = SENTENCE.replace("DET", "_").replace("NOUN", "_")
     headless = tagless.replace("\t2\t", "\t_\t").replace("\t0\t", "\t_\t")
     said = []

@@ -69,7 +69,7 @@ class Folder:
         if path.stat().st_size > MAX_BYTES:
             raise CheckpointError(f"import: '{path}' is larger than {MAX_BYTES >> 20} MiB.")
         try:
-            held = json.loads(path.read_bytes().decode("utf-8"))
+            held = json.loads(path.read_bytes().decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"import: '{path}' is not JSON: {error}.") from error
         if not isinstance(held, dict):
@@ -77,9 +77,9 @@ class Folder:
         return held
 
     def text(self, name: str) -> str:
-        """A file of lines."""
+        """A file of lines; a mark of the byte order before them is no part of the first."""
         try:
-            return (self.path / name).read_text(encoding="utf-8")
+            return (self.path / name).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise CheckpointError(
                 f"import: '{self.path / name}' is not UTF-8 (byte {error.start + 1})."

@@ -256,6 +256,16 @@ def test_a_damaged_tokenizer_file_is_named(tmp_path, damage):
         read_published(folder)
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_piece(tmp_path):
+    folder, _ = bert(tmp_path / "bert")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(BERT_PIECES) + "\n")
+    plain = read_published(folder)
+    for name in ("vocab.txt", "config.json"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    assert read_published(folder).source.pieces == plain.source.pieces
+
+
 def test_a_list_of_pieces_that_is_no_text_is_named(tmp_path):
     folder, _ = bert(tmp_path / "bert")
     (folder / "tokenizer.json").unlink()
