@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from regard.data.kinds import KINDS
 from regard.data.subwords import Subwords
+from regard.data.vocabulary_files import ALL_KINDS
 from regard.models import build_model
 from regard.training import read_recipe
 from regard.training.checkpoints import distinct_tensors, write_tensors
@@ -56,7 +56,7 @@ def make_run(
     written = RECIPE.format(kind=kind, max_len=max_len, model=model)
     (folder / "recipe.toml").write_text(written)
     recipe = read_recipe(folder / "recipe.toml")
-    learned = Subwords.train(texts or ["a b c d e"], kind=KINDS[kind], size=300)
+    learned = Subwords.train(texts or ["a b c d e"], kind=ALL_KINDS[kind], size=300)
     subwords = learned.with_mask() if fills_words(recipe) else learned
     subwords.save(folder / "tokenizer.json")
     size = len(subwords)

@@ -21,6 +21,7 @@ from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
 from regard.models import Stepper
 from regard.serving.kept import Once, name_of_answer
+from regard.serving.offering import other_examples
 from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.shelf import Served, Shelf
 from regard.serving.shown_numbers import Wish
@@ -33,13 +34,6 @@ from regard.training.text_form import read_text
 from regard.training.trained import Trained
 from regard.training.vectors import is_speechless
 
-EXAMPLES = (
-    "A dog ate the food because it was hungry.",
-    "Jane visite l'Afrique en septembre.",
-    "الكلب يأكل",
-    "我 很 好",
-)
-"""Sentences that any run which reads texts may be tried with, whatever it was trained on."""
 MOST_ROWS = 512
 """About how many queries the statistics of a long text are made of."""
 MOST_POINTS = 600
@@ -86,7 +80,7 @@ def info(served: Served) -> dict[str, object]:
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
         "examples": served.examples(),
-        "other_examples": list(EXAMPLES) if served.reads == "texts" else [],
+        "other_examples": other_examples(recipe),
         "has_metrics": (trained.path / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},
     }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Any, final
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.data import Example
-from regard.errors import DataError, RegardError, RunError
+from regard.errors import DataError, RunError
 from regard.evaluating import Gold, check_links
 from regard.evaluating.heads import Row
 from regard.inspecting.caption_record import CaptionRecord
@@ -21,12 +20,9 @@ from regard.inspecting.caption_saving import load_caption
 from regard.inspecting.record import Record
 from regard.inspecting.saving import load_record
 from regard.serving.kept import Kept, Once
-from regard.training.evaluation import SPLITS
-from regard.training.recipes import examples
+from regard.serving.offering import own_examples
 from regard.training.trained import Trained, load
 
-N_EXAMPLES = 4
-"""How many examples of a run's own data are offered."""
 MOST_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
 MOST_RECORDS = 16
@@ -88,14 +84,8 @@ class Served:
         return self.trained.loaded.recipe.source_kind
 
     def examples(self) -> list[str]:
-        """Some sources of its own validation data, if they can still be read."""
-        try:
-            choice = SPLITS["valid"](self.trained.loaded.recipe)
-            found = [] if choice is None else list(islice(examples(choice, "valid")(), N_EXAMPLES))
-        except (RegardError, OSError):
-            # the data may have stayed on the machine that the run was trained on
-            found = []
-        return [one.source for one in found]
+        """Some of its own data that it may be asked (offering.py)."""
+        return own_examples(self.trained.loaded.recipe)
 
 
 @final

@@ -1,0 +1,79 @@
+"""Texts that a run may be tried with: some of its own data, and sentences of nobody's.
+
+What is offered can be asked as it stands, and its answer shows something:
+
+    running text    a row itself where nothing is read before it, as before the first
+    hidden words    a text in which one word is hidden
+    parsed words    the run's own sentences alone: no other brings its tree along
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from regard.data import Example
+from regard.data.kinds import MASK_PIECE
+from regard.data.parsed_words import PARSED_WORDS
+from regard.errors import RegardError
+from regard.training.evaluation import SPLITS
+from regard.training.filling import asked_of
+from regard.training.recipes import Recipe, examples
+
+N_EXAMPLES = 4
+"""How many examples of a run's own data are offered."""
+SENTENCES = (
+    "A dog ate the food because it was hungry.",
+    "Jane visite l'Afrique en septembre.",
+    "الكلب يأكل",
+    "我 很 好",
+)
+"""What any run that reads plain texts may be tried with, whatever it was trained on."""
+
+
+def own_examples(recipe: Recipe) -> list[str]:
+    """Some texts or pictures of a run's validation data, if they can still be read."""
+    ask = ASKING[asked_of(recipe)]
+    texts = (one.source if one.source.strip() else one.targets[0] for one in _validation(recipe))
+    return [ask(text) for text in texts if text.strip()]
+
+
+def other_examples(recipe: Recipe) -> list[str]:
+    """Sentences of nobody's data; none for a run that reads no plain texts."""
+    if recipe.source_kind != "texts" or recipe.tokens.kind == PARSED_WORDS.name:
+        return []
+    return [ASKING[asked_of(recipe)](sentence) for sentence in SENTENCES]
+
+
+def _validation(recipe: Recipe) -> list[Example]:
+    try:
+        choice = SPLITS["valid"](recipe)
+        return [] if choice is None else list(islice(examples(choice, "valid")(), N_EXAMPLES))
+    except (RegardError, OSError):
+        # the data may have stayed on the machine that the run was trained on
+        return []
+
+
+def with_hidden_word(text: str) -> str:
+    """A text with a word in its middle hidden, one of letters alone where there is such a word.
+
+    >>> with_hidden_word("Paris is the capital of France .")
+    'Paris is the [MASK] of France .'
+    """
+    if MASK_PIECE in text:
+        return text
+    words = list(re.finditer(r"\S+", text))
+    plain = [word for word in words if word[0].isalpha()] or words
+    hidden = plain[len(plain) // 2]
+    return f"{text[: hidden.start()]}{MASK_PIECE}{text[hidden.end() :]}"
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+ASKING: Mapping[str, Callable[[str], str]] = {
+    "texts": _as_it_is,
+    "pictures": _as_it_is,
+    "hidden_words": with_hidden_word,
+}
+"""How an example is asked, by what is asked of a run (`asked_of`)."""
