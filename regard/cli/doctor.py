@@ -1,7 +1,9 @@
 """regard doctor: what is wrong with the data, with line numbers."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from regard.data import Subwords, reader_for
 from regard.data.doctor import SHOWN, Diagnosis, Finding, diagnose
 from regard.data.documents import Documents
 from regard.data.readers import FileReader
+from regard.data.treebanks import Treebank
 from regard.errors import SettingError
 
 Names = tuple[str, str] | None
@@ -37,7 +40,7 @@ class ManyTests(TyperCommand):
 
 def doctor(
     data: list[Path] = typer.Argument(
-        help="SOURCE TARGET [TARGET ...], or one .tsv, .jsonl or folder (.gz and .xz too)."
+        help="SOURCE TARGET [TARGET ...], or one .tsv, .jsonl, .conllu or folder (.gz, .xz too)."
     ),
     test: list[Path] | None = typer.Option(
         None, help="Test data in the same forms, after the training data: looks for leakage."
@@ -56,6 +59,11 @@ def doctor(
     documents: bool = typer.Option(
         False, "--documents", help="A .jsonl file holds documents, whose parts may be lists."
     ),
+    trees: bool = typer.Option(
+        False,
+        "--trees",
+        help="A .conllu file is read with its trees, as has_trees = true reads it.",
+    ),
     suffixes: str | None = typer.Option(None, help="Pairs of files in a folder, such as en,de."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -68,7 +76,7 @@ def doctor(
     """
     named = None if keys is None else _two("--keys", keys)
     pair = None if suffixes is None else _two("--suffixes", suffixes)
-    read = _documents if documents else _pairs
+    read = _reading(documents=documents, trees=trees)
     train = read(data, named, pair)
     tested = read(test, named, pair) if test else None
     console = Console(stderr=True)
@@ -79,6 +87,18 @@ def doctor(
     print(json.dumps(_data(found), ensure_ascii=False) if as_json else _text(found))
     if not found.is_clean:
         raise typer.Exit(1)
+
+
+def _reading(*, documents: bool, trees: bool) -> Callable[[list[Path], Names, Names], FileReader]:
+    """How paths, keys and suffixes that somebody typed become a reader."""
+    if documents and trees:
+        raise SettingError(
+            "doctor: --documents reads JSON lines, and --trees is for treebanks. Leave one of the "
+            "two out."
+        )
+    if documents:
+        return _documents
+    return _treebank if trees else _pairs
 
 
 def _pairs(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
@@ -101,6 +121,23 @@ def _documents(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
         return Documents(paths[0])
     parts = tuple(part.strip() for part in keys[0].split("+"))
     return Documents(paths[0], source=parts, target=keys[1])
+
+
+def _treebank(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
+    """As a recipe's reader conllu reads it with has_trees = true."""
+    if keys is not None or suffixes is not None:
+        option = "--suffixes" if keys is None else "--keys"
+        raise SettingError(
+            f"doctor: --trees reads a treebank, and {option} is for other files. Leave one of the "
+            "two out."
+        )
+    reader = reader_for(paths)
+    if not isinstance(reader, Treebank):
+        raise SettingError(
+            "doctor: --trees takes one .conllu file (also .gz, .xz), got "
+            f"'{' '.join(map(str, paths))}'. Leave --trees out, or look at treebanks one by one."
+        )
+    return replace(reader, has_trees=True)
 
 
 def _two(option: str, text: str) -> tuple[str, str]:

@@ -214,6 +214,29 @@ def test_parts_of_documents_may_be_lists(tmp_path, capsys):
     assert _found(tested) == {"leak": [1]}
 
 
+def _sentence(*words):
+    """Rows of CoNLL-U: each word with its head."""
+    rows = (f"{n}\t{word}\t_\tX\t_\t_\t{head}\t_\t_\t_" for n, (word, head) in enumerate(words, 1))
+    return "".join(f"{row}\n" for row in (*rows, ""))
+
+
+def test_trees_of_a_treebank_are_looked_at_where_somebody_asks(tmp_path, capsys):
+    path = tmp_path / "a.conllu"
+    good, circle = _sentence(("the", 2), ("cat", 0)), _sentence(("a", 2), ("dog", 1))
+    path.write_text(good + circle + _sentence(("birds", "_"), ("sing", 0)))
+    assert _doctor(capsys, str(path), code=0)["examples"] == 3
+    diagnosis = _doctor(capsys, str(path), "--trees", code=1)
+    assert _found(diagnosis) == {"format": [4, 7]}
+    assert diagnosis["findings"][0]["places"][0]["file"] == str(path)
+    assert "line 4 begins a sentence that is no tree" in _message(diagnosis, "format")
+    assert diagnosis["examples"] == 1
+    tested, path = str(path), tmp_path / "b.conllu"
+    path.write_text(good)
+    assert _doctor(capsys, str(path), "--trees", code=0)["is_clean"]
+    diagnosis = _doctor(capsys, str(path), "--trees", "--test", tested, code=1)
+    assert _found(diagnosis) == {"format": [4, 7], "leak": [1]}
+
+
 MISTAKES = {
     "doctor nowhere.tsv": "there is no file 'nowhere.tsv'",
     "doctor README.md": "'README.md' alone is neither .tsv nor .jsonl",
@@ -227,6 +250,15 @@ MISTAKES = {
     "is for pairs of files. Leave one of the two out.",
     "doctor a.jsonl --documents --keys title": "--keys takes two names and a comma, got 'title'",
     "doctor a.jsonl --documents": "there is no file 'a.jsonl'",
+    "doctor README.md README.md --trees": "--trees takes one .conllu file (also .gz, .xz), got "
+    "'README.md README.md'. Leave --trees out, or look at treebanks one by one.",
+    "doctor docs --trees": "--trees takes one .conllu file (also .gz, .xz), got 'docs'.",
+    "doctor a.conllu --trees": "there is no file 'a.conllu'",
+    "doctor a.conllu --trees --keys a,b": "--trees reads a treebank, and --keys is for other "
+    "files. Leave one of the two out.",
+    "doctor a.conllu --trees --suffixes a,b": "--trees reads a treebank, and --suffixes is for ",
+    "doctor a.jsonl --trees --documents": "--documents reads JSON lines, and --trees is for "
+    "treebanks. Leave one of the two out.",
     "doctor README.md README.md --tokenizer pyproject.toml": "is no vocabulary: it is not JSON",
     "doctor README.md README.md --test nowhere.tsv": "there is no file 'nowhere.tsv'",
     "doctor a b --tokenizer a --tokenizer b --tokenizer c": "there is no file 'a'",
