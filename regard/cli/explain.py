@@ -13,7 +13,7 @@ from regard.attention.engine import Explanation
 from regard.choices import Choice, unknown
 from regard.cli.worked_text import worked_text
 from regard.dims import Dims
-from regard.errors import UnknownChoice
+from regard.errors import SettingError, UnknownChoice
 from regard.inspecting import (
     CHAINS,
     KINDS,
@@ -25,6 +25,7 @@ from regard.inspecting import (
     saturation,
     worked,
 )
+from regard.inspecting.examples import SMALL
 from regard.plots import shade
 
 
@@ -65,8 +66,17 @@ def explain(
     if choice.name not in known:
         raise UnknownChoice(unknown(choice.name, known))
     lesson = LESSONS.get(choice.name)
+    _check_settings(choice, {} if lesson else mechanism(choice.name).settings)
     text, data = lesson(sizes) if lesson else _mechanism(choice, sizes)
     print(json.dumps(data, ensure_ascii=False) if as_json else text)
+
+
+def _check_settings(choice: Choice, known: Mapping[str, str]) -> None:
+    """Refuse names that would be printed and change nothing."""
+    for key in choice.settings:
+        if key not in known:
+            takes = ", ".join(f"{name}={value}" for name, value in known.items()) or "no settings"
+            raise SettingError(f"'{choice.name}' has no setting '{key}'; it takes {takes}.")
 
 
 def _mechanism(choice: Choice, sizes: Sizes) -> tuple[str, dict[str, object]]:
@@ -85,7 +95,8 @@ def _mechanism(choice: Choice, sizes: Sizes) -> tuple[str, dict[str, object]]:
         lines += [f"  {line}" for line in str(plan).splitlines()]
     lines += [
         "",
-        f"{picture.meaning} on 16 positions ({picture.rows} down, {picture.columns} across):",
+        f"{picture.meaning} on 16 positions ({picture.rows} down, {picture.columns} across)"
+        f"{_drawn(choice)}:",
     ]
     lines += [f"  |{line:<{2 * picture.numbers.shape[-1]}}|" for line in _drawing(picture.numbers)]
     data: dict[str, object] = {
@@ -100,6 +111,14 @@ def _mechanism(choice: Choice, sizes: Sizes) -> tuple[str, dict[str, object]]:
         "picture": picture.numbers.tolist(),
     }
     return "\n".join(lines), data
+
+
+def _drawn(choice: Choice) -> str:
+    """By which settings the picture was drawn, where they are not those that were asked for."""
+    small = ", ".join(f"{name} = {value}" for name, value in SMALL.get(choice.name, {}).items())
+    if small:
+        return f", drawn with {small}"
+    return ", drawn with its own settings" if choice.settings else ""
 
 
 def _drawing(numbers: Tensor) -> list[str]:

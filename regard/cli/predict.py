@@ -71,9 +71,9 @@ def predict(
 
     Answers come in the order of the texts, a line each; an empty line gives an empty line. With
     --alignments, words are linked after a tab in Pharaoh format. With --n-best 3, a text has three
-    lines, the best first: its number, a score and an answer, with tabs between them. With
-    --replace-unknown, an unknown word becomes the translation of the source word it was read off;
-    the first time, that takes a pass over the training data.
+    lines, the best first: its number, a score and an answer, with tabs between them, and of the
+    best alone its links. With --replace-unknown, an unknown word becomes the translation of the
+    source word it was read off; the first time, that takes a pass over the training data.
 
     A run that learned from JSON lines reads objects by its keys, from a .jsonl file, standard input
     or --text; other lines are texts.

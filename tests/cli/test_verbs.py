@@ -52,6 +52,26 @@ def test_explain_takes_settings_after_the_name(capsys):
     assert _json(capsys, "explain", "top_k:count=5")["settings"]["count"] == "5"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("convolution:foo=3", "'convolution' has no setting 'foo'; it takes kernel=3, dilation=1,"),
+        ("sinusoidal:foo=2", "'sinusoidal' has no setting 'foo'; it takes no settings."),
+        ("paths:window=9", "'paths' has no setting 'window'; it takes no settings."),
+    ],
+)
+def test_explain_refuses_settings_that_there_are_not(name, said, capsys):
+    assert main(["explain", name]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_explain_says_by_which_settings_it_draws(capsys):
+    drawn = {"sliding_window:size=6": "size = 2", "convolution:kernel=9": "its own settings"}
+    for name, settings in drawn.items():
+        assert main(["explain", name]) == 0
+        assert f"across), drawn with {settings}:" in capsys.readouterr().out
+
+
 def test_worked_gives_every_number_of_the_example(capsys):
     got = _json(capsys, "explain", "worked")
     _close(got["scores"], [[14, 10, 9], [10, 11, 6], [9, 6, 6]])
