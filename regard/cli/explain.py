@@ -66,7 +66,8 @@ def explain(
     if choice.name not in known:
         raise UnknownChoice(unknown(choice.name, known))
     lesson = LESSONS.get(choice.name)
-    _check_settings(choice, {} if lesson else mechanism(choice.name).settings)
+    if lesson:
+        _check_settings(choice, {})
     text, data = lesson(sizes) if lesson else _mechanism(choice, sizes)
     print(json.dumps(data, ensure_ascii=False) if as_json else text)
 
@@ -135,6 +136,8 @@ def _plan(entry: Mechanism, choice: Choice, sizes: Sizes) -> Explanation | None:
         assert isinstance(heads, GroupedQueryHeads)
         return heads.explain(sizes.queries, sizes.keys)
     if entry.kind not in CHAINS:
+        # nothing is built that would refuse them
+        _check_settings(choice, entry.settings)
         return None
     chain = CHAINS[entry.kind](choice.build(KINDS[entry.kind], dims.head()))
     return chain.explain(sizes.queries, sizes.keys, n_heads=sizes.heads, d_query=dims.d_head)
