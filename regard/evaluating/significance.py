@@ -45,6 +45,8 @@ class Resampling:
                 f"significance: samples and trials must be at least 1, got {self.samples} and "
                 f"{self.trials}."
             )
+        if self.seed < 0:
+            raise SettingError(f"significance: seed must be at least 0, got {self.seed}.")
         if not 0 < self.confidence < 1:
             raise SettingError(
                 f"significance: confidence must lie between 0 and 1, got {self.confidence}."

@@ -162,6 +162,7 @@ def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
         ("one two --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
         ("one two --split valid --on-long splt", "Did you mean 'split'"),
         ("one two --split valid --samples 0", "samples and trials must be at least 1"),
+        ("one two --split valid --seed -1", "significance: seed must be at least 0, got -1."),
         (
             "one two --split valid --max-tokens 20",
             "compare: 'one': --max-tokens must lie between 1 and 19, the model's limit, got 20.",

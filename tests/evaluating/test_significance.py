@@ -126,5 +126,7 @@ def test_a_wrong_pair_and_wrong_settings_are_refused():
         compare_pair(one, measured_chrf(["a"], [["a"]]))
     with pytest.raises(SettingError, match="at least 1, got 0 and 10000"):
         Resampling(samples=0)
+    with pytest.raises(SettingError, match="seed must be at least 0, got -1"):
+        Resampling(seed=-1)
     with pytest.raises(SettingError, match="between 0 and 1, got 95"):
         Resampling(confidence=95.0)
