@@ -67,6 +67,7 @@ def compare(
     _check_page(out)
     chosen_tokenizer(tokenizer, [])
     how = Resampling(samples=samples, trials=trials, seed=seed)
+    learned = None if training is None else _training_file(training)
     paths = runs or []
     names = _names(paths)
     for path in paths:
@@ -114,7 +115,7 @@ def compare(
         {**systems, **given},
         references,
         sources=texts,
-        training=_training(training, recipe),
+        training=_training(recipe) if learned is None else learned,
         tokenizer=tokenizer,
         resampling=how,
     )
@@ -181,10 +182,19 @@ def _columns(files: Sequence[list[str]], paths: Sequence[Path]) -> list[tuple[st
     return list(zip(*files, strict=True))
 
 
-def _training(path: Path | None, recipe: Recipe | None) -> list[str] | None:
-    """What the systems learned to write; None, with a word about it, where that is not here."""
-    if path is not None:
-        return list(lines(path))
+def _training_file(path: Path) -> list[str]:
+    """What the systems learned to write, as somebody gives it."""
+    found = list(lines(path))
+    if not any(line.strip() for line in found):
+        raise DataError(
+            f"compare: --training: '{path}' is empty. Give the target texts of training, a line "
+            "each, or leave it out."
+        )
+    return found
+
+
+def _training(recipe: Recipe | None) -> list[str] | None:
+    """What the first run learned to write; None, with a word about it, where that is not here."""
     if recipe is None:
         return None
     try:

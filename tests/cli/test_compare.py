@@ -26,11 +26,13 @@ def files(tmp_path_factory):
     weights = read_tensors(make_run(folder / "two", max_len=20) / "model.safetensors")
     turned = {name: each.flip(-1).contiguous() for name, each in weights.items()}
     write_tensors(folder / "two" / "model.safetensors", turned)
+    (make_run(folder / "spoilt") / "model.safetensors").write_bytes(b"no weights")
     (folder / "source").write_text("".join(f"{text}\n" for text in SOURCES))
     (folder / "wanted").write_text("".join(f"{text}\n" for text in REFERENCES))
     (folder / "right").write_text("".join(f"{text}\n" for text in REFERENCES))
     (folder / "short").write_text("a\n")
     (folder / "empty").touch()
+    (folder / "blank").write_text("\n \n")
     (folder / "long").write_text("a\n" + "b " * 49 + "b\n")
     return folder
 
@@ -179,6 +181,30 @@ def test_mistakes_are_told_in_a_line_or_two(files, capsys, monkeypatch, words, m
     assert message in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone", "there is no file 'gone'"),
+        ("empty", "compare: --training: 'empty' is empty. Give the target texts of training"),
+        ("blank", "compare: --training: 'blank' is empty."),
+    ],
+)
+def test_texts_of_training_are_read_before_a_run_is(files, capsys, monkeypatch, name, message):
+    monkeypatch.chdir(files)
+    words = ["spoilt", "two", "--source", "source", "--reference", "wanted", *QUICK]
+    assert "spoilt" in _says(capsys, *words, code=2).err
+    said = _says(capsys, *words, "--training", name, code=2).err
+    assert message in said
+    assert "spoilt" not in said
+
+
+def test_rare_words_are_told_by_the_texts_that_are_given(files, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    words = ["--hypotheses", "echo=source", "--hypotheses", "oracle=right", "--reference", "wanted"]
+    found = json.loads(_says(capsys, *words, *FEW, "--training", "short", "--json").out)
+    assert len(found["by_frequency"]) == 2
 
 
 def test_the_help_has_an_example(capsys):
