@@ -24,7 +24,7 @@ from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.suiting import check_has_hidden
-from regard.training.text_form import as_trained
+from regard.training.text_form import as_trained, form_name, read_text
 from regard.training.trained import load
 
 
@@ -77,6 +77,7 @@ def compare(
         searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
         searched |= {LIMIT: max_tokens is not None, "--on-long": on_long != "error"}
         refuse("compare", "the answers are in files", searched)
+    _check_one_form(paths)
     recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
     found: list[Example] = []
     if recipe is None and source is None and reference and not paths:
@@ -87,7 +88,7 @@ def compare(
         found = as_trained(recipe, chosen_texts(recipe, source, reference, split))
         texts = [one.source for one in found]
         references = [one.targets for one in found]
-    given = dict(_given(hypotheses, len(references)))
+    given = {name: _in_its_form(recipe, said) for name, said in _given(hypotheses, len(references))}
     if clash := sorted(names.keys() & given.keys()):
         raise SettingError(f"compare: '{clash[0]}' is the name of two systems. Rename one.")
     if len(names) + len(given) < 2:
@@ -101,6 +102,11 @@ def compare(
             read_recipe(path / "recipe.toml"), found, f"compare: '{path}'",
             "compare losses: regard evaluate RUN --metrics loss",
         )  # fmt: skip
+    if recipe is not None and (form := form_name(recipe)) is not None:
+        print(
+            f"texts, references and answers are in the form '{form}', as the training data are",
+            file=sys.stderr,
+        )
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
         trained = load(path, device=device, precision=precision)
@@ -115,7 +121,7 @@ def compare(
         {**systems, **given},
         references,
         sources=texts,
-        training=_training(recipe) if learned is None else learned,
+        training=_training(recipe) if learned is None else _in_its_form(recipe, learned),
         tokenizer=tokenizer,
         resampling=how,
     )
@@ -149,6 +155,27 @@ def _names(paths: Sequence[Path]) -> dict[str, Path]:
         twice = next(str(path) for path in paths if list(paths).count(path) > 1)
         raise SettingError(f"compare: '{twice}' was given twice. Give each run once.")
     return named
+
+
+def _check_one_form(paths: Sequence[Path]) -> None:
+    """Refuse runs that learned from texts of several forms: no references suit them all."""
+    forms = {path: form_name(read_recipe(path / "recipe.toml")) for path in paths}
+    said = {
+        path: "texts as they are" if form is None else f"texts in the form '{form}'"
+        for path, form in forms.items()
+    }
+    for path in paths:
+        if forms[path] != forms[paths[0]]:
+            raise SettingError(
+                f"compare: '{paths[0]}' learned from {said[paths[0]]}, but '{path}' from "
+                f"{said[path]}. Give runs of one form, or the answers of one as --hypotheses "
+                "NAME=FILE, which are brought to the form of the first run."
+            )
+
+
+def _in_its_form(recipe: Recipe | None, texts: Sequence[str]) -> list[str]:
+    """Lines of a file in the form of the first run's data; as they are where there is no run."""
+    return list(texts) if recipe is None else [read_text(recipe, text) for text in texts]
 
 
 def _given(hypotheses: Sequence[str], count: int) -> Iterator[tuple[str, list[str]]]:

@@ -1,6 +1,7 @@
 """regard compare: runs and files of answers, a table, a page, JSON, mistakes."""
 
 import json
+import re
 
 import pytest
 
@@ -180,6 +181,69 @@ def test_mistakes_are_told_in_a_line_or_two(files, capsys, monkeypatch, words, m
     said = _says(capsys, *words.split(), code=2)
     assert message in said.err
     assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+@pytest.fixture(scope="module")
+def formed(tmp_path_factory):
+    """Two runs that learned from texts in a form, one that did not, and texts that are in none."""
+    folder = tmp_path_factory.mktemp("formed")
+    train = '{ name = "tsv", path = "gone.tsv", normalise = "hansards" }'
+    for name in ("hansards", "other", "plain"):
+        run = make_run(folder / name, "ce est le avis de le ministre", kind="words")
+        recipe = run / "recipe.toml"
+        if name != "plain":
+            copy = r'\{ name = "copy", count = \d+ \}'
+            recipe.write_text(re.sub(copy, train, recipe.read_text()))
+    (folder / "raw").write_text("C'est l'avis du ministre.\nDu ministre à la Chambre\n")
+    (folder / "in_form").write_text(
+        "ce est le avis de le ministre .\nde le ministre a la chambre\n"
+    )
+    return folder
+
+
+FORM = "texts, references and answers are in the form 'hansards', as the training data are"
+
+
+def test_answers_and_texts_of_training_in_files_take_the_form_of_the_first_run(
+    formed, capsys, monkeypatch
+):
+    monkeypatch.chdir(formed)
+    found = []
+    for name in ("raw", "in_form"):
+        words = ["hansards", "other", "--source", "raw", "--reference", "raw", "--training", name]
+        said = _says(capsys, *words, "--hypotheses", f"oracle={name}", *QUICK, "--json")
+        assert said.err.count(FORM) == 1
+        found.append(json.loads(said.out))
+    assert found[0]["systems"][2]["scores"][0]["value"] == pytest.approx(100)
+    assert found[0] == found[1]
+    assert found[0]["by_frequency"][0]["label"] == "1"  # training saw every word
+
+
+def test_a_form_is_told_only_where_there_is_one(formed, capsys, monkeypatch):
+    monkeypatch.chdir(formed)
+    words = ["--source", "raw", "--reference", "raw", "--hypotheses", "oracle=in_form", *QUICK]
+    said = _says(capsys, "plain", *words, "--json")
+    assert "in the form" not in said.err
+    assert json.loads(said.out)["systems"][1]["scores"][0]["value"] < 90
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        (
+            "hansards plain",
+            "compare: 'hansards' learned from texts in the form 'hansards', but 'plain' from texts "
+            "as they are. Give runs of one form, or the answers of one as --hypotheses NAME=FILE",
+        ),
+        ("plain hansards", "'plain' learned from texts as they are, but 'hansards' from texts in"),
+    ],
+)
+def test_runs_of_two_forms_are_refused(formed, capsys, monkeypatch, runs, message):
+    monkeypatch.chdir(formed)
+    words = [*runs.split(), "--source", "raw", "--reference", "raw", *QUICK]
+    said = _says(capsys, *words, code=2)
+    assert message in said.err
     assert said.out == ""
 
 
