@@ -1,5 +1,6 @@
 """Recipes: TOML → frozen dataclasses. All mistakes are shown together, each with file and line."""
 
+import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -143,11 +144,14 @@ class TrainingRecipe:
         often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
         for name in (*counts, *often):
             _at_least(1, f"training.{name}", getattr(self, name))
-        limits = ("learning_rate", "warmup_steps", "clip_norm", "weight_decay", "patience")
-        for name in (*limits, "average_last", "r_drop"):
+        amounts = ("learning_rate", "eps", "weight_decay", "r_drop")
+        for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
             _at_least(0, f"training.{name}", getattr(self, name))
-        _within_unit("training.label_smoothing", self.label_smoothing)
-        _within_unit("training.ema_decay", self.ema_decay)
+        for name in amounts:
+            _finite(f"training.{name}", getattr(self, name))
+        for name in ("beta1", "beta2", "label_smoothing", "ema_decay"):
+            _within_unit(f"training.{name}", getattr(self, name))
+        _check_seed(self.seed)
         find(self.schedule, SCHEDULES, key="training.schedule")
         find(self.stop_on, MEASURES, key="training.stop_on")
         if self.ema_decay and self.average_last > 1:
@@ -353,13 +357,24 @@ def _setting(choice: Choice, key: str) -> Any:
 
 
 def _at_least(least: int, name: str, value: float | int) -> None:
-    if value < least:
+    # not "value < least", which nan is not either
+    if not value >= least:
         raise SettingError(f"{name} must be at least {least}, got {value}.")
+
+
+def _finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise SettingError(f"{name} must be a finite number, got {value}.")
 
 
 def _within_unit(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
         raise SettingError(f"{name} must lie in [0, 1), got {value}.")
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {seed}.")
 
 
 def _plain(value: Any) -> Any:
