@@ -14,8 +14,11 @@ Link = tuple[int, int]
 """Source position and target position, counted from 0."""
 
 SURE, POSSIBLE = "S", "P"
-PHARAOH = re.compile(r"(\d+)([-p?])(\d+)")
-NAACL = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+[\d.eE+-]+)?")
+# no text has more words or sentences than nine digits can count
+PHARAOH = re.compile(r"(\d{1,9})([-p?])(\d{1,9})")
+NAACL = re.compile(r"(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(?:\s+([SPsp]))?(?:\s+[\d.eE+-]+)?")
+QUOTED = 40
+"""Characters of a wrong link that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ def read_pharaoh(lines: Iterable[str], *, first: int = 0) -> list[Gold]:
             match = PHARAOH.fullmatch(word)
             if match is None:
                 raise DataError(
-                    f"links: line {number}: {word!r} is no link in Pharaoh format. Expected "
-                    "source-target such as 3-4, or 3p4 for a possible link."
+                    f"links: line {number}: {_quoted(word)} is no link in Pharaoh format. "
+                    "Expected source-target such as 3-4, or 3p4 for a possible link."
                 )
             kind = SURE if match[2] == "-" else POSSIBLE
             found[kind].add(_link(match[1], match[3], first, number))
@@ -67,7 +70,8 @@ def read_pharaoh(lines: Iterable[str], *, first: int = 0) -> list[Gold]:
 def read_naacl(lines: Iterable[str], *, first: int = 1, sentences: int | None = None) -> list[Gold]:
     """Read a line for each link: sentence number (from 1), source, target, and S or P.
 
-    A link without a letter is sure; a confidence at the end of the line is left out.
+    Letters may be small; a link without one is sure. A confidence at the end of the line is
+    left out.
 
     >>> read_naacl(["0001 1 1 S", "0001 2 3 P"])[0].sure
     frozenset({(0, 0)})
@@ -84,11 +88,11 @@ def read_naacl(lines: Iterable[str], *, first: int = 1, sentences: int | None = 
         match = NAACL.fullmatch(line.strip())
         if match is None or int(match[1]) < 1:
             raise DataError(
-                f"links: line {number}: {line.strip()!r} is no link in naacl format. Expected "
-                "sentence (from 1), source, target and S or P, such as 0001 3 4 S."
+                f"links: line {number}: {_quoted(line.strip())} is no link in naacl format. "
+                "Expected sentence (from 1), source, target and S or P, such as 0001 3 4 S."
             )
         link = _link(match[2], match[3], first, number)
-        found.setdefault((int(match[1]), match[4] or SURE), set()).add(link)
+        found.setdefault((int(match[1]), (match[4] or SURE).upper()), set()).add(link)
     last = max((sentence for sentence, _ in found), default=0)
     if sentences is not None and last > sentences:
         raise DataError(
@@ -132,6 +136,10 @@ def check_links(alignments: Sequence[Gold], sources: Sequence[int], targets: Seq
                     "source first (else --alignment-swapped), and does it count from 1 (first=1, "
                     "--alignment-first 1)?"
                 )
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}…")
 
 
 def _link(source: str, target: str, first: int, line: int) -> Link:

@@ -69,6 +69,27 @@ def test_both_formats_say_the_same():
     assert pharaoh[1].possible == frozenset()
 
 
+def test_small_letters_of_naacl_mean_what_large_ones_mean():
+    small = read_naacl(["1 1 1 s", "1 2 3 p", "2 3 1 p 0.7"])
+    assert small == read_naacl(["1 1 1 S", "1 2 3 P", "2 3 1 P 0.7"])
+    assert small[0] == Gold(frozenset({(0, 0)}), frozenset({(1, 2)}))
+
+
+@pytest.mark.parametrize(
+    ("read", "link"),
+    [
+        (read_pharaoh, "{}-0"),
+        (read_pharaoh, "0p{}"),
+        (read_naacl, "{} 1 1 S"),
+        (read_naacl, "1 {} 1 S"),
+        (read_naacl, "1 1 {} S"),
+    ],
+)
+def test_a_number_that_counts_no_words_makes_no_link_and_is_quoted_shortened(read, link):
+    with pytest.raises(DataError, match=r"line 1: '[^']{40}…' is no link in \w+ format"):
+        read([link.format("1" * 5000)])
+
+
 def test_sentences_without_links_at_the_end_are_counted():
     assert len(read_naacl(["0002 1 1 S"])) == 2
     assert len(read_naacl(["0002 1 1 S"], sentences=5)) == 5
