@@ -190,6 +190,7 @@ def evaluate(
             *_notes(len(given) - len(places), len(given), form_name(recipe), dictionary),
             *(() if said is None else said.notes),
             *_unscored(by_name, trained.longest),
+            *(() if aligned is None else _unlinked(aligned)),
         ],
     }
     if out is not None:
@@ -223,6 +224,15 @@ def _unscored(by_name: Mapping[str, Sequence[Score]], longest: int) -> Iterator[
             )
 
 
+def _unlinked(aligned: Aligned) -> Iterator[str]:
+    """How much of the text the gold links leave out."""
+    if aligned.without_gold:
+        yield (
+            f"{aligned.without_gold:,} of {aligned.sentences:,} sentences have no gold link; every "
+            "link in them counts as wrong"
+        )
+
+
 def evaluation_text(
     report: dict[str, Any], scores: Sequence[Score], aligned: Aligned | None = None
 ) -> str:
@@ -245,7 +255,12 @@ def alignment_text(aligned: Aligned) -> str:
     is_one = len({(view.layer, view.head) for view in heads}) == 1
     best, what = aligned.best, "row" if is_one else "head"
     if best is None:
-        chosen = f"best {what}: with one sentence there is nothing to choose on"
+        why = (
+            "where half of the lines have no gold link"
+            if aligned.without_gold
+            else ("with one sentence")
+        )
+        chosen = f"best {what}: {why} there is nothing to choose on"
     else:
         view = _row_named(best.view) if is_one else best.view
         chosen = (

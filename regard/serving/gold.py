@@ -3,6 +3,7 @@
 The run is made to write the given translation, as `regard evaluate --alignment` does it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from jaxtyping import Float
@@ -19,7 +20,7 @@ from regard.inspecting.record import rounded
 from regard.serving.kept import Once, name_of_answer
 from regard.serving.link_drawing import Drawing
 from regard.serving.shelf import GoldPairs, Served, Shelf, WordWeights
-from regard.training.aligning import Aligned, cross_maps, read_gold
+from regard.training.aligning import Aligned, cross_maps, has_gold, read_gold
 from regard.training.evaluation import texts_of_files
 from regard.training.source_kinds import check_reads_texts
 from regard.training.text_form import as_read
@@ -88,14 +89,16 @@ def _errors(shelf: Shelf, run: str, drawing: Drawing) -> dict[str, object]:
             for view, weights in _by_view(words, row).items():
                 counts = drawing.counts(weights, gold.links[place], source, target)
                 table[view] = table.get(view, AlignmentCounts()) + counts
-    return _aligned(halves, len(weighed), min(MOST_PAIRS, len(gold.pairs))).as_json()
+    aligned = _aligned(halves, len(weighed), min(MOST_PAIRS, len(gold.pairs)))
+    n_without = sum(not gold.links[place].possible for place in weighed)
+    return replace(aligned, without_gold=n_without).as_json()
 
 
 def _aligned(halves: tuple[Counts, Counts], n_scored: int, n_asked: int) -> Aligned:
     none = AlignmentCounts()
     first, second = halves
     table = {view: first.get(view, none) + second.get(view, none) for view in first or second}
-    has_both = bool(first and second)
+    has_both = has_gold(first) and has_gold(second)
     of_row = {
         row: best_head(*({v: n for v, n in half.items() if v.row is row} for half in halves))
         for row in (Row if has_both else ())

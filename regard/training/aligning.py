@@ -52,12 +52,15 @@ class Aligned:
     table: Mapping[View, AlignmentCounts]
     """Over all sentences."""
     best: BestHead | None
-    """Chosen on the 1st, 3rd, 5th … line, reported on the others; None where one half is empty."""
+    """Chosen on the 1st, 3rd, 5th … line, reported on the others; None where one half has no
+    gold links."""
     best_of_row: Mapping[Row, BestHead]
     """The same among the heads read at each row; empty where one half is."""
     sentences: int
     left_out: int
     """Sentences that are longer than the model can read."""
+    without_gold: int = 0
+    """Sentences that are scored though nobody drew a link in them: all links there are wrong."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; layers and heads count from 1, and null is a mean."""
@@ -65,6 +68,7 @@ class Aligned:
         return {
             "sentences": self.sentences,
             "left_out": self.left_out,
+            "without_gold": self.without_gold,
             "views": [{**_named(view), **_rates(count)} for view, count in self.table.items()],
             "best_head": None if best is None else _head_row(best),
             "best_of_row": {
@@ -169,9 +173,15 @@ def align(
         view: halves[0].get(view, none) + halves[1].get(view, none)
         for view in halves[0] or halves[1]
     }
-    best = best_head(*halves) if all(halves) else None
+    best = best_head(*halves) if all(has_gold(half) for half in halves) else None
     of_row = {row: best_head(*(_at(row, half) for half in halves)) for row in Row if best}
-    return Aligned(table, best, of_row, len(fitting), len(asked) - len(fitting))
+    n_without = sum(not golds[place].possible for place in fitting)
+    return Aligned(table, best, of_row, len(fitting), len(asked) - len(fitting), n_without)
+
+
+def has_gold(table: Mapping[View, AlignmentCounts]) -> bool:
+    """Whether a table is of sentences with gold links; without any, all heads are alike wrong."""
+    return any(counts.possible for counts in table.values())
 
 
 def _at(row: Row, table: Mapping[View, AlignmentCounts]) -> dict[View, AlignmentCounts]:

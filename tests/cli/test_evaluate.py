@@ -203,6 +203,17 @@ def test_every_head_is_held_against_gold_links(files, capsys):
     assert f"mean of all heads: {100 * mean['error_rate']:.1f}" in text
 
 
+def test_a_gold_file_of_part_of_the_text_is_told(files, tmp_path, capsys):
+    (tmp_path / "part").write_text("1 1 1 S\n")
+    words = [*_given(files, "wanted"), "--metrics", "exact", "--alignment", tmp_path / "part"]
+    text = _says(capsys, *words).out
+    assert "3 of 4 sentences have no gold link; every link in them counts as wrong" in text
+    assert "best head: where half of the lines have no gold link there is nothing" in text
+    report = json.loads(_says(capsys, *words, "--json").out)
+    assert (report["alignment"]["without_gold"], report["alignment"]["best_head"]) == (3, None)
+    assert any("have no gold link" in note for note in report["notes"])
+
+
 def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_path, capsys):
     (tmp_path / "turned").write_text("2-1 1p2\n1-1 2-2 3-3\n\n1-1\n")
     words = [*_given(files, "wanted"), "--metrics", "exact", "--json", "--alignment"]

@@ -228,6 +228,18 @@ def test_sentences_too_long_to_align_are_counted_and_one_has_no_best_head(traine
         align(trained, pairs[1:], [Gold(frozenset())])
 
 
+def test_sentences_without_gold_are_counted_and_half_without_any_choose_no_head(trained):
+    pairs, link = [PAIRS[0]] * 4, Gold(frozenset({(0, 0)}))
+    none = Gold(frozenset())
+    some = align(trained, pairs, [link, link, none, none])
+    assert (some.sentences, some.without_gold) == (4, 2)
+    assert some.as_json()["without_gold"] == 2
+    assert some.best is not None
+    half = align(trained, pairs, [link, none, link, none])
+    assert (half.without_gold, half.best, half.best_of_row) == (2, None, {})
+    assert align(trained, pairs, [link] * 4).without_gold == 0
+
+
 def test_gold_links_are_read_in_both_formats(tmp_path):
     pharaoh, naacl = tmp_path / "pharaoh", tmp_path / "naacl"
     pharaoh.write_text("0-0 1p2\n\n2-1\n")
