@@ -255,11 +255,8 @@ def alignment_text(aligned: Aligned) -> str:
     is_one = len({(view.layer, view.head) for view in heads}) == 1
     best, what = aligned.best, "row" if is_one else "head"
     if best is None:
-        why = (
-            "where half of the lines have no gold link"
-            if aligned.without_gold
-            else ("with one sentence")
-        )
+        half = "where half of the lines have no gold link"
+        why = half if aligned.without_gold else "with one sentence"
         chosen = f"best {what}: {why} there is nothing to choose on"
     else:
         view = _row_named(best.view) if is_one else best.view
