@@ -1,6 +1,7 @@
 """regard train: a recipe becomes a run directory."""
 
 import json
+import os
 import time
 from collections import deque
 from pathlib import Path
@@ -70,6 +71,10 @@ def train(
                 is_stopped = isinstance(event, Finished) and not event.is_complete
         finally:
             teller.close()
+    if not workers.is_first:
+        # gloo's threads may still hold a tensor of the last exchange, and Python, taken apart while
+        # they let go of it, would abort; this process has said nothing and has nothing to end
+        os._exit(0)
     if is_stopped:
         # a script that goes on after a training must not take half of one for all of it
         raise typer.Exit(STOPPED)
