@@ -19,6 +19,7 @@ from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.sentences import Batch, Sentence
 from regard.decoding.trellis import Trellis
 from regard.models.stepping import ReadsUnasked, Stepper
+from regard.recording import Room
 
 ROUND_SENTENCES, ROUND_TOKENS = 32, 8
 """Batches are filled up to multiples of these."""
@@ -109,12 +110,11 @@ class CudaTape:
     """Records each step as a CUDA graph; all of them share one room in memory."""
 
     def __init__(self) -> None:
-        self.pool = torch.cuda.graph_pool_handle()
+        self.room = Room()
 
     def record(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
         """Nothing is done yet, and nothing in the work may come from outside the device."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with self.room.recording() as graph:
             found = work()
         return found, graph.replay
 

@@ -93,7 +93,7 @@ class TrainingRecipe:
     steps: int
     """Updates of the weights."""
     target_tokens_per_update: int = 4096
-    """Target tokens that one update learns from, on any number of devices."""
+    """Target tokens that one update learns from, on any number of devices; one batch at least."""
     target_tokens_per_batch: int = 4096
     """Target tokens, padding included, that are in memory at once; the rest is accumulated."""
     schedule: str = "inverse_square_root"

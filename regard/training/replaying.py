@@ -13,8 +13,11 @@ from typing import Protocol, final, runtime_checkable
 import torch
 from torch import Tensor
 
+from regard.recording import Room
+
 MOST = 256
-"""How many shapes are recorded; later ones are worked through as ever."""
+"""How many shapes are recorded; later ones are worked through as ever. Fewer where memory was too
+short for them."""
 
 Work = Callable[..., Tensor]
 """Takes tensors of one device and gives one. Whatever else it changes, such as gradients, must stay
@@ -42,7 +45,7 @@ class Recorder:
     """Does a batch's work, by a recording where there is one."""
 
     def __init__(self, work: Work, player: Player) -> None:
-        self.work, self.player = work, player
+        self.work, self.player, self.most = work, player, MOST
         self.seen: Counter[Shape] = Counter()
         self.recordings: dict[Shape, Work] = {}
 
@@ -51,18 +54,24 @@ class Recorder:
         shape = tuple(each.shape for each in inputs)
         if shape not in self.recordings:
             self.seen[shape] += 1
-            if self.seen[shape] == 1 or len(self.recordings) >= MOST:
+            if self.seen[shape] == 1 or len(self.recordings) >= self.most:
                 return self.player.play(self.work, inputs)
             self.recordings[shape] = self.player.record(self.work, inputs)
         return self.recordings[shape](*inputs)
 
     def forget(self) -> bool:
-        """Give the recordings' memory back; whether there was any."""
-        had_any = bool(self.recordings)
+        """Give the recordings' memory back; whether any was made, or begun.
+
+        Half as many are made from now on, so that memory that is short stays free, and whoever asks
+        again and again is told no in the end.
+        """
+        tried = min(self.most, sum(times > 1 for times in self.seen.values()))
+        if tried:
+            self.most = tried // 2
         self.recordings.clear()
         self.seen.clear()
         self.player.forget()
-        return had_any
+        return tried > 0
 
 
 @final
@@ -88,7 +97,7 @@ class CudaGraphs:
     def __init__(self, device: torch.device) -> None:
         # a graph's gradients must have been made on the stream that records it
         self.stream = torch.cuda.Stream(device)
-        self.pool = torch.cuda.graph_pool_handle()
+        self.room = Room()
 
     def play(self, work: Work, inputs: tuple[Tensor, ...]) -> Tensor:
         """On the stream that records."""
@@ -101,8 +110,8 @@ class CudaGraphs:
 
     def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Work:
         """One graph, with inputs and result at fixed places."""
-        kept, graph = [each.clone() for each in inputs], torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+        kept = [each.clone() for each in inputs]
+        with self.room.recording(self.stream) as graph:
             result = work(*kept)
 
         def replay(*given: Tensor) -> Tensor:
@@ -115,5 +124,5 @@ class CudaGraphs:
 
     def forget(self) -> None:
         """Start a new room, and give the old one back."""
-        self.pool = torch.cuda.graph_pool_handle()
+        self.room = Room()
         torch.cuda.empty_cache()

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "regard"
 
 FLOW = [
-    "errors", "dims", "choices", "places", "data", "positions", "attention", "layers", "models",
-    "decoding", "evaluating", "inspecting", "plots", "training", "serving", "cli",
+    "errors", "dims", "choices", "places", "recording", "data", "positions", "attention", "layers",
+    "models", "decoding", "evaluating", "inspecting", "plots", "training", "serving", "cli",
 ]  # fmt: skip
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

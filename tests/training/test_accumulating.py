@@ -13,6 +13,7 @@ from regard.errors import LengthError
 from regard.models import Lesson, TransformerSpec, build_transformer
 from regard.training.accumulating import CPU, Accumulator
 from regard.training.objectives import Smoothed
+from regard.training.replaying import Recorder
 
 
 class FailsBackward(torch.autograd.Function):
@@ -115,6 +116,50 @@ def test_what_did_not_fit_once_is_not_tried_again(batches):
     assert sum(asked) == 24, "every row is learned from, once"
     assert again.splits == first.splits
     assert float(again.nll) == pytest.approx(float(first.nll))
+
+
+class ShortTape:
+    """A player without memory for anything beside a number of recordings."""
+
+    def __init__(self, room):
+        self.room, self.made = room, 0
+
+    def play(self, work, inputs):
+        return work(*inputs)
+
+    def record(self, work, inputs):
+        if self.made == self.room:
+            raise torch.OutOfMemoryError("injected while recording")
+        self.made += 1
+        return work
+
+    def forget(self):
+        self.made = 0
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_without_memory_for_recordings_an_update_ends_whole_and_without_them(batches, room):
+    plain, short = _model(dropout=0.5), _model(dropout=0.5)
+    repeated = [batch for batch in batches for _ in range(3)]
+    torch.manual_seed(5)
+    expected = Accumulator(plain, Smoothed(0.1), CPU).gather(repeated, _tokens(repeated))
+    accumulator = Accumulator(short, Smoothed(0.1), CPU)
+    accumulator.work = Recorder(accumulator._work, ShortTape(room))
+    torch.manual_seed(5)
+    gathered = accumulator.gather(repeated, _tokens(repeated))
+    assert gathered.splits == 0
+    assert torch.equal(gathered.nll, expected.nll)
+    assert torch.equal(_gradient(short), _gradient(plain))
+
+
+def test_what_does_not_fit_beside_no_recording_either_is_cut(batches):
+    model = _model(dropout=0.0)
+    _small_memory(model, 3)
+    accumulator = Accumulator(model, Smoothed(0.1), CPU)
+    accumulator.work = Recorder(accumulator._work, ShortTape(2))
+    repeated = [batch for batch in batches for _ in range(3)]
+    gathered = accumulator.gather(repeated, _tokens(repeated))
+    assert gathered.splits == 3 * (1 + 3 + 3)
 
 
 def test_one_example_that_does_not_fit_is_an_error_that_says_what_to_do(batches):

@@ -1,5 +1,6 @@
 """Recording and replaying a batch's work: when, for which shapes, and how it is given up."""
 
+import pytest
 import torch
 
 from regard.training import replaying
@@ -63,14 +64,40 @@ def test_what_is_forgotten_is_recorded_again_when_it_returns():
     tape = Tape()
     work = Recorder(_sum, tape)
     assert not work.forget()
-    for _ in range(3):
-        work(*_pair(3))
+    for n in (3, 4) * 3:
+        work(*_pair(n))
     assert work.forget()
     assert not work.forget()
     for _ in range(2):
         work(*_pair(3))
-    assert tape.recorded == [(3,), (3,)]
+    assert tape.recorded == [(3,), (4,), (3,)]
     assert tape.forgotten == 3
+
+
+def test_each_time_recordings_are_given_up_half_as_many_are_made_until_there_are_none():
+    tape = Tape()
+    work = Recorder(_sum, tape)
+    made = []
+    for _ in range(5):
+        tape.recorded.clear()
+        for n in (1, 2, 3, 4, 5) * 3:
+            work(*_pair(n))
+        made.append((len(tape.recorded), work.forget()))
+    assert made == [(5, True), (2, True), (1, True), (0, False), (0, False)]
+
+
+def test_a_recording_that_failed_counts_as_one_to_give_up():
+    class Full(Tape):
+        def record(self, work, inputs):
+            raise torch.OutOfMemoryError("injected")
+
+    work = Recorder(_sum, Full())
+    work(*_pair(3))
+    with pytest.raises(torch.OutOfMemoryError):
+        work(*_pair(3))
+    assert work.forget()
+    assert [float(work(*_pair(3))) for _ in range(3)] == [9.0, 9.0, 9.0]
+    assert not work.forget()
 
 
 def test_plain_work_is_just_done():

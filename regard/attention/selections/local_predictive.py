@@ -7,6 +7,7 @@ Paper: Luong, Pham & Manning 2015, equations 9 and 10 (local-p).
 Cost: time and memory O(q · (2D + 1)) on the windowed path; normaliser and centre are kept per row.
 """
 
+import math
 from typing import final
 
 import torch
@@ -30,8 +31,8 @@ class LocalPredictiveSelection(nn.Module):
             raise SettingError(
                 f"local_predictive: half_width must be at least 1, got {half_width}."
             )
-        if sigma is not None and sigma <= 0:
-            raise SettingError(f"local_predictive: sigma must be above 0, got {sigma}.")
+        if sigma is not None and not 0 < sigma < math.inf:
+            raise SettingError(f"local_predictive: sigma must be a number above 0, got {sigma}.")
         self.half_width = half_width
         self._sigma = float(sigma or half_width / 2).as_integer_ratio()
         bound = dims.query**-0.5

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -121,8 +123,8 @@ def test_a_window_needs_a_neighbour_on_each_side():
         LocalPredictiveSelection(DIMS, half_width=0)
 
 
-@pytest.mark.parametrize("sigma", [0.0, -2.5])
+@pytest.mark.parametrize("sigma", [0.0, -2.5, math.nan, math.inf])
 def test_a_gaussian_needs_a_width(sigma):
-    text = rf"local_predictive: sigma must be above 0, got {sigma}\."
+    text = rf"local_predictive: sigma must be a number above 0, got {sigma}\."
     with pytest.raises(SettingError, match=text):
         LocalPredictiveSelection(DIMS, sigma=sigma)
