@@ -4,6 +4,7 @@ Exit codes: 0 good, 1 failed, 2 the user's mistake, with a message and no traceb
 130 a training that was asked to stop.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -68,6 +69,7 @@ def _version(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give back its exit code."""
+    _let_memory_grow()
     with lasting_streams():
         try:
             return _exit_code(argv)
@@ -89,6 +91,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             # the system said no (a full disk, a closed file); that is nobody's mistake
             print(f"regard: {error}", file=sys.stderr)
             return 1
+
+
+def _let_memory_grow() -> None:
+    """Where torch's memory on GPUs can grow in place it does, unless somebody chose otherwise.
+
+    Recordings of many shapes take several times as much in segments of fixed sizes.
+    """
+    if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 def _exit_code(argv: Sequence[str] | None) -> int:

@@ -1,6 +1,7 @@
 """The shell's side: what the verbs print, what they refuse, and with which exit code."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -184,3 +185,26 @@ def test_bench_says_what_does_not_fit(monkeypatch, capsys):
     monkeypatch.setattr(sys.modules["regard.cli.bench"], "free_memory", lambda: 1 << 28)
     assert main(["bench", "attention", "--lengths", "2048", "--only", "additive"]) == 0
     assert "too large (8.0 GiB in one piece)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("platform", "given", "expected"),
+    [
+        ("linux", {}, "expandable_segments:True"),
+        ("win32", {}, None),
+        ("linux", {"PYTORCH_ALLOC_CONF": "backend:native"}, "backend:native"),
+        ("linux", {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}, None),
+    ],
+)
+def test_memory_on_gpus_grows_in_place_unless_somebody_chose_otherwise(
+    monkeypatch, platform, given, expected
+):
+    chosen = dict.fromkeys(("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")) | given
+    for name, value in chosen.items():
+        # set first, so that what the verb leaves behind is taken away afterwards
+        monkeypatch.setenv(name, value or "")
+        if value is None:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert main(["--version"]) == 0
+    assert os.environ.get("PYTORCH_ALLOC_CONF") == expected
