@@ -160,6 +160,31 @@ def full_memory() -> bool:
     return good
 
 
+def short_memory() -> bool:
+    """An update of many shapes in hardly more memory than its largest batch ends as it should."""
+    shapes = [(2048 - 64 * i, 64 - 8 * (i % 3), 64) for i in range(6)]
+    plain, given = model(0.0), [batch(*shape) for shape in shapes] * 3
+    tokens = sum(int(each.target_lengths.sum()) for each in given)
+    found = []
+    for replays in (False, True):
+        torch.cuda.reset_peak_memory_stats()
+        ours = accumulator(plain, replays=replays)
+        gathered = [ours.gather(given, tokens) for _ in range(2)]
+        if not replays:
+            peak = torch.cuda.max_memory_reserved()
+            torch.cuda.empty_cache()
+            total = torch.cuda.get_device_properties(GPU).total_memory
+            torch.cuda.set_per_process_memory_fraction(1.02 * peak / total)
+        named = ours.model.named_parameters()
+        found.append({name: p.grad.double().cpu() for name, p in named if p.grad is not None})
+        del ours
+        torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    error, splits = worst(found[1], found[0]), [each.splits for each in gathered]
+    print(f"{peak >> 20:,} MiB for recordings of six shapes: {splits} cuts, error {error:.1e}")
+    return error < LIMIT
+
+
 def decoding() -> bool:
     """A beam that is replayed writes what a plain one writes."""
     writer = model(0.0).to(GPU).eval()
@@ -178,6 +203,7 @@ def decoding() -> bool:
 
 if __name__ == "__main__":
     torch.backends.cuda.matmul.allow_tf32 = False
-    passed = [check() for check in (recordings, recurrent, dropout, decoding, full_memory)]
+    checks = (recordings, recurrent, dropout, decoding, full_memory, short_memory)
+    passed = [check() for check in checks]
     print("every check passed" if all(passed) else "some check failed")
     sys.exit(0 if all(passed) else 1)
