@@ -113,6 +113,21 @@ def summary(rows: Sequence[Mapping[str, Any]], data: Path) -> dict[str, Any]:
     }
 
 
+def together(before: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found now beside what stays; differences from a cell that is another now do not."""
+    stays = {
+        name: one
+        for name, one in before.get("longer", {}).items()
+        if not {name, _shortest(name)} & made["cells"].keys()
+    }
+    cells = {**before.get("cells", {}), **made["cells"]}
+    return {**before, **made, "cells": cells, "longer": {**stays, **made["longer"]}}
+
+
+def _shortest(name: str) -> str:
+    return f"{name.rpartition(', ')[0]}, {LENGTHS[0]}"
+
+
 def curve(row: Mapping[str, Any], found: Path) -> list[tuple[int, float]]:
     """The training loss, a mean over every hundred updates, per token that is asked for."""
     path = found.with_name(f"{found.stem}-{row['model']}.metrics.jsonl")
@@ -132,9 +147,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "documents.json")
     given = parser.parse_args()
     before = json.loads(given.out.read_text()) if given.out.exists() else {}
-    made = summary(rows_of(given.results), given.data)
-    kept = {part: {**before.get(part, {}), **made[part]} for part in ("cells", "longer")}
-    found = {**before, **made, **kept}
+    found = together(before, summary(rows_of(given.results), given.data))
     if given.wikitext is not None:
         found["wikitext"] = before.get("wikitext", {}) | {
             row["model"]: {**row, "curve": curve(row, given.wikitext)}
