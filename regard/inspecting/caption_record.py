@@ -27,7 +27,7 @@ from regard.data.subwords import Subwords
 from regard.errors import LengthError, ShapeError
 from regard.inspecting.capture import frozen, with_values
 from regard.inspecting.dead_maps import dead_maps, entropies
-from regard.inspecting.looking import mask_of, mechanism_of, versions
+from regard.inspecting.looking import by_layer, mask_of, mechanism_of, versions
 from regard.inspecting.panels import View
 from regard.inspecting.reading import Tokens, read_ids
 from regard.inspecting.record import DIGITS, MOST_NUMBERS, Attention, Record
@@ -259,8 +259,8 @@ def caption_record(
         maps,
         "query (word)",
         "key (cell)",
-        mechanism_of(maps[0]),
-        mask_of(maps[0]),
+        by_layer(map(mechanism_of, maps)),
+        by_layer(map(mask_of, maps)),
     )
     return CaptionRecord(
         original,

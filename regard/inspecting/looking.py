@@ -4,7 +4,8 @@ The answer is searched for in the ordinary way; then one teacher-forced pass ove
 gives the maps, so that looking never changes how a model runs.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -21,6 +22,7 @@ from regard.inspecting.capture import attention_of, frozen
 from regard.inspecting.reading import Tokens, read_ids, read_text
 from regard.inspecting.record import Attention, Record
 from regard.models import Model
+from regard.models.language.token_maps import Shared
 
 
 def attention(
@@ -46,19 +48,42 @@ def attention(
         key_side, keys = first.columns, Tokens.numbered("slot", first.shape[-1])
     titles = f"query ({query_side})", f"key ({key_side})"
     layers = tuple(frozen(one) for one in maps)
-    return Attention(queries, keys, layers, *titles, mechanism_of(first), mask_of(first))
+    mechanisms, masks = map(mechanism_of, layers), map(mask_of, layers)
+    return Attention(queries, keys, layers, *titles, by_layer(mechanisms), by_layer(masks))
 
 
 def mechanism_of(one: AttentionMap) -> str:
-    """The links of a map by name."""
-    links = [one.score, one.relation, one.select]
-    return ", ".join(name_of(link) for link in links if link is not NO_RELATION)
+    """The links of a map by name, and what they choose among if that is no single token."""
+    select, among = one.select, [f"among {one.columns}"] if one.columns != "keys" else []
+    if isinstance(select, Shared):
+        among = [f"among slots of {select.tokens.stride} tokens"]
+        select = select.among
+    links = [link for link in (one.score, one.relation, select) if link is not NO_RELATION]
+    return ", ".join([*map(name_of, links), *among])
 
 
 def mask_of(one: AttentionMap) -> str:
     """Who may see whom, by name: causal, padding, sliding_window; full where everybody may."""
     parts = getattr(one.mask, "parts", (one.mask,))
-    return ", ".join(name_of(part).removesuffix("Pattern").lower() for part in parts)
+    return ", ".join(_apart(name_of(part).removesuffix("Pattern")) for part in parts)
+
+
+def _apart(name: str) -> str:
+    """A class name as words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
+def by_layer(texts: Iterable[str]) -> str:
+    """What all layers have in common, or what the layers of these numbers have."""
+    layers: dict[str, list[str]] = {}
+    for number, text in enumerate(texts, start=1):
+        layers.setdefault(text, []).append(str(number))
+    if len(layers) == 1:
+        return next(iter(layers))
+    return "; ".join(
+        f"layer{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {text}"
+        for text, numbers in layers.items()
+    )
 
 
 def versions() -> dict[str, str]:

@@ -72,6 +72,12 @@ class Attention:
         return self.layers[0].shape[-3]
 
     @property
+    def told(self) -> str:
+        """Mechanism and mask in words, as far as they are known."""
+        sees = self.mask and f"Who may see whom: {self.mask}"
+        return ". ".join(part for part in (self.mechanism, sees) if part)
+
+    @property
     def is_self(self) -> bool:
         """Whether a sequence looks at itself, so that row i and column i are one place."""
         is_shortened = "slots" in self.key_title
@@ -268,6 +274,7 @@ class Record:
         one = self.attention[kind]
         return {
             "mechanism": one.mechanism,
+            "mask": one.mask,
             "query_title": one.query_title,
             "key_title": one.key_title,
             "queries": tokens_as_json(one.queries),

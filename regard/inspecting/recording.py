@@ -22,7 +22,7 @@ from regard.attention.capture import captured
 from regard.inspecting.capture import frozen, with_values
 from regard.inspecting.foreign import foreign
 from regard.inspecting.later import Later
-from regard.inspecting.looking import mask_of, mechanism_of, versions
+from regard.inspecting.looking import by_layer, mask_of, mechanism_of, versions
 from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record, Weights
 from regard.models import Model
@@ -130,8 +130,8 @@ def _by_kind(found: Sequence[_Found], names: Sequence[Sequence[str]]) -> dict[st
             tuple(one.weights for one in layers),
             f"query ({first.sides[0]})",
             f"key ({key_side})",
-            first.mechanism,
-            first.mask,
+            by_layer(one.mechanism for one in layers),
+            by_layer(one.mask for one in layers),
         )
     return out
 

@@ -94,8 +94,8 @@ def _data(record: Record, view: View) -> str:
 def _mechanisms(record: Record) -> str:
     by_name: dict[str, list[str]] = {}
     for kind, one in record.attention.items():
-        by_name.setdefault(one.mechanism, []).append(kind)
-    return "; ".join(f"{', '.join(kinds)}: {name}" for name, kinds in by_name.items() if name)
+        by_name.setdefault(one.told, []).append(kind)
+    return " · ".join(f"{', '.join(kinds)}: {name}" for name, kinds in by_name.items() if name)
 
 
 def _without_script(record: Record, view: View) -> str:

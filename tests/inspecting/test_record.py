@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import Chain
+from regard.choices import Choice
 from regard.errors import DataError, LengthError, SettingError, UnknownChoice
 from regard.evaluating.heads import Pieces, merge_pieces
 from regard.inspecting import record as record_module
@@ -15,7 +16,8 @@ from regard.inspecting.looking import attention
 from regard.inspecting.panels import View
 from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Record
-from tests.inspecting.hand_made import ANSWER, TEXT, of_a_model, tokens, written_down
+from regard.models import LanguageSpec
+from tests.inspecting.hand_made import ANSWER, TEXT, of_a, of_a_model, tokens, written_down
 
 KINDS = ("encoder", "decoder", "cross")
 
@@ -41,6 +43,17 @@ def test_it_holds_the_texts_and_the_tokens_of_both_sides(made):
     assert len(cross.queries) == len(subwords.encode(ANSWER)) + 1
     assert cross.mechanism == "scaled_dot, soft"
     assert (cross.query_title, cross.key_title) == ("query (target)", "key (source)")
+
+
+def test_layers_that_differ_are_named_by_their_numbers():
+    attends = (Choice("sliding_window", {"size": 2}), Choice("memory_compressed"), Choice("full"))
+    spec = LanguageSpec(d_model=12, n_heads=3, d_hidden=8, n_layers=3, attends=attends)
+    seen = of_a(spec)[0].attention["decoder"]
+    slots = "layer 2: scaled_dot, soft, among slots of 3 tokens"
+    assert seen.mechanism == f"layers 1, 3: scaled_dot, soft; {slots}"
+    masks = "layer 1: sliding_window, causal; layer 2: slots of tokens; layer 3: causal"
+    assert seen.mask == masks
+    assert seen.told == f"{seen.mechanism}. Who may see whom: {masks}"
 
 
 @pytest.mark.parametrize("kind", KINDS)

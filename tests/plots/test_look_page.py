@@ -61,10 +61,15 @@ def test_the_page_holds_the_record_s_numbers_and_names(record, page):
         side = held["attention"][kind]
         assert tuple(side["queries"]["names"]) == one.queries.names
         assert tuple(side["keys"]["words"]) == one.keys.words
+        assert (side["mechanism"], side["mask"]) == (one.mechanism, one.mask)
         for layer in range(len(one.layers)):
             for head in range(one.n_heads):
                 got = torch.tensor(side["weights"][layer][head])
                 assert_close(got, record.weights(kind, layer, head), atol=1e-6, rtol=0)
+
+
+def test_the_page_says_how_each_kind_looks_and_who_may_see_whom(page):
+    assert "decoder: scaled_dot, soft. Who may see whom: causal" in page
 
 
 def test_readers_without_scripts_get_the_first_view_as_a_table(record, page):

@@ -95,7 +95,8 @@ export function Look({ record, numbers: given, params, change, stops, chances })
         choose=${show} />
       <${Statistics} record=${record.record} kind=${view.kind} view=${view} choose=${show} />`}
     <${Numbers} panel=${panel} />
-    <p class="quiet small">${one.mechanism && `${view.kind}: ${one.mechanism}. `}Attention shows where a
+    <p class="quiet small">${one.mechanism && `${view.kind}: ${one.mechanism}. `}${
+        one.mask && `Who may see whom: ${one.mask}. `}Attention shows where a
       model read, not why it answered as it did.</p>
   </section>`;
 }
