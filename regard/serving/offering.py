@@ -18,9 +18,12 @@ from regard.errors import RegardError
 from regard.training.evaluation import SPLITS
 from regard.training.filling import asked_of
 from regard.training.recipes import Recipe, examples
+from regard.training.trained import Trained
 
 N_EXAMPLES = 4
 """How many examples of a run's own data are offered."""
+SEARCHED = 50
+"""Among how many; some may be empty, or longer than the model reads."""
 SENTENCES = (
     "A dog ate the food because it was hungry.",
     "Jane visite l'Afrique en septembre.",
@@ -30,11 +33,16 @@ SENTENCES = (
 """What any run that reads plain texts may be tried with, whatever it was trained on."""
 
 
-def own_examples(recipe: Recipe) -> list[str]:
+def own_examples(trained: Trained) -> list[str]:
     """Some texts or pictures of a run's validation data, if they can still be read."""
-    ask = ASKING[asked_of(recipe)]
+    recipe = trained.loaded.recipe
+    asked = asked_of(recipe)
+    ask, length = ASKING[asked], LENGTH[asked]
     texts = (one.source if one.source.strip() else one.targets[0] for one in _validation(recipe))
-    return [ask(text) for text in texts if text.strip()]
+    short = (
+        ask(text) for text in texts if text.strip() and length(trained, text) <= trained.longest
+    )
+    return list(islice(short, N_EXAMPLES))
 
 
 def other_examples(recipe: Recipe) -> list[str]:
@@ -47,7 +55,7 @@ def other_examples(recipe: Recipe) -> list[str]:
 def _validation(recipe: Recipe) -> list[Example]:
     try:
         choice = SPLITS["valid"](recipe)
-        return [] if choice is None else list(islice(examples(choice, "valid")(), N_EXAMPLES))
+        return [] if choice is None else list(islice(examples(choice, "valid")(), SEARCHED))
     except (RegardError, OSError):
         # the data may have stayed on the machine that the run was trained on
         return []
@@ -77,3 +85,10 @@ ASKING: Mapping[str, Callable[[str], str]] = {
     "hidden_words": with_hidden_word,
 }
 """How an example is asked, by what is asked of a run (`asked_of`)."""
+
+LENGTH: Mapping[str, Callable[[Trained, str], int]] = {
+    "texts": Trained.length,
+    "pictures": lambda trained, address: 0,
+    "hidden_words": Trained.length,
+}
+"""How many tokens of an example are read, by what is asked of a run; a picture has none."""

@@ -85,7 +85,7 @@ class Served:
 
     def examples(self) -> list[str]:
         """Some of its own data that it may be asked (offering.py)."""
-        return own_examples(self.trained.loaded.recipe)
+        return own_examples(self.trained)
 
 
 @final

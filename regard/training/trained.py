@@ -264,9 +264,10 @@ class Trained:
         return read_text(self.loaded.recipe, text)
 
     def _is_long(self, request: Request) -> bool:
-        return self._length(request.text) > self.longest
+        return self.length(request.text) > self.longest
 
-    def _length(self, text: str) -> int:
+    def length(self, text: str) -> int:
+        """How many tokens the model would read, the end token counted."""
         return len(self.loaded.source.encode(self._read(text))) + 1
 
     def _sentence(self, request: Request) -> Sentence:
@@ -334,7 +335,7 @@ def _refuse(trained: Trained, request: Request, remedy: str | None = None) -> li
     whole = "leave such texts out (--on-long skip)"
     remedy = remedy or (whole if stays_whole(trained.loaded.recipe) else parted)
     raise LengthError(
-        f"{request.name} has {trained._length(request.text):,} tokens, but the model reads at "
+        f"{request.name} has {trained.length(request.text):,} tokens, but the model reads at "
         f"most {trained.longest:,} (model.max_len, the end token counted): "
         f"'{request.text[:40]}…'. Shorten it, or {remedy}."
     )
@@ -348,7 +349,7 @@ def _split(trained: Trained, request: Request) -> list[Request]:
             "a text that is split cannot have phrases that its answer must contain: nobody knows "
             "in which piece. Shorten it, or leave the phrases out."
         )
-    first, *rest = in_pieces(request.text, trained.longest, trained._length)
+    first, *rest = in_pieces(request.text, trained.longest, trained.length)
     return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
 
 

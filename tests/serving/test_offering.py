@@ -80,6 +80,16 @@ def test_empty_texts_are_not_offered(tmp_path):
     assert own == ["the cat", "the dog"]
 
 
+def test_texts_longer_than_the_model_reads_are_not_offered(tmp_path):
+    lines = ["the cat " * 40, *["the dog"] * 5, "cat " * 63, "cat " * 64]
+    (tmp_path / "a.tsv").write_text("".join(f"{line}\tcat\n" for line in lines))
+    own, _ = _offered(tmp_path, f'{{ name = "tsv", path = "{tmp_path / "a.tsv"}" }}', model=TAGS)
+    assert own == ["the dog"] * 4
+    (tmp_path / "a.tsv").write_text("".join(f"{line}\tcat\n" for line in lines[-2:]))
+    own, _ = _offered(tmp_path, f'{{ name = "tsv", path = "{tmp_path / "a.tsv"}" }}', model=TAGS)
+    assert own == [lines[-2]]
+
+
 @pytest.mark.parametrize(
     ("text", "hidden"),
     [
