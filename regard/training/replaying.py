@@ -63,11 +63,11 @@ class Recorder:
         """Give the recordings' memory back; whether any was made, or begun.
 
         Half as many are made from now on, so that memory that is short stays free, and whoever asks
-        again and again is told no in the end.
+        again and again is told no in the end. If there were none, they were not to blame, and as
+        many as ever may be made.
         """
         tried = min(self.most, sum(times > 1 for times in self.seen.values()))
-        if tried:
-            self.most = tried // 2
+        self.most = tried // 2 if tried else MOST
         self.recordings.clear()
         self.seen.clear()
         self.player.forget()
