@@ -37,6 +37,9 @@ MOVABLE = frozenset({"full", "causal", "sliding_window"})
 PLACED = frozenset({"location", "local_predictive"})
 """Scores and selections that know a key by its place, and not by its distance."""
 
+READS_THE_QUERY = frozenset({"shaw", "structural"})
+"""Relations that meet a query, which rotary positions have turned by its place."""
+
 COUNTS_FROM_THE_END = frozenset({"big_bird", "random_links", "global_tokens"})
 """What depends on the length of the sequence, where it is not causal."""
 
@@ -85,10 +88,20 @@ def attending_in_turn(choice: Choice, dims: Dims, *, is_causal: bool) -> Callabl
     return lambda: links
 
 
-def is_movable(choices: tuple[Choice, ...], score: Choice, select: Choice) -> bool:
+def is_movable(
+    choices: tuple[Choice, ...],
+    *,
+    score: Choice,
+    select: Choice,
+    positions: Choice,
+    relation: Choice | None,
+) -> bool:
     """Whether weights depend on distances alone, so that padding may stand before a text."""
     is_near = {choice.name for choice in choices} <= MOVABLE
-    return is_near and not {score.name, select.name} & PLACED
+    reads_turned = (
+        positions.name == "rotary" and relation is not None and relation.name in READS_THE_QUERY
+    )
+    return is_near and not reads_turned and not {score.name, select.name} & PLACED
 
 
 def check_attending(choices: tuple[Choice, ...], key: str) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from regard.attention import RELATIONS, SCORES, SELECTIONS
+from regard.attention.meetings import why_not
 from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
@@ -112,9 +113,15 @@ def test_rows_of_unequal_length_go_on_as_each_would_alone(stack):
     + [("select", name) for name in SELECTIONS]
     + [("relation", name) for name in RELATIONS if name not in NEED_MORE],
 )
-def test_whatever_weighs_the_keys_rows_of_unequal_length_go_on_as_alone(link, name, attends):
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_whatever_weighs_the_keys_rows_of_unequal_length_go_on_as_alone(
+    link, name, attends, positions
+):
+    if why_not(name, positions):
+        pytest.skip("they may not meet")
     stack = {
         link: Choice(name),
+        "positions": Choice(positions),
         "attends": (Choice(attends, {"size": 4} if "w" in attends else {}),),
     }
     writer, source, target = model(**stack), ragged(6, 3, 6, 1), tokens(4, 2)
