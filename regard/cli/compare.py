@@ -23,9 +23,12 @@ from regard.training.evaluation import answer, chosen_texts, search_for
 from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, examples, read_recipe
-from regard.training.suiting import check_has_hidden
+from regard.training.suiting import check_has_hidden, check_has_sources
 from regard.training.text_form import as_trained, form_name, read_text
 from regard.training.trained import load
+
+BY_LOSS = "compare losses: regard evaluate RUN --metrics loss"
+"""What is left where answers say nothing."""
 
 
 def compare(
@@ -98,10 +101,8 @@ def compare(
         )
     for path in paths:
         # found is there: where runs are given, so are texts
-        check_has_hidden(
-            read_recipe(path / "recipe.toml"), found, f"compare: '{path}'",
-            "compare losses: regard evaluate RUN --metrics loss",
-        )  # fmt: skip
+        check_has_hidden(read_recipe(path / "recipe.toml"), found, f"compare: '{path}'", BY_LOSS)
+        check_has_sources(found, f"compare: '{path}'", BY_LOSS)
     if recipe is not None and (form := form_name(recipe)) is not None:
         print(
             f"texts, references and answers are in the form '{form}', as the training data are",

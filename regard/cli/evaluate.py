@@ -43,7 +43,13 @@ from regard.training.evaluation import (
 from regard.training.filling import fills_words
 from regard.training.limiting import limits_of
 from regard.training.locking import check_can_be_made
-from regard.training.suiting import check_has_hidden, check_has_scenes, check_metrics, usual_of
+from regard.training.suiting import (
+    check_has_hidden,
+    check_has_scenes,
+    check_has_sources,
+    check_metrics,
+    usual_of,
+)
 from regard.training.text_form import as_trained, form_name
 from regard.training.trained import Trained, load
 
@@ -136,12 +142,11 @@ def evaluate(
     examples = as_trained(recipe, (given[place] for place in places))
     check_has_scenes(examples, asked or ())
     if is_decoded:
+        who = f"evaluate: --metrics {','.join(chosen)} (or --out)"
         check_has_hidden(
-            recipe,
-            examples,
-            f"evaluate: --metrics {','.join(chosen)} (or --out)",
-            "take --metrics loss, for which words are hidden at random",
+            recipe, examples, who, "take --metrics loss, for which words are hidden at random"
         )
+        check_has_sources(examples, who, "take --metrics words,loss, which need no answers")
     aligned = None
     if alignment is not None:
         golds = read_gold(

@@ -102,6 +102,21 @@ def check_has_hidden(recipe: Recipe, examples: Sequence[Example], who: str, reme
         )
 
 
+def check_has_sources(examples: Sequence[Example], who: str, remedy: str) -> None:
+    """Answers are scored only where something was asked; of an empty text there are none.
+
+    Args:
+        examples: what a run is asked.
+        who: scores it, for errors.
+        remedy: what else could be done, besides giving other texts.
+    """
+    if examples and not any(example.source.strip() for example in examples):
+        raise DataError(
+            f"{who} needs texts to answer, but every source is empty, as those of a running text "
+            f"without context are. Give texts (--source), or {remedy}."
+        )
+
+
 def check_has_scenes(examples: Sequence[Example], metrics: Sequence[str]) -> None:
     """The pointing game is not asked for where nobody knows what lies where."""
     if "pointing" in metrics and not any(is_scene(example.source) for example in examples):

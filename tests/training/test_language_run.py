@@ -125,6 +125,20 @@ def test_the_look_at_a_running_text_has_rows_that_sum_to_one(windows):
     assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5)
 
 
+def test_answers_are_scored_only_where_something_is_asked(windows, tmp_path, capsys):
+    _, asked = windows
+    (tmp_path / "nothing").write_text("\n\n")
+    (tmp_path / "whole").write_text("the cat saw\nthe dog\n")
+    texts = ["--source", str(tmp_path / "nothing"), "--reference", str(tmp_path / "whole")]
+    assert main(["evaluate", str(asked.path), *texts, "--metrics", "rouge"]) == 2
+    assert (
+        "evaluate: --metrics rouge (or --out) needs texts to answer, but every source is empty"
+    ) in " ".join(capsys.readouterr().err.split())
+    assert main(["compare", str(asked.path), "--hypotheses", f"b={texts[-1]}", *texts]) == 2
+    assert "needs texts to answer, but every source is empty" in capsys.readouterr().err
+    assert main(["evaluate", str(asked.path), *texts, "--metrics", "words,loss"]) == 0
+
+
 def test_sub_words_and_words_are_held_against_one_measure(tmp_path):
     (tmp_path / "text").write_text(TEXT)
     recipe = RECIPE.format(text=tmp_path / "text", kind="bpe", attends='["full"]')

@@ -6,6 +6,7 @@
 Paper: Liu et al. 2018 (Generating Wikipedia), section 4.2; Radford et al. 2018.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +40,10 @@ class ExpertsSpec:
             raise SettingError(
                 f"model.experts: used must lie between 1 and count ({self.count}), got {self.used}."
             )
-        if self.balance < 0:
-            raise SettingError(f"model.experts: balance must be at least 0, got {self.balance}.")
+        if not 0 <= self.balance < math.inf:
+            raise SettingError(
+                f"model.experts: balance must be a finite number of at least 0, got {self.balance}."
+            )
         if any(layer < 1 for layer in self.layers):
             raise SettingError(f"model.experts: layers count from 1, got {min(self.layers)}.")
 

@@ -168,6 +168,12 @@ def test_experts_stand_only_where_a_plain_feed_forward_could():
         LanguageSpec(**SMALL, experts=ExpertsSpec(), layer="weighted_branches")
 
 
+@pytest.mark.parametrize("balance", [-1.0, float("nan"), float("inf")])
+def test_what_unequal_experts_cost_is_a_finite_number(balance):
+    with pytest.raises(SettingError, match=f"finite number of at least 0, got {balance}"):
+        ExpertsSpec(balance=balance)
+
+
 def test_experts_stand_in_the_layers_that_were_named():
     writer = model(experts=ExpertsSpec(count=3, layers=(2,)))
     assert [hasattr(layer.feed_forward, "gate") for layer in writer.layers] == [False, True]
