@@ -1,9 +1,11 @@
 """Experts: several feed-forwards, of which a gate chooses a few for each token.
 
     g = softmax(W x),   out = sum over the k largest g[e] of g[e] / (their sum) · FFN[e](x)
+    k = 1:              out = g[e] · FFN[e](x)     (divided by itself it would teach nothing)
     imbalance = E · sum_e f[e] p[e]     f: share of choices, p: mean of g; 1 where all are alike
 
-Paper: Shazeer et al. 2017 (mixtures); Fedus, Zoph & Shazeer 2022, equations 4 to 6 (imbalance).
+Paper: Shazeer et al. 2017 (mixtures); Fedus, Zoph & Shazeer 2022, equations 2 and 4 to 6 (one
+expert, imbalance).
 Cost: time O(n · k · m · f), E times the parameters of one; no token is ever dropped.
 """
 
@@ -83,7 +85,7 @@ class Experts(nn.Module):
         tokens = x.reshape(-1, x.shape[-1])
         shares = self.gate(tokens).float().softmax(-1)
         best = shares.topk(self.used, -1)
-        weights = best.values / best.values.sum(-1, keepdim=True)
+        weights = best.values / best.values.sum(-1, keepdim=True) if self.used > 1 else best.values
         if self.heard is not None:
             self.heard.append(Asked(shares, best.indices))
         out = torch.zeros_like(tokens)

@@ -106,19 +106,26 @@ def test_rows_of_unequal_length_go_on_as_each_would_alone(stack):
         assert_close("logits", torch.cat(parts, 1)[i], writer(row)[0, n:])
 
 
+WEIGHING = [
+    *(("score", name) for name in SCORES),
+    *(("select", name) for name in SELECTIONS),
+    *(("relation", name) for name in RELATIONS if name not in NEED_MORE),
+]
+
+
 @pytest.mark.parametrize("attends", sorted(MOVABLE))
 @pytest.mark.parametrize(
-    ("link", "name"),
-    [("score", name) for name in SCORES]
-    + [("select", name) for name in SELECTIONS]
-    + [("relation", name) for name in RELATIONS if name not in NEED_MORE],
+    ("link", "name", "positions"),
+    [
+        (link, name, positions)
+        for link, name in WEIGHING
+        for positions in ("sinusoidal", "rotary")
+        if not why_not(name, positions)
+    ],
 )
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_whatever_weighs_the_keys_rows_of_unequal_length_go_on_as_alone(
-    link, name, attends, positions
+    link, name, positions, attends
 ):
-    if why_not(name, positions):
-        pytest.skip("they may not meet")
     stack = {
         link: Choice(name),
         "positions": Choice(positions),
