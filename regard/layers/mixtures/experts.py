@@ -4,8 +4,7 @@
     k = 1:              out = g[e] · FFN[e](x)     (divided by itself it would teach nothing)
     imbalance = E · sum_e f[e] p[e]     f: share of choices, p: mean of g; 1 where all are alike
 
-Paper: Shazeer et al. 2017 (mixtures); Fedus, Zoph & Shazeer 2022, equations 2 and 4 to 6 (one
-expert, imbalance).
+Paper: Shazeer et al. 2017 (mixtures); Fedus, Zoph & Shazeer 2022, equations 2 and 4 to 6.
 Cost: time O(n · k · m · f), E times the parameters of one; no token is ever dropped.
 """
 
