@@ -16,6 +16,7 @@ from pathlib import Path
 from regard.data.files import lines
 from regard.errors import DataError
 from regard.training.like_training import (
+    cut_like,
     holds_objects,
     holds_treebank,
     sources_like,
@@ -33,14 +34,30 @@ PICTURES = frozenset(
 def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
     """The lines of a file; of JSON objects what the run would read of each."""
     if name != "-" and (holds_objects(Path(name)) or holds_treebank(Path(name))):
+        tell_cut(recipe, is_cut=holds_objects(Path(name)))
         yield from sources_like(recipe, Path(name))
         return
+    is_told = False
     for number, line in enumerate(lines_of(name), 1):
-        yield text_like(recipe.data.train, line, f"{_called(name)}, line {number}")
+        text = text_like(recipe.data.train, line, f"{_called(name)}, line {number}")
+        is_object = text is not line
+        tell_cut(recipe, is_cut=is_object and not is_told)
+        is_told |= is_object
+        yield text
 
 
-def _typed_text(recipe: Recipe, text: str) -> str:
-    return text_like(recipe.data.train, text, "--text")
+def typed_text(recipe: Recipe, text: str, where: str) -> str:
+    """What is asked by what somebody typed, which may be a JSON object."""
+    found = text_like(recipe.data.train, text, where)
+    tell_cut(recipe, is_cut=found is not text)
+    return found
+
+
+def tell_cut(recipe: Recipe, *, is_cut: bool) -> None:
+    """Nothing of a document is left unread in silence."""
+    note = cut_like(recipe.data.train) if is_cut else None
+    if note is not None:
+        print(note, file=sys.stderr, flush=True)
 
 
 def lines_of(name: str) -> Iterator[str]:
@@ -87,7 +104,9 @@ class Asked:
 
 
 ASKED: Mapping[str, Asked] = {
-    "texts": Asked(_texts_of, _typed_text, lambda said: False),
+    "texts": Asked(
+        _texts_of, lambda recipe, text: typed_text(recipe, text, "--text"), lambda said: False
+    ),
     "pictures": Asked(
         _addresses_of, lambda _, address: address, lambda said: math.isnan(said.score)
     ),

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from regard.choices import find
+from regard.cli.asking import tell_cut
 from regard.cli.counting import counting
 from regard.cli.options import (
     ALPHA,
@@ -41,6 +42,7 @@ from regard.training.evaluation import (
     search_for,
 )
 from regard.training.filling import fills_words
+from regard.training.like_training import holds_objects
 from regard.training.limiting import limits_of
 from regard.training.locking import check_can_be_made
 from regard.training.suiting import (
@@ -136,6 +138,7 @@ def evaluate(
             "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     given = chosen_texts(recipe, source, reference, split)
+    tell_cut(recipe, is_cut=source is not None and holds_objects(source))
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
     )

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from regard.choices import find
+from regard.cli.asking import typed_text
 from regard.cli.options import LIMIT, MaxTokens
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
@@ -25,7 +26,6 @@ from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
 from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
-from regard.training.like_training import text_like
 from regard.training.limiting import limits_of
 from regard.training.trained import Trained, load
 
@@ -108,7 +108,7 @@ class _Asked:
 
 
 def _look_at_text(trained: Trained, asked: _Asked) -> None:
-    text = text_like(trained.loaded.recipe.data.train, _text(asked.texts), "the text")
+    text = typed_text(trained.loaded.recipe, _text(asked.texts), "the text")
     # before the answer is searched for, which may take long
     view, out = _seen(trained, asked), asked.out
     with waiting(f"looking at {counted_words(text)}"):

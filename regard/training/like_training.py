@@ -93,6 +93,14 @@ def sources_like(recipe: Recipe, path: Path) -> Iterator[str]:
     return reader.sources()
 
 
+def cut_like(train: Choice) -> str | None:
+    """What is left unread of JSON objects, in words; None if nothing is."""
+    most = train.settings.get("max_words")
+    if train.name not in OBJECTS or most is None:
+        return None
+    return f"of each JSON object the first {most:,} words are read, as in training (max_words)"
+
+
 def text_like(train: Choice, line: str, where: str) -> str:
     """What a run reads of a line that came in no file of JSON objects.
 

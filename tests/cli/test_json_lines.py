@@ -25,7 +25,12 @@ TEXTS = ["a b c", "b e"]
 
 @pytest.fixture(scope="module", params=KINDS)
 def run(request, tmp_path_factory):
-    folder = make_run(tmp_path_factory.mktemp(request.param) / request.param)
+    return _run(tmp_path_factory.mktemp(request.param) / request.param)
+
+
+def _run(folder):
+    """A run that learned from what its folder is called."""
+    make_run(folder)
     recipe = (folder / "recipe.toml").read_text()
     train = re.sub(
         r'train = \{ name = "copy", count = \d+ \}', f"train = {KINDS[folder.name]}", recipe
@@ -60,6 +65,35 @@ def test_objects_are_read_alike_from_a_stream_from_files_and_from_what_is_typed(
     assert _answered(capsys, run) == TEXTS
     _given(monkeypatch, *objects)
     assert _answered(capsys, run, "-", "--text", "c") == [*TEXTS, "c"]
+
+
+NOTES = {
+    "documents": ["of each JSON object the first 3 words are read, as in training (max_words)"],
+    "jsonl": [],
+}
+
+
+def _notes(capsys, *words):
+    assert main([*map(str, words), "--max-tokens", "3"]) == 0
+    return [line for line in capsys.readouterr().err.splitlines() if "max_words" in line]
+
+
+def test_it_is_said_that_documents_are_cut(run, tmp_path, monkeypatch, capsys):
+    objects = OBJECTS[run.name]
+    (tmp_path / "named.jsonl").write_text("\n".join(objects) + "\n")
+    assert _notes(capsys, "predict", run, tmp_path / "named.jsonl") == NOTES[run.name]
+    assert _notes(capsys, "predict", run, "--text", objects[0]) == NOTES[run.name]
+    assert _notes(capsys, "look", run, objects[0]) == NOTES[run.name]
+    _given(monkeypatch, "a text", *objects)
+    assert _notes(capsys, "predict", run) == NOTES[run.name], "once"
+    assert _notes(capsys, "predict", run, "--text", "a b c d e") == []
+
+
+def test_it_is_said_that_documents_with_references_are_cut(tmp_path, capsys):
+    run, asked = _run(tmp_path / "documents"), tmp_path / "asked.jsonl"
+    asked.write_text(OBJECTS["documents"][1] + "\n")
+    assert _notes(capsys, "evaluate", run, "--source", asked) == NOTES["documents"]
+    assert _notes(capsys, "evaluate", run, "--split", "valid") == []
 
 
 def test_texts_stay_what_they_are_and_may_stand_beside_objects(run, monkeypatch, capsys):
