@@ -7,6 +7,7 @@ Python   AdditiveScore(dims, d_hidden=128)          the object itself, no name
 
 import difflib
 import inspect
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from regard.dims import Dims
 from regard.errors import SettingError, UnknownChoice
 
 T = TypeVar("T")
+
+LARGEST = 2**63
+"""Below it lie the whole numbers that torch can count with."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,14 @@ class Choice:
             if key not in known or key == "dims":
                 takes = ", ".join(str(known[k]) for k in known if k != "dims") or "no settings"
                 raise SettingError(f"'{self.name}' has no setting '{key}'; it takes {takes}.")
+        return part(dims, **self.fitted(part))
+
+    def fitted(self, part: Callable[..., Any]) -> dict[str, Any]:
+        """The settings as `part` takes them; a value of another kind is refused."""
         hints = _hints(part)
-        settings = {k: _fit(self.name, k, v, hints[k]) for k, v in self.settings.items()}
-        return part(dims, **settings)
+        return {
+            key: _fit(self.name, key, value, hints[key]) for key, value in self.settings.items()
+        }
 
 
 def find(name: str, table: Mapping[str, T], *, key: str = "") -> T:
@@ -82,6 +91,10 @@ def _hints(part: Callable[..., Any]) -> dict[str, Any]:
 
 def _fit(name: str, key: str, value: Any, hint: Any) -> Any:
     """The value; a whole number becomes a real one, and true and false are no numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SettingError(f"'{name}': {key} must be a finite number, got {value}.")
+    if type(value) is int and abs(value) >= LARGEST:
+        raise SettingError(f"'{name}': {key} must be below 2^63, got {value}.")
     if type(value) is int and float in (hint, *get_args(hint)):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -117,6 +117,17 @@ def test_the_dims_are_no_setting():
         ("blocks:size=true", PATTERNS, "'blocks': size must be int, got True."),
         ("big_bird:is_causal=1", PATTERNS, "'big_bird': is_causal must be bool, got 1."),
         ("additive:activation=3", SCORES, "'additive': activation must be str, got 3."),
+        (
+            "soft:temperature=nan",
+            SELECTIONS,
+            "'soft': temperature must be a finite number, got nan.",
+        ),
+        (
+            "soft:temperature=inf",
+            SELECTIONS,
+            "'soft': temperature must be a finite number, got inf.",
+        ),
+        (f"blocks:size={2**63}", PATTERNS, f"'blocks': size must be below 2^63, got {2**63}."),
     ],
 )
 def test_a_value_of_another_kind_is_refused(text, table, said):

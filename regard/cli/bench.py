@@ -46,7 +46,7 @@ def attention(
     """
     sizes = _lengths(lengths)
     known = cases.names()
-    chosen = known if only is None else [*cases.PEERS, *_named(only, known)]
+    chosen = known if only is None else [*cases.PEERS, *_named("--only", only, known)]
     console = Console(stderr=True)
     asked = [(name, n) for n in sizes for name in dict.fromkeys(chosen)]
     memory, threads = free_memory(), torch.get_num_threads()
@@ -95,7 +95,7 @@ def train(
     hardware = Hardware.chosen(device, None)
     contest = find(model, CONTESTS, key="bench train: --model")[hardware.device.type]
     known = list(contest.peers)
-    chosen = known if peers is None else [] if peers == "none" else _named(peers, known)
+    chosen = known if peers is None else [] if peers == "none" else _named("--peers", peers, known)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=1.0)
@@ -151,7 +151,11 @@ def decode(
         device=hardware.device.type,
         dtype="bfloat16" if is_gpu else "float32",
         turns=turns,
-        peers=known if peers is None else [] if peers == "none" else _named(peers, known),
+        peers=known
+        if peers is None
+        else []
+        if peers == "none"
+        else _named("--peers", peers, known),
         threads=torch.get_num_threads(),
     )
     console = Console(stderr=True)
@@ -181,8 +185,8 @@ def _lengths(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _named(text: str, known: list[str]) -> list[str]:
+def _named(option: str, text: str, known: list[str]) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        find(name, dict.fromkeys(known), key="bench: --peers")
+        find(name, dict.fromkeys(known), key=f"bench: {option}")
     return list(dict.fromkeys(names))

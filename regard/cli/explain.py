@@ -28,6 +28,9 @@ from regard.inspecting import (
 from regard.inspecting.examples import SMALL
 from regard.plots import shade
 
+MOST = 10**12
+"""So many queries or keys can be asked about, and no more."""
+
 
 class Sizes(NamedTuple):
     """The sizes a question is asked for."""
@@ -44,9 +47,9 @@ def explain(
     name: str = typer.Argument(
         help="A mechanism (regard list), or a lesson: worked, scaling, paths."
     ),
-    queries: int = typer.Option(1024, min=1, help="Number of queries."),
+    queries: int = typer.Option(1024, min=1, max=MOST, help="Number of queries."),
     keys: int | None = typer.Option(
-        None, min=1, help="Number of keys; as many as queries unless given."
+        None, min=1, max=MOST, help="Number of keys; as many as queries unless given."
     ),
     heads: int = typer.Option(8, min=1, help="Number of heads."),
     width: int = typer.Option(512, min=1, help="Model width, shared by the heads."),
@@ -138,6 +141,7 @@ def _plan(entry: Mechanism, choice: Choice, sizes: Sizes) -> Explanation | None:
     if entry.kind not in CHAINS:
         # nothing is built that would refuse them
         _check_settings(choice, entry.settings)
+        choice.fitted(KINDS[entry.kind][choice.name])
         return None
     chain = CHAINS[entry.kind](choice.build(KINDS[entry.kind], dims.head()))
     return chain.explain(sizes.queries, sizes.keys, n_heads=sizes.heads, d_query=dims.d_head)

@@ -131,12 +131,15 @@ MISTAKES = {
     "explain top_k:count=0": "top_k: count must be at least 1, got 0",
     "explain top_k:count=many": "'top_k': count must be int, got 'many'",
     "explain top_k:size=3": "'top_k' has no setting 'size'; it takes count: int = 8",
+    "explain soft:temperature=nan": "'soft': temperature must be a finite number, got nan",
+    "explain feed_forward:dropout=x": "'feed_forward': dropout must be float, got 'x'",
+    f"explain soft --queries {10**25}": "Invalid value for '--queries'",
     "explain top_k:count": "'count' is not a setting. Write top_k:KEY=VALUE",
     "explain grouped_query:n_groups=3": "n_groups (3) must divide n_heads (8)",
     "explain paths --length 1": "length and window of at least 2",
     "list --kind scores": "list: --kind: There is no 'scores' here. Did you mean 'score'",
     "bench attention --lengths 1,x": "--lengths takes whole numbers separated by commas, got '1,x'",
-    "bench attention --only softt": "Did you mean 'soft'",
+    "bench attention --only softt": "bench: --only: There is no 'softt' here. Did you mean 'soft'",
     "bench atention": "Did you mean 'attention'",
 }
 
