@@ -8,6 +8,7 @@ import torch
 
 from regard.data.subwords import Subwords
 from regard.decoding import Hypothesis, Search, Sentence
+from regard.errors import DataError
 from regard.models import Stepper
 from regard.training.hardware import Hardware
 
@@ -121,3 +122,11 @@ def prediction(
         n_best=answers,
         note=cut_note(hypotheses[0]),
     )
+
+
+def check_are_several(texts: object, who: str) -> None:
+    """A text is a sequence of letters, none of which anybody means by itself."""
+    if isinstance(texts, str):
+        raise DataError(
+            f"{who}: expected a list of texts, got the text '{texts[:40]}'. Write [text]."
+        )

@@ -38,6 +38,7 @@ from regard.training.predictions import (
     Prediction,
     Request,
     Wishes,
+    check_are_several,
     cut_note,
     prediction,
 )
@@ -123,6 +124,7 @@ class Trained:
         dictionary: Mapping[str, str] | None = None,
     ) -> Iterator[tuple[int, Prediction]]:
         """Answers as they come, each with the place of its text, so that a bar can count them."""
+        check_are_several(texts, "predict")
         if dictionary is not None:
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
@@ -139,6 +141,7 @@ class Trained:
             each: called after each text, so that a bar can count them.
         """
         check_one_run(self.others)
+        check_are_several(texts, "vectors")
         return sentence_vectors(self.loaded, self.hardware, texts, each=each)
 
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:

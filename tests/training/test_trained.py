@@ -4,7 +4,14 @@ import pytest
 
 import regard
 from regard.decoding import Beam, Greedy, Limits, Sampling
-from regard.errors import CheckpointError, LengthError, RunError, SettingError, UnknownChoice
+from regard.errors import (
+    CheckpointError,
+    DataError,
+    LengthError,
+    RunError,
+    SettingError,
+    UnknownChoice,
+)
 from regard.training.trained import Request, Trained
 from tests.making import make_run
 
@@ -29,6 +36,12 @@ def test_answers_come_in_the_order_of_the_texts_whoever_else_is_asked(trained):
     assert [said.text for said in together] == [said.text for said in alone]
     for ours, theirs in zip(together, alone, strict=True):
         assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("verb", ["predict", "vectors"])
+def test_a_text_is_no_list_of_texts(trained, verb):
+    with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got the text 'a b'\."):
+        getattr(trained, verb)("a b")
 
 
 def test_the_best_answer_is_the_first_of_the_n_best(trained):
