@@ -3,6 +3,7 @@
 file → lines, or a `Broken` for each line that cannot be read
 """
 
+import codecs
 import difflib
 import gzip
 import lzma
@@ -24,6 +25,10 @@ PACKINGS: Mapping[str, Callable[[Path], BufferedIOBase]] = {
     ".xz": lzma.LZMAFile,
 }
 """How a file that ends so is opened; every other file is plain."""
+
+
+CONVERT = "Convert the file, for instance with iconv -f {} -t utf-8."
+"""What to do about a text of another encoding."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +83,20 @@ def _text(path: Path, number: int, offset: int, line: bytes) -> str | Broken:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
+        made_as = "utf-16" if number == 1 and is_utf16(line) else "latin1"
         said = (
             f"files: '{path}', line {number}: byte 0x{line[error.start]:02x} at offset "
-            f"{offset + error.start} is not UTF-8. Convert the file, for instance with "
-            "iconv -f latin1 -t utf-8."
+            f"{offset + error.start} is not UTF-8. {CONVERT.format(made_as)}"
         )
         return Broken("encoding", path, number, said)
     # what some programs put before a text to say that it is UTF-8
     text = text.removeprefix("\ufeff") if number == 1 else text
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def is_utf16(content: bytes) -> bool:
+    """Whether a file begins as some programs of Windows write it."""
+    return content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 def check_is_file(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
-from regard.data.files import names_like
+from regard.data.files import CONVERT, is_utf16, names_like
 from regard.data.framing import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError
@@ -193,7 +193,10 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"recipe: '{path}' is a folder; give the recipe, a file like run.toml.")
     if not path.is_file():
         raise RecipeError(f"recipe: there is no file '{path}'. {names_like(path)}")
-    text = path.read_bytes().decode("utf-8", errors="replace")
+    content = path.read_bytes()
+    if is_utf16(content):
+        raise RecipeError(f"{path}: this is UTF-16. {CONVERT.format('utf-16')}")
+    text = content.decode("utf-8-sig", errors="replace")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -51,6 +51,14 @@ def test_a_bad_byte_is_named_with_file_line_and_offset(tmp_path, name):
         next(read)
 
 
+def test_what_is_utf_16_is_told_how_it_becomes_utf_8(tmp_path):
+    path = _write(tmp_path / "text", "näh\n".encode("utf-16"))
+    with pytest.raises(
+        DataError, match=r"not UTF-8\. Convert the file, .* iconv -f utf-16 -t utf-8"
+    ):
+        list(lines(path))
+
+
 def test_tolerant_reading_goes_on_behind_a_bad_line(tmp_path):
     path = _write(tmp_path / "text", b"a\n\xff\nb\n")
     first, broken, last = tolerant_lines(path)
