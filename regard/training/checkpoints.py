@@ -200,9 +200,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write beside the name, then rename."""
+    """Write beside the name, then rename; whoever may read the run's texts may read it."""
     partial = path.with_name(path.name + PARTIAL)
+    partial.touch()
+    mode = partial.stat().st_mode
+    # safetensors writes for the owner alone
     save_file(dict(tensors), partial)
+    partial.chmod(mode)
     partial.rename(path)
 
 

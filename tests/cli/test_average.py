@@ -59,6 +59,12 @@ def test_the_last_checkpoints_of_a_run_become_a_run_that_answers(run, tmp_path, 
     assert not out.with_name("mean.partial").exists()
 
 
+def test_whoever_may_read_the_recipe_of_a_run_may_read_its_weights(run):
+    weights = [run / "model.safetensors", *run.glob("checkpoints/*/*.safetensors")]
+    assert len(weights) > 2
+    assert {each.stat().st_mode for each in weights} == {(run / "recipe.toml").stat().st_mode}
+
+
 def test_checkpoints_files_and_runs_are_averaged_into_a_file(run, tmp_path, capsys):
     out = tmp_path / "mean.safetensors"
     one = run / "checkpoints" / "step-000001"
