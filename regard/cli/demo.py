@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from regard.cli.train import ForPeople
+from regard.cli.train import STOPPED, ForPeople
 from regard.evaluating.heads import view_table
 from regard.inspecting.panels import View
 from regard.plots.alignment import head_grid
@@ -84,7 +84,7 @@ def _train(recipe: Recipe, out: Path, console: Console) -> None:
             elif not event.is_complete:
                 teller.close()
                 print(f"stopped at step {event.progress.step}; the same command goes on: {out}")
-                raise typer.Exit(1)
+                raise typer.Exit(STOPPED)
     finally:
         teller.close()
 

@@ -112,5 +112,5 @@ def test_a_stop_says_how_to_go_on(tmp_path, monkeypatch):
     verb = importlib.import_module("regard.cli.demo")
     monkeypatch.setattr(verb, "run", lambda *_, **__: iter([stopped]))
     code, said, _ = _demo(tmp_path / "run")
-    assert code == 1
+    assert code == 130
     assert "stopped at step 2; the same command goes on" in said
