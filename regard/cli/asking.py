@@ -63,6 +63,8 @@ def tell_cut(recipe: Recipe, *, is_cut: bool) -> None:
 def lines_of(name: str) -> Iterator[str]:
     """The lines of a file, or an error that says which one is no text."""
     path = Path(name)
+    if name != "-" and path.is_dir():
+        raise DataError(f"predict: '{name}' is a folder; a file was expected. Give its files.")
     if name != "-" and not path.is_file():
         raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
     if name == "-" and sys.stdin is None:

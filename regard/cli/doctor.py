@@ -1,7 +1,7 @@
 """regard doctor: what is wrong with the data, with line numbers."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
+from regard.cli.options import refuse
 from regard.data import Subwords, reader_for
 from regard.data.doctor import SHOWN, Diagnosis, Finding, diagnose
 from regard.data.documents import Documents
-from regard.data.readers import FileReader
+from regard.data.readers import FileReader, JsonLines, Shards
 from regard.data.treebanks import Treebank
 from regard.errors import SettingError
 
@@ -79,6 +80,7 @@ def doctor(
     read = _reading(documents=documents, trees=trees)
     train = read(data, named, pair)
     tested = read(test, named, pair) if test else None
+    _check_are_used((train, tested), named, pair)
     console = Console(stderr=True)
     with console.status("reading") if console.is_terminal else nullcontext():
         found = diagnose(
@@ -103,6 +105,14 @@ def _reading(*, documents: bool, trees: bool) -> Callable[[list[Path], Names, Na
 
 def _pairs(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:
     return reader_for(paths, keys=keys or ("source", "target"), suffixes=suffixes)
+
+
+def _check_are_used(readers: Sequence[FileReader | None], keys: Names, suffixes: Names) -> None:
+    """Refuse names that nothing is read by."""
+    if not any(isinstance(each, JsonLines | Documents | Shards) for each in readers):
+        refuse("doctor", "no .jsonl file is read", {"--keys": keys})
+    if not any(isinstance(each, Shards) for each in readers):
+        refuse("doctor", "no folder is read", {"--suffixes": suffixes})
 
 
 def _documents(paths: list[Path], keys: Names, suffixes: Names) -> FileReader:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from regard.training.hardware import Hardware
+from regard.training.locking import check_can_be_made
 from regard.training.planning import Disk, Doing, Memory, Plan
 from regard.training.planning import plan as planned
 from regard.training.recipes import read_recipe
@@ -28,6 +29,8 @@ def plan(
 
     Example: regard plan recipes/copy.toml --set training.steps=2000
     """
+    if out != Path():
+        check_can_be_made(out, "plan")
     wanted, hardware = read_recipe(recipe, change), Hardware.chosen(device, precision)
     console = Console(stderr=True)
     found: Plan | None = None
@@ -51,7 +54,8 @@ def plan_text(found: Plan) -> str:
     rows = {
         "parameters": f"{parameters.total:,} ({parts}); {parameters.embeddings:,} in embeddings",
         "vocabulary": " and ".join(f"{size:,}" for size in vocabularies),
-        "examples": f"{examples.training:,} for training ({examples.left_out:,} left out), "
+        "examples": f"{examples.training:,} for training "
+        f"({examples.left_out:,} of {examples.read:,} left out), "
         f"{examples.validation:,} for validation",
         "update": f"{updates.target_tokens:,.0f} target tokens in {updates.batches:.1f} batches; "
         f"{100 * updates.padding:.1f} % padding",

@@ -85,7 +85,7 @@ def texts_of_files(
 
 def texts_of_split(recipe: Recipe, split: str) -> list[Example]:
     """A split of the recipe's data, with all its references."""
-    choice = find(split, SPLITS)(recipe)
+    choice = find(split, SPLITS, key="--split")(recipe)
     if choice is None:
         is_imported = READERS.get(recipe.data.valid.name) is LearnedElsewhere
         raise SettingError(

@@ -41,13 +41,14 @@ class Hardware:
         if where.type == "cuda" and not gpu:
             raise SettingError("--device: cuda was asked for, but torch sees no GPU. Take cpu.")
         name = precision or ("bfloat16" if where.type == "cuda" else "float32")
-        low = find(name, PRECISIONS) is not torch.float32
+        products = find(name, PRECISIONS, key="--precision")
+        low = products is not torch.float32
         if low and where.type == "cpu":
             # some processors say that they have such products and end the process at the first
             raise SettingError(f"--precision: {name} is for GPUs; on the CPU take float32.")
         return cls(
             where,
-            find(name, PRECISIONS),
+            products,
             compiles=where.type == "cuda" if compiles is None else compiles,
             replays=where.type == "cuda" if compiles is None else compiles and where.type == "cuda",
         )

@@ -43,6 +43,10 @@ def load_run(path: Path) -> Loaded:
 def finished_weights(path: Path) -> Path:
     """The weights of a finished run."""
     weights = path / "model.safetensors"
+    if path.is_file():
+        raise RunError(
+            f"'{path}' is not a finished run but a file. Give the folder that regard train made."
+        )
     if not path.is_dir():
         raise RunError(
             f"'{path}' is not a finished run: there is no such folder. {names_like(path)}"

@@ -262,6 +262,8 @@ MISTAKES = {
     "doctor README.md README.md --tokenizer pyproject.toml": "is no vocabulary: it is not JSON",
     "doctor README.md README.md --test nowhere.tsv": "there is no file 'nowhere.tsv'",
     "doctor a b --tokenizer a --tokenizer b --tokenizer c": "there is no file 'a'",
+    "doctor README.md README.md --keys a,b": "no .jsonl file is read, so --keys would change",
+    "doctor README.md README.md --suffixes a,b": "no folder is read, so --suffixes would change",
     "doctor docs": "is no shard. Expected *.tsv, *.jsonl",
     "doctor README.md README.md --max-tokens 0": "--max-tokens",
     "doctor --test a b": "Missing argument 'data'",

@@ -235,6 +235,7 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
         ("run --split tset", "Did you mean 'test'"),
         ("run --split test", "the recipe has no data.test"),
         ("run", "expected --source with --reference, or a run with --split, got a run"),
+        ("run --split train", "--split: There is no 'train' here. Known: valid, test."),
         ("run --split valid --metrics blue", "evaluate: --metrics: There is no 'blue'"),
         (
             "run --split valid --metrics exact,pointing",

@@ -32,7 +32,7 @@ def test_a_plan_is_printed_for_people(capsys):
     assert list(lines) == [
         "parameters", "vocabulary", "examples", "update", "training", "memory", "time", "disk",
     ]  # fmt: skip
-    assert lines["examples"] == "300 for training (0 left out), 20 for validation"
+    assert lines["examples"] == "300 for training (0 of 300 left out), 20 for validation"
     assert lines["training"].startswith("700 updates, ")
     assert "% padding" in lines["update"]
     assert "at the peak" in lines["memory"]
@@ -76,6 +76,8 @@ MISTAKES = {
     f"{RECIPE} --set training.warmup_steps=-1": "training.warmup_steps must be at least 0, got -1",
     f"{RECIPE} --set data.train.count=9 --set data.max_tokens=2": "have more than 2 tokens",
     f"{RECIPE} --device tpuu": "--device: 'tpuu' is none",
+    f"{RECIPE} --precision float16": "--precision: There is no 'float16' here.",
+    f"{RECIPE} --out {RECIPE}/run": "is a file, so that",
 }
 
 

@@ -116,6 +116,11 @@ def test_an_answer_cannot_be_wished_to_hold_what_the_vocabulary_has_not(
     assert "predict: line 1: no answer of this run can hold '€', which is not in its vocab" in said
 
 
+def test_a_folder_is_no_file_of_texts(run, tmp_path, capsys):
+    said = _says(capsys, run, tmp_path, code=2).err
+    assert "is a folder; a file was expected" in " ".join(said.split())
+
+
 def test_a_beam_is_as_wide_as_there_are_answers(run, capsys):
     said = _says(capsys, run, "--text", "a", "--beam", "2", "--n-best", "3", code=2).err
     want = "predict: --n-best 3 needs a beam at least as wide, got --beam 2. Take --beam 3"

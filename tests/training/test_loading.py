@@ -80,6 +80,11 @@ def test_an_unfinished_run_is_refused(copy):
         load_run(copy)
 
 
+def test_a_file_is_no_run_and_told_from_a_missing_one(copy):
+    with pytest.raises(RunError, match=r"recipe.toml' is not a finished run but a file\. Give the"):
+        load_run(copy / "recipe.toml")
+
+
 class Hostile:
     """What a pickle may do when it is read."""
 

@@ -24,6 +24,7 @@ from regard.training.exporting.as_marian import AS_MARIAN
 from regard.training.exporting.vocabularies import their_tokenizer
 from regard.training.importing import marian
 from regard.training.loading import load_run
+from regard.training.locking import check_can_be_made
 
 ACTIVATIONS = {"swish": "swish", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
 """What config.json calls an activation of ours."""
@@ -37,6 +38,7 @@ def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
         run: a finished run of kind marian, or of kind transformer where Marian can hold it.
         out: a new folder.
     """
+    check_can_be_made(out, "export")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"export: '{out}' is not empty. Choose another --out.")
     loaded = load_run(run)

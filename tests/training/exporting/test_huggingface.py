@@ -132,3 +132,5 @@ def test_other_kinds_and_folders_that_hold_something_are_refused(tmp_path):
         export_huggingface(tmp_path / "run", tmp_path / "there")
     with pytest.raises(RunError, match="is not empty"):
         export_huggingface(tmp_path / "run", folder)
+    with pytest.raises(RunError, match=r"export: '.*config.json' is a file, so that"):
+        export_huggingface(tmp_path / "run", folder / "config.json" / "there")
