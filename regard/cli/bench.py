@@ -95,7 +95,7 @@ def train(
     hardware = Hardware.chosen(device, None)
     contest = find(model, CONTESTS, key="bench train: --model")[hardware.device.type]
     known = list(contest.peers)
-    chosen = known if peers is None else [] if peers == "none" else _named("--peers", peers, known)
+    chosen = _peers(peers, known)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("measuring", total=1.0)
@@ -151,11 +151,7 @@ def decode(
         device=hardware.device.type,
         dtype="bfloat16" if is_gpu else "float32",
         turns=turns,
-        peers=known
-        if peers is None
-        else []
-        if peers == "none"
-        else _named("--peers", peers, known),
+        peers=_peers(peers, known),
         threads=torch.get_num_threads(),
     )
     console = Console(stderr=True)
@@ -183,6 +179,13 @@ def _lengths(text: str) -> list[int]:
             f"bench: --lengths takes whole numbers separated by commas, got '{text}'."
         )
     return [int(part) for part in parts]
+
+
+def _peers(text: str | None, known: list[str]) -> list[str]:
+    """All unless somebody chose; "none" is a choice too."""
+    if text is None:
+        return known
+    return [] if text == "none" else _named("--peers", text, known)
 
 
 def _named(option: str, text: str, known: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from regard.cli.counting import counting
+from regard.data.permissions import as_any_file
 from regard.errors import SettingError
 from regard.training.trained import Trained
 
@@ -17,7 +18,8 @@ def _npy(path: Path, rows: np.ndarray) -> None:
 
 
 def _safetensors(path: Path, rows: np.ndarray) -> None:
-    save_file({"vectors": rows}, path)
+    with as_any_file(path):
+        save_file({"vectors": rows}, path)
 
 
 FORMATS: Mapping[str, Callable[[Path, np.ndarray], None]] = {

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.attention import AttentionMap
+from regard.data.permissions import as_any_file
 from regard.errors import DataError, LengthError
 from regard.inspecting.later import Later
 from regard.inspecting.plain_data import Tensors, read, written
@@ -98,7 +99,8 @@ def from_plain(told: Mapping[str, Any], tensor: Callable[[str], Tensor]) -> Reco
 def write_file(told: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
     """Write plain data and tensors beside the name, then rename: nothing is left half-written."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(_apart(tensors.named), beside, metadata={"record": json.dumps(told)})
+    with as_any_file(beside):
+        save_file(_apart(tensors.named), beside, metadata={"record": json.dumps(told)})
     beside.replace(path)
 
 

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.data.permissions import as_any_file
 from regard.errors import CheckpointError
 from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
 
@@ -200,13 +201,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write beside the name, then rename; whoever may read the run's texts may read it."""
+    """Write beside the name, then rename."""
     partial = path.with_name(path.name + PARTIAL)
-    partial.touch()
-    mode = partial.stat().st_mode
-    # safetensors writes for the owner alone
-    save_file(dict(tensors), partial)
-    partial.chmod(mode)
+    with as_any_file(partial):
+        save_file(dict(tensors), partial)
     partial.rename(path)
 
 

