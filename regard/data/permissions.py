@@ -10,8 +10,17 @@ from pathlib import Path
 
 @contextmanager
 def as_any_file(path: Path) -> Iterator[None]:
-    """Whoever writes the file inside leaves it with the permissions of any new file."""
+    """A file that is written inside has the permissions of any new one; none is left if that fails.
+
+    One that was there before keeps what it had.
+    """
+    was_there = path.exists()
     path.touch()
     mode = path.stat().st_mode
-    yield
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            path.unlink(missing_ok=True)
+        raise
     path.chmod(mode)
