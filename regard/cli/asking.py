@@ -34,28 +34,30 @@ PICTURES = frozenset(
 def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
     """The lines of a file; of JSON objects what the run would read of each."""
     if name != "-" and (holds_objects(Path(name)) or holds_treebank(Path(name))):
-        tell_cut(recipe, is_cut=holds_objects(Path(name)))
+        if holds_objects(Path(name)):
+            tell_cut(recipe)
         yield from sources_like(recipe, Path(name))
         return
     is_told = False
     for number, line in enumerate(lines_of(name), 1):
         text = text_like(recipe.data.train, line, f"{_called(name)}, line {number}")
-        is_object = text is not line
-        tell_cut(recipe, is_cut=is_object and not is_told)
-        is_told |= is_object
+        if text is not line and not is_told:
+            tell_cut(recipe)
+            is_told = True
         yield text
 
 
 def typed_text(recipe: Recipe, text: str, where: str) -> str:
     """What is asked by what somebody typed, which may be a JSON object."""
     found = text_like(recipe.data.train, text, where)
-    tell_cut(recipe, is_cut=found is not text)
+    if found is not text:
+        tell_cut(recipe)
     return found
 
 
-def tell_cut(recipe: Recipe, *, is_cut: bool) -> None:
-    """Nothing of a document is left unread in silence."""
-    note = cut_like(recipe.data.train) if is_cut else None
+def tell_cut(recipe: Recipe) -> None:
+    """Nothing of a JSON object is left unread in silence."""
+    note = cut_like(recipe.data.train)
     if note is not None:
         print(note, file=sys.stderr, flush=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from regard.cli.asking import tell_cut
 from regard.cli.counting import counting
 from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
 from regard.data import Example, lines
@@ -20,6 +21,7 @@ from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
 from regard.training.checkpoints import write_text
 from regard.training.evaluation import answer, chosen_texts, search_for
+from regard.training.like_training import holds_objects
 from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, examples, read_recipe
@@ -89,6 +91,8 @@ def compare(
         references = _columns([list(lines(path)) for path in reference], reference)
     else:
         found = as_trained(recipe, chosen_texts(recipe, source, reference, split))
+        if recipe is not None and source is not None and holds_objects(source):
+            tell_cut(recipe)
         texts = [one.source for one in found]
         references = [one.targets for one in found]
     given = {name: _in_its_form(recipe, said) for name, said in _given(hypotheses, len(references))}

@@ -138,7 +138,8 @@ def evaluate(
             "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     given = chosen_texts(recipe, source, reference, split)
-    tell_cut(recipe, is_cut=source is not None and holds_objects(source))
+    if source is not None and holds_objects(source):
+        tell_cut(recipe)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
     )

@@ -94,6 +94,9 @@ def test_it_is_said_that_documents_with_references_are_cut(tmp_path, capsys):
     asked.write_text(OBJECTS["documents"][1] + "\n")
     assert _notes(capsys, "evaluate", run, "--source", asked) == NOTES["documents"]
     assert _notes(capsys, "evaluate", run, "--split", "valid") == []
+    (tmp_path / "said").write_text("c\n")
+    compared = ("compare", run, "--hypotheses", f"said={tmp_path / 'said'}", "--source", asked)
+    assert _notes(capsys, *compared) == NOTES["documents"]
 
 
 def test_texts_stay_what_they_are_and_may_stand_beside_objects(run, monkeypatch, capsys):

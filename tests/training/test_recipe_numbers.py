@@ -7,18 +7,7 @@ import pytest
 from regard.cli import main
 from regard.errors import RecipeError
 from regard.training.recipes import read_recipe
-
-GOOD = """\
-[data]
-train = { name = "copy", count = 50 }
-valid = { name = "copy", count = 10 }
-
-[model]
-size = "tiny"
-
-[training]
-steps = 7
-"""
+from tests.training.small_recipe import RECIPE
 
 WRONG = {
     "beta1=1.0": "training.beta1 must lie in [0, 1), got 1.0.",
@@ -41,7 +30,7 @@ WRONG = {
 @pytest.fixture
 def recipe(tmp_path):
     path = tmp_path / "recipe.toml"
-    path.write_text(GOOD)
+    path.write_text(RECIPE)
     return path
 
 
