@@ -12,26 +12,49 @@
     training     batches + model → run directory
     cli          one file per verb
 
-A package imports only from those above it, and from errors, dims, choices and places.
+A package imports only from those above it, and from errors, dims, choices and places. A name below
+is loaded when it is first used, so that `import regard` takes no time.
 """
 
-from regard.attention import Attended, AttentionMap, Chain, attend, multi_head
-from regard.dims import Dims
-from regard.errors import RegardError
-from regard.places import Places, Tree
-from regard.training.trained import load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.attention import Attended as Attended
+    from regard.attention import AttentionMap as AttentionMap
+    from regard.attention import Chain as Chain
+    from regard.attention import attend as attend
+    from regard.attention import multi_head as multi_head
+    from regard.dims import Dims as Dims
+    from regard.errors import RegardError as RegardError
+    from regard.places import Places as Places
+    from regard.places import Tree as Tree
+    from regard.training.trained import load as load
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "Attended",
-    "AttentionMap",
-    "Chain",
-    "Dims",
-    "Places",
-    "RegardError",
-    "Tree",
-    "attend",
-    "load",
-    "multi_head",
-]
+_HOMES = {
+    "Attended": "regard.attention",
+    "AttentionMap": "regard.attention",
+    "Chain": "regard.attention",
+    "Dims": "regard.dims",
+    "Places": "regard.places",
+    "RegardError": "regard.errors",
+    "Tree": "regard.places",
+    "attend": "regard.attention",
+    "load": "regard.training.trained",
+    "multi_head": "regard.attention",
+}
+"""The module that each public name is loaded from."""
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
