@@ -17,13 +17,13 @@ from regard.plots.alignment import head_grid
 from regard.plots.words import print_words
 from regard.training.demo import (
     ALIGNED,
+    HARDWARE,
     Answered,
     Findings,
     aligned,
     answers,
     check_out,
     demo_recipe,
-    one_thread,
     to_choose_from,
     to_show,
     unseen,
@@ -55,7 +55,7 @@ def demo(
     recipe = demo_recipe([*change, *sugar])
     check_out(out, recipe)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with one_thread():
+    with HARDWARE.on_threads():
         _train(recipe, out, console)
         found = _measured(load(out, device="cpu"), recipe, console)
     _say(found)
@@ -78,7 +78,7 @@ def _train(recipe: Recipe, out: Path, console: Console) -> None:
         return
     teller = ForPeople(console, recipe.training.steps)
     try:
-        for event in run(recipe, out, resume=out.exists()):
+        for event in run(recipe, out, resume=out.exists(), hardware=HARDWARE):
             if not isinstance(event, Finished):
                 teller.tell(event)
             elif not event.is_complete:

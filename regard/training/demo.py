@@ -6,14 +6,12 @@ the validation split and reported on those of the test split; no day is in two s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import final
 
-import torch
 from babel import Locale
 from jaxtyping import Float
 from torch import Tensor
@@ -29,11 +27,14 @@ from regard.evaluating.heads import LEFT_OUT, BestHead, Pieces, Row, View, best_
 from regard.evaluating.links import Gold
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.record import Record
+from regard.training.hardware import Hardware
 from regard.training.recipes import Recipe, examples, read_recipe
+from regard.training.threads import Threads
 from regard.training.trained import Trained
 
 RECIPE = Path(__file__).with_name("demo-dates.toml")
 """A link to the recipe of the same name, so that an installed package has it too."""
+HARDWARE = Hardware(threads=Threads(1, "the demo's numbers are the same on any number of cores"))
 LONGEST = 16
 """The most characters of an answer; a date has ten."""
 ALIGNED = 500
@@ -105,20 +106,6 @@ def language_name(code: str) -> str:
     'German'
     """
     return Locale.parse(code).english_name or code
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for a while: the demo's products are so small that a second would mostly wait.
-
-    On a busy machine it would wait long, and with one the numbers do not depend on the cores.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def demo_recipe(changes: Sequence[str] = ()) -> Recipe:

@@ -1,7 +1,7 @@
-"""Where a training runs, and in which precision its products are made."""
+"""Where a run computes, in which precision its products are made, and by how many threads."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from regard.choices import find
 from regard.errors import SettingError
 from regard.models import Model
 from regard.training.replaying import CudaGraphs, Plainly, Recorder, Work
+from regard.training.threads import Threads, free_threads, use_threads
 
 M = TypeVar("M", bound=Model)
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -27,12 +28,17 @@ class Hardware:
     """Whether a model's layers are compiled before it learns."""
     replays: bool = False
     """Whether the work of a batch is recorded, and played again for batches of its shape."""
+    threads: Threads | None = None
+    """How many threads share a product on a CPU; as many as torch is set to if it is not said."""
 
     @classmethod
     def chosen(
         cls, device: str | None, precision: str | None, *, compiles: bool | None = None
     ) -> "Hardware":
-        """What was asked for; unless said, a GPU where there is one, bfloat16 and compiled."""
+        """What was asked for; unless said, a GPU where there is one, bfloat16 and compiled.
+
+        A CPU's threads are as many as there are free cores.
+        """
         gpu = torch.cuda.is_available()
         try:
             where = torch.device(device or ("cuda" if gpu else "cpu"))
@@ -51,6 +57,7 @@ class Hardware:
             products,
             compiles=where.type == "cuda" if compiles is None else compiles,
             replays=where.type == "cuda" if compiles is None else compiles and where.type == "cuda",
+            threads=free_threads() if where.type == "cpu" else None,
         )
 
     @property
@@ -68,10 +75,25 @@ class Hardware:
         """The work, by recordings if this hardware replays."""
         return Recorder(work, CudaGraphs(self.device)) if self.replays else Plainly(work)
 
-    def products(self) -> torch.autocast:
-        """A context in which products are made in this precision."""
+    @contextmanager
+    def on_threads(self) -> Iterator[None]:
+        """A context in which this many threads share a product; after it torch is as before."""
+        before = torch.get_num_threads()
+        use_threads(before if self.threads is None else self.threads.count)
+        try:
+            yield
+        finally:
+            use_threads(before)
+
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """A context in which products are made in this precision and by this many threads."""
         is_low = self.precision is not torch.float32
-        return torch.autocast(self.device.type, self.precision, enabled=is_low)
+        with (
+            self.on_threads(),
+            torch.autocast(self.device.type, self.precision, enabled=is_low),
+        ):
+            yield
 
     def plainly(self) -> AbstractContextManager[object]:
         """A context in which compiled layers run as they are written.

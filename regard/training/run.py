@@ -11,6 +11,7 @@ import shutil
 import signal
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -46,6 +47,7 @@ from regard.training.random_states import random_states
 from regard.training.recipes import Recipe, read_recipe
 from regard.training.report import write_report
 from regard.training.source_kinds import source_kind
+from regard.training.threads import Threads, use_threads
 from regard.training.validating import Best, validate
 from regard.training.workers import ALONE, Workers
 
@@ -64,6 +66,7 @@ def run(
     workers.first_does(lambda: _check_is_folder(out))
     new = [each for each in (out, *out.parents) if not each.exists()]
     with ExitStack() as held:
+        held.enter_context(hardware.on_threads())
         # what is found out about the folder stays so
         workers.first_does(lambda: held.enter_context(locked(out)))
         workers.first_does(lambda: _check_is_same(recipe, out) if resume else _check_is_new(out))
@@ -250,12 +253,14 @@ class _Training:
                 found[-1], self.model, self.optimiser, suffix=self.workers.suffix
             )
             self.best = Best.at(progress, training.stop_on)
-            yield from _compared(progress, self.workers)
+            yield from self._continued(progress)
         elif training.start_from is not None:
             start_from(training.start_from, self.model)
             yield Said(f"starting from the weights of {training.start_from}")
         else:
             source_kind(self.recipe).first_weights(self.model)
+        if not found and self.hardware.threads is not None:
+            yield Said(f"on {self.hardware.threads}")
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
             if found:
@@ -264,6 +269,22 @@ class _Training:
         if self.workers.is_first:
             self.metrics.go_on(progress.step)
         return progress
+
+    def _continued(self, progress: Progress) -> Iterator[Event]:
+        """Threads as they were, and what else is not as it was when the checkpoint was written."""
+        then, now = progress.environment, environment(self.workers)
+        threads = Threads(int(then.get("threads", now["threads"])), "the run was begun so")
+        self.hardware = replace(self.hardware, threads=threads)
+        use_threads(threads.count)
+        changed = [k for k in ("torch", "capability", "processes") if then.get(k, now[k]) != now[k]]
+        if changed:
+            yield Said(
+                f"{' and '.join(changed)} changed since the checkpoint; the run goes on, but not "
+                "to the bit"
+            )
+        if self.hardware.device.type == "cpu":
+            yield Said(f"on {threads}")
+        yield Said(f"going on from step {progress.step}")
 
     def _has_given_up(self) -> bool:
         """Whether nothing became better for as long as the recipe has patience."""
@@ -376,16 +397,3 @@ def environment(workers: Workers = ALONE) -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "processes": str(workers.count),
     }
-
-
-def _compared(progress: Progress, workers: Workers) -> Iterator[Event]:
-    """Threads as they were; a word if something else is not as it was."""
-    then, now = progress.environment, environment(workers)
-    torch.set_num_threads(int(then.get("threads", torch.get_num_threads())))
-    changed = [k for k in ("torch", "capability", "processes") if then.get(k, now[k]) != now[k]]
-    if changed:
-        yield Said(
-            f"{' and '.join(changed)} changed since the checkpoint; the run goes on, but not to "
-            "the bit"
-        )
-    yield Said(f"going on from step {progress.step}")

@@ -50,7 +50,8 @@ def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) ->
     if hardware.device.type == "cuda":
         # a fork cannot use a GPU that its parent has looked at
         return _on_gpu(prepared, hardware, largest)
-    threads, free = torch.get_num_threads(), available_memory()
+    with hardware.on_threads():
+        threads, free = torch.get_num_threads(), available_memory()
 
     def run() -> dict[str, Any]:
         torch.set_num_threads(threads)

@@ -18,13 +18,13 @@ from regard.evaluating.groups import Share
 from regard.evaluating.heads import LEFT_OUT
 from regard.training import demo
 from regard.training.demo import (
+    HARDWARE,
     Answered,
     Findings,
     aligned,
     answers,
     check_out,
     demo_recipe,
-    one_thread,
     to_choose_from,
     to_show,
     unseen,
@@ -146,9 +146,9 @@ def test_the_page_has_every_part_and_asks_nothing_of_the_network(trained, tmp_pa
     assert page.count('<figure class="map">') == 1 + 4
 
 
-def test_one_thread_is_for_a_while():
+def test_the_demo_takes_one_thread_wherever_it_runs_and_gives_the_others_back():
     torch.set_num_threads(2)
-    with one_thread():
+    with HARDWARE.on_threads():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 

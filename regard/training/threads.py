@@ -1,0 +1,144 @@
+"""How many threads share a product on a CPU: one for each core that is free.
+
+Threads that share a product wait for each other. Where another program has one of their cores, or
+a quota stops the process for a while, every product waits for the thread that does not run: beside
+two busy processes an update of recipes/copy.toml took 671 ms on two threads of two cores, and 33 ms
+on one. So a run takes no more threads than there are cores that nothing else is using when it
+begins, and no more than its quota pays for.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+ASKED_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables by which a user, or torchrun, chooses the number."""
+WATCH_SECONDS = 0.1
+"""How long the cores are watched."""
+BUSY_SHARE = 0.25
+"""A core that was working for more of that time is not free."""
+
+CPU_TIMES = Path("/proc/stat")
+OWN_GROUP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Threads:
+    """A number of threads, and why it is this one."""
+
+    count: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.count} thread{'s' if self.count > 1 else ''}: {self.reason}"
+
+
+def use_threads(count: int) -> None:
+    """Have torch share products by this many threads."""
+    # torch makes its pools anew when it is told, even when it is told what it does already
+    if count != torch.get_num_threads():
+        torch.set_num_threads(count)
+
+
+def free_threads() -> Threads:
+    """One thread for each core that this process may use and nothing else does.
+
+    Never more than torch was set to, and exactly what OMP_NUM_THREADS says where it is given.
+    """
+    most = torch.get_num_threads()
+    asked_by = next((name for name in ASKED_BY if os.environ.get(name)), None)
+    if asked_by is not None:
+        return Threads(most, f"{asked_by} says so")
+    if most == 1:
+        return Threads(1, "torch is set to one")
+    cores = _own_cores()
+    quota = cpu_quota()
+    paid = len(cores) if quota is None else max(1, int(quota))
+    busy = busy_cores(cores)
+    count = max(1, min(most, paid, len(cores) - busy))
+    if count == most:
+        return Threads(count, f"{len(cores)} cores are free")
+    more = f"OMP_NUM_THREADS={most} takes {most} all the same"
+    if quota is not None and paid <= len(cores) - busy:
+        return Threads(count, f"a quota gives this process {quota:g} of {len(cores)} cores; {more}")
+    return Threads(count, f"other programs keep {busy} of {len(cores)} cores busy; {more}")
+
+
+def _own_cores() -> set[int]:
+    """The numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def busy_cores(
+    cores: set[int], *, times: Path = CPU_TIMES, wait: Callable[[float], None] = time.sleep
+) -> int:
+    """How many of these cores others kept busy while this process waited (Linux; elsewhere 0)."""
+    if not times.exists():
+        return 0
+    before = _core_times(times)
+    wait(WATCH_SECONDS)
+    after = _core_times(times)
+    watched = cores & before.keys() & after.keys()
+    return sum(_busy_share(before[core], after[core]) > BUSY_SHARE for core in watched)
+
+
+CoreTimes = tuple[int, int]
+"""Ticks that a core has worked, and all of its ticks."""
+
+
+def _core_times(path: Path) -> Mapping[int, CoreTimes]:
+    times: dict[int, CoreTimes] = {}
+    for line in path.read_text().splitlines():
+        name, *numbers = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            # user nice system idle iowait irq softirq steal; guests are counted in user
+            ticks = [int(number) for number in numbers[:8]]
+            idle = sum(ticks[3:5])
+            times[int(name[3:])] = (sum(ticks) - idle, sum(ticks))
+    return times
+
+
+def _busy_share(before: CoreTimes, after: CoreTimes) -> float:
+    worked, passed = after[0] - before[0], after[1] - before[1]
+    return worked / passed if passed > 0 else 0.0
+
+
+def cpu_quota(*, own: Path = OWN_GROUP, groups: Path = GROUPS) -> float | None:
+    """How many cores' time the process's control group may take, or None without a limit."""
+    names = [line.split(":", 2)[2] for line in _lines(own) if line.count(":") >= 2]
+    folders = {
+        folder
+        for name in names
+        for root in (groups, groups / "cpu")
+        for folder in (root / name.lstrip("/"), *(root / name.lstrip("/")).parents)
+        if folder.is_relative_to(groups)
+    }
+    found = [quota for folder in folders for quota in _quotas(folder)]
+    return min(found, default=None)
+
+
+def _quotas(folder: Path) -> Iterator[float]:
+    """The limit in a folder of control groups, by version 2 or version 1 of their files."""
+    for line in _lines(folder / "cpu.max"):
+        limit, period = line.split()
+        if limit != "max":
+            yield int(limit) / int(period)
+    limits = _lines(folder / "cpu.cfs_quota_us")
+    periods = _lines(folder / "cpu.cfs_period_us")
+    for limit, period in zip(limits, periods, strict=True):
+        if int(limit) > 0:
+            yield int(limit) / int(period)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
