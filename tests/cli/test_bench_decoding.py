@@ -4,7 +4,11 @@ import json
 import sys
 
 from regard.cli import main
-from regard.cli.benching.decoding import DecodingCase, DecodingResult
+from regard.cli.benching.decoding import DecodingCase, DecodingResult, random_model, sources
+from regard.cli.benching.decoding_worker import _regard
+from regard.decoding import Beam, Hypothesis, Replaying
+from regard.training.trained import load
+from tests.making import make_run
 
 SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",
          "--turns", "1"]  # fmt: skip
@@ -18,6 +22,21 @@ def test_without_peers_it_gives_our_speed_as_a_table_and_as_json(capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["tokens_per_s"]["regard"] > 0
     assert report["ratio"] == {}
+
+
+def test_the_benchmark_searches_as_predict_does(monkeypatch, tmp_path):
+    searches = []
+
+    def noted(self, model, sentences, *, device="cpu"):
+        searches.append(type(self))
+        return [[Hypothesis((4,), 0.0, 0.0, (0.0,), has_ended=True)] for _ in sentences]
+
+    for search in (Beam, Replaying):
+        monkeypatch.setattr(search, "__call__", noted)
+    case = DecodingCase(size="tiny", n_sentences=2, batch=2, n_source=3, n_target=3)
+    _regard(random_model(case), case, tmp_path)(sources(case))
+    load(make_run(tmp_path / "run"), device="cpu").predict(["a b"])
+    assert searches == [Beam, Beam]
 
 
 def test_an_unknown_size_or_peer_is_refused_with_the_nearest(capsys):

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import regard
 from regard.cli import main
+from regard.models.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -117,6 +119,24 @@ def _in_private_class(tree, node):
         isinstance(other, ast.ClassDef) and other.name.startswith("_") and node in other.body
         for other in ast.walk(tree)
     )
+
+
+def test_the_page_of_models_lists_the_kinds_that_a_recipe_takes():
+    page = (ROOT / "docs" / "models.md").read_text()
+    table = re.search(r"^\| `model\.kind` .*?\n\n", page, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    rows = table[0].splitlines()[2:]
+    assert {re.search(r"`(\w+)`", row)[1] for row in rows if row} == set(KINDS)
+
+
+def test_the_first_benchmark_of_the_readme_has_a_length_at_which_the_window_wins():
+    length, names = re.search(
+        r"regard bench attention --lengths (\d+) --only (\S+)", README
+    ).groups()
+    soft, window = names.split(",")
+    measured = json.loads((ROOT / "docs" / "benchmarks.json").read_text())["rows"]
+    seconds = {row["name"]: row["both_s"] for row in measured if row["n"] == int(length)}
+    assert seconds[window] < seconds[soft]
 
 
 @pytest.mark.parametrize(

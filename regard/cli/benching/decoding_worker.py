@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.cli.benching.decoding import DecodingCase, random_model, sources
 from regard.cli.benching.peers import as_ctranslate2, as_marian, names_of
-from regard.decoding import AveragePenalty, Beam, Limits, Replaying, Sentence
+from regard.decoding import AveragePenalty, Beam, Limits, Sentence
 from regard.decoding.arranging import arranged
 from regard.errors import SettingError
 from regard.models import Transformer
@@ -64,13 +64,12 @@ def main(name: str, case: str) -> None:
 
 def _regard(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
     ours = _placed(model, case)
-    beam = Beam(
+    # the search of `predict`, so that nothing here is faster than the product
+    search = Beam(
         width=case.beam,
         penalty=AveragePenalty(),
         limits=Limits(min_tokens=case.n_target, max_tokens=case.n_target),
     )
-
-    search = Replaying(beam)
 
     def decode(source: Tensor) -> list[list[int]]:
         sentences = [Sentence(row) for row in source.tolist()]
