@@ -1,19 +1,8 @@
-"""The command line's door: `regard` and `python -m regard`."""
+"""python -m regard: the command line without its script."""
 
-import os
 import sys
 
-
-def main() -> int:
-    """Set what torch reads only while it is loaded, then run the command line."""
-    if "OMP_WAIT_POLICY" not in os.environ:
-        # threads that share a product wait for each other by spinning, 300,000 rounds unless told
-        # otherwise: where another program takes a core away, every product waits for its turn
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    from regard.cli import main as run
-
-    return run()
-
+from regard.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,50 +12,20 @@ import typer
 from rich.console import Console
 
 import regard
-from regard.cli.average import average
-from regard.cli.bench import bench
-from regard.cli.compare import compare
-from regard.cli.demo import demo
-from regard.cli.doctor import ManyTests, doctor
-from regard.cli.evaluate import evaluate
-from regard.cli.explain import explain
-from regard.cli.export import export
-from regard.cli.import_ import import_model
-from regard.cli.list import list_mechanisms
-from regard.cli.look import look
-from regard.cli.plan import plan
-from regard.cli.predict import predict
-from regard.cli.serve import serve
 from regard.cli.streams import lasting_streams
-from regard.cli.train import train
-from regard.cli.verify import verify
+from regard.cli.verbs import VERBS, VerbGroup, not_loaded
 from regard.errors import RegardError
-from regard.training.measuring import lacks_memory
 
 app = typer.Typer(
     name="regard",
+    cls=VerbGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Attention mechanisms as small interchangeable parts.\n\nTry: regard demo",
 )
-app.command("demo")(demo)
-app.command("list")(list_mechanisms)
-app.command("explain")(explain)
-app.command("train")(train)
-app.command("plan")(plan)
-app.command("predict")(predict)
-app.command("evaluate")(evaluate)
-app.command("compare")(compare)
-app.command("average")(average)
-app.command("verify")(verify)
-app.command("look")(look)
-app.command("import")(import_model)
-app.command("export")(export)
-app.command("serve")(serve)
-app.add_typer(bench, name="bench")
-app.command("doctor", cls=ManyTests)(doctor)
+for _name, _verb in VERBS.items():
+    app.command(_name, help=_verb.summary)(not_loaded)
 
 
 @app.callback(invoke_without_command=True)
@@ -70,6 +40,7 @@ def _version(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give back its exit code."""
     _let_memory_grow()
+    _let_threads_sleep()
     with lasting_streams():
         try:
             return _exit_code(argv)
@@ -79,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return 2
         except (RuntimeError, MemoryError) as error:
+            from regard.training.measuring import lacks_memory
+
             if not lacks_memory(error):
                 raise
             print(
@@ -100,6 +73,16 @@ def _let_memory_grow() -> None:
     """
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+
+def _let_threads_sleep() -> None:
+    """Have threads that wait for each other spin briefly, unless the user chose otherwise.
+
+    They spin for 300,000 rounds by default: where another program takes a core away, every product
+    waits for the thread that does not run. Read once, while torch is loaded.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _exit_code(argv: Sequence[str] | None) -> int:

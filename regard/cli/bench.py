@@ -24,6 +24,7 @@ LENGTHS = "128,512,2048,4096,8192"
 
 bench = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     help="Measure time and memory, as ratios to peers measured in the same run.\n\n"
     "Example: regard bench attention --lengths 512,4096 --only soft,sliding_window",

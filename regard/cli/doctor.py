@@ -23,6 +23,9 @@ Names = tuple[str, str] | None
 """Two names that somebody typed, or did not."""
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
 class ManyTests(TyperCommand):
     """A command whose --test takes every path up to the next option, as a shell's wildcards do."""
 
@@ -39,6 +42,7 @@ class ManyTests(TyperCommand):
         return super().parse_args(ctx, spelt)
 
 
+@app.command("doctor", cls=ManyTests)
 def doctor(
     data: list[Path] = typer.Argument(
         help="SOURCE TARGET [TARGET ...], or one .tsv, .jsonl, .conllu or folder (.gz, .xz too)."
