@@ -2,19 +2,20 @@
 
     5 mars 2024 · 5. März 2024 · 2024年3月5日 · ٥ مارس ٢٠٢٤  →  2024-03-05
 
-Names, patterns and digits are those of CLDR, the Unicode consortium's tables, through babel. Only
-patterns that can be read in one way are taken: the month is a word, or the year comes first. A
-date is written field by field, so which characters say the year is known and never searched for.
+Names, patterns and digits are those of CLDR, the Unicode consortium's tables; `cldr/dates.json`
+holds what is needed of them. Only patterns that can be read in one way are taken: the month is a
+word, or the year comes first. A date is written field by field, so which characters say the year is
+known and never searched for.
 """
 
 import datetime
+import json
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-
-from babel import Locale
-from babel.dates import DateTimeFormat, tokenize_pattern
+from pathlib import Path
 
 from regard.choices import find
 from regard.data.examples import Example
@@ -24,46 +25,28 @@ from regard.errors import SettingError
 
 @dataclass(frozen=True)
 class Language:
-    """A locale of CLDR."""
+    """What CLDR says of dates in a language."""
 
-    locale: str
-    zeros: tuple[str, ...] = ("0",)
+    name: str
+    """In English."""
+    zeros: Sequence[str]
     """The zero of each row of digits its readers use."""
-    more: tuple[str, ...] = ()
-    """Patterns beside the locale's own, where most of those write the month as a number."""
+    patterns: Sequence[str]
+    """Ways to write a date that can be read in one way only, each once."""
+    words: Mapping[str, Sequence[str]]
+    """Names of months, or of weekdays from Monday on, by the field of a pattern."""
 
 
+TABLE = Path(__file__).with_name("cldr") / "dates.json"
 LANGUAGES: Mapping[str, Language] = {
-    "en": Language("en"),
-    "de": Language("de"),
-    "fr": Language("fr"),
-    "es": Language("es"),
-    "it": Language("it"),
-    "pt": Language("pt"),
-    "nl": Language("nl"),
-    "sv": Language("sv"),
-    "fi": Language("fi", more=("ccc d. MMMM y",)),
-    "pl": Language("pl"),
-    "cs": Language("cs", more=("EEE d. MMMM y",)),
-    "hu": Language("hu"),
-    "tr": Language("tr"),
-    "vi": Language("vi"),
-    "el": Language("el"),
-    "ru": Language("ru"),
-    "he": Language("he"),
-    "ar": Language("ar_EG", ("٠", "0")),
-    "hi": Language("hi", ("0", "०")),
-    "zh": Language("zh"),
-    "ja": Language("ja"),
-    "ko": Language("ko"),
+    code: Language(**row) for code, row in json.loads(TABLE.read_text(encoding="utf-8")).items()
 }
-
-STYLES = ("full", "long", "medium", "short")
-SKELETONS = ("yMMMd", "yMMMEd", "yMEd", "yMd")
 FIELDS: Mapping[str, range] = {"y": range(4), "M": range(5, 7), "L": range(5, 7), "d": range(8, 10)}
 """The characters of YYYY-MM-DD that a field of a pattern tells."""
 SILENT = "Ec"
 """Fields that tell nothing ISO 8601 writes: the day of the week."""
+PIECES = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<field>([a-zA-Z])\3*)|(?P<plain>[^a-zA-Z']+)")
+"""What a pattern is made of: letters are fields, unless they are quoted."""
 
 
 def dates(
@@ -96,7 +79,7 @@ def dates(
 
     def draw() -> Example:
         code = draws.choice(languages)
-        pattern = draws.choice(patterns(code))
+        pattern = draws.choice(LANGUAGES[code].patterns)
         zero = draws.choice(LANGUAGES[code].zeros)
         day = datetime.date.fromordinal(draws.randint(first, last))
         return write(day, code, pattern, zero=zero)
@@ -104,15 +87,13 @@ def dates(
     return distinct("dates", split, count, draw, lambda example: example.targets[0])
 
 
-@cache
-def patterns(code: str) -> tuple[str, ...]:
-    """The patterns of a language that can be read in one way only, each once."""
-    language = LANGUAGES[code]
-    locale = Locale.parse(language.locale)
-    found = [locale.date_formats[style].pattern for style in STYLES]
-    found += [str(locale.datetime_skeletons[name].pattern) for name in SKELETONS]
-    every = dict.fromkeys([*found, *language.more])
-    return tuple(pattern for pattern in every if has_one_reading(pattern))
+def language_name(code: str) -> str:
+    """What a language is called in English; a code that is not known stays as it is.
+
+    >>> language_name("de"), language_name("xx")
+    ('German', 'xx')
+    """
+    return LANGUAGES[code].name if code in LANGUAGES else code
 
 
 def has_one_reading(pattern: str) -> bool:
@@ -130,11 +111,10 @@ def has_one_reading(pattern: str) -> bool:
 
 def write(day: datetime.date, code: str, pattern: str, *, zero: str = "0") -> Example:
     """Write one day by one pattern, and keep which characters tell which digits."""
-    written = DateTimeFormat(day, Locale.parse(LANGUAGES[code].locale))
     digits = {ord("0") + i: chr(ord(zero) + i) for i in range(10)}
     source, links = "", []
     for piece, is_field in _pieces(pattern):
-        text = written[piece].translate(digits) if is_field else piece
+        text = _field(day, code, piece).translate(digits) if is_field else piece
         if is_field:
             told = FIELDS.get(piece[0], range(0))
             places = range(len(source), len(source) + len(text))
@@ -146,5 +126,18 @@ def write(day: datetime.date, code: str, pattern: str, *, zero: str = "0") -> Ex
 @cache
 def _pieces(pattern: str) -> tuple[tuple[str, bool], ...]:
     """The pattern cut into literal text (False) and fields such as MMMM (True)."""
-    cut = [value for _, value in tokenize_pattern(pattern)]
-    return tuple((v, False) if isinstance(v, str) else (v[0] * v[1], True) for v in cut)
+    return tuple(
+        (found["field"], True)
+        if found["field"]
+        else ((found["plain"] or found["quoted"] or "'").replace("''", "'"), False)
+        for found in PIECES.finditer(pattern)
+    )
+
+
+def _field(day: datetime.date, code: str, field: str) -> str:
+    """What a day has at a field: a word of the language, or a number with as many digits."""
+    words = LANGUAGES[code].words.get(field)
+    if words is not None:
+        return words[day.weekday() if field[0] in SILENT else day.month - 1]
+    number = {"y": day.year, "d": day.day}.get(field[0], day.month)
+    return str(number).zfill(len(field))

@@ -12,10 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import final
 
-from babel import Locale
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.dates import language_name
 from regard.data.examples import Example
 from regard.data.kinds import EOS
 from regard.decoding import Greedy, Limits
@@ -97,15 +97,6 @@ class Findings:
         """The head to draw: the best of the row that predicts, whose maps are drawn as they are."""
         heads = [v for v in self.chosen_on if v.is_head and v.row is Row.PREDICTING]
         return min(heads, key=lambda view: self.chosen_on[view].error_rate)
-
-
-def language_name(code: str) -> str:
-    """What a language is called in English.
-
-    >>> language_name("de")
-    'German'
-    """
-    return Locale.parse(code).english_name or code
 
 
 def demo_recipe(changes: Sequence[str] = ()) -> Recipe:

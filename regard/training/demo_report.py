@@ -3,11 +3,12 @@
 from html import escape
 from pathlib import Path
 
+from regard.data.dates import language_name
 from regard.inspecting.panels import View
 from regard.plots.page import page, table
 from regard.plots.shaded import error_table, shade_style, shaded_map, shaded_words
 from regard.training.checkpoints import write_text
-from regard.training.demo import Findings, language_name
+from regard.training.demo import Findings
 from regard.training.report import recipe_part, training_parts
 
 

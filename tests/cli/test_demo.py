@@ -8,8 +8,9 @@ from contextlib import redirect_stderr, redirect_stdout
 import pytest
 
 from regard.cli import main
+from regard.data.dates import language_name
 from regard.training.checkpoints import Progress, checkpoints
-from regard.training.demo import demo_recipe, language_name, unseen
+from regard.training.demo import demo_recipe, unseen
 from regard.training.events import Finished
 from regard.training.run import run
 

@@ -1,6 +1,7 @@
 """Dates: one reading each, true alignments, and days that no two splits share."""
 
 import datetime
+import json
 import unicodedata
 
 import pytest
@@ -8,35 +9,40 @@ from babel.dates import format_date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.dates import LANGUAGES, dates, has_one_reading, patterns, write
+from regard.data.dates import LANGUAGES, TABLE, dates, has_one_reading, write
 from regard.errors import SettingError, UnknownChoice
+from tests.data.cldr_table import locale_of, table
 
 DAYS = st.dates(datetime.date(1900, 1, 1), datetime.date(2099, 12, 31))
 DAY = datetime.date(2024, 3, 5)
 
 
+def test_the_table_is_what_its_script_makes_of_cldr():
+    assert json.loads(TABLE.read_text()) == json.loads(json.dumps(table()))
+
+
 def test_many_languages_and_scripts_are_written():
-    written = [write(DAY, code, patterns(code)[0]).source for code in LANGUAGES]
+    written = [write(DAY, code, LANGUAGES[code].patterns[0]).source for code in LANGUAGES]
     scripts = {unicodedata.name(c).split()[0] for text in written for c in text if c.isalpha()}
     assert len(LANGUAGES) >= 12
     assert {"LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW", "DEVANAGARI", "CJK", "HANGUL"} <= (
         scripts
     )
-    assert all(len(patterns(code)) >= 3 for code in LANGUAGES)
+    assert all(len(LANGUAGES[code].patterns) >= 3 for code in LANGUAGES)
 
 
 @settings(max_examples=60)
 @given(day=DAYS, code=st.sampled_from(list(LANGUAGES)))
 def test_a_date_is_written_as_babel_writes_it(day, code):
-    for pattern in patterns(code):
-        wanted = format_date(day, pattern, LANGUAGES[code].locale)
+    for pattern in LANGUAGES[code].patterns:
+        wanted = format_date(day, pattern, locale_of(code))
         assert write(day, code, pattern).source == wanted
 
 
 @settings(max_examples=60)
 @given(day=DAYS, code=st.sampled_from(list(LANGUAGES)))
 def test_links_point_at_the_characters_of_their_field(day, code):
-    for pattern in patterns(code):
+    for pattern in LANGUAGES[code].patterns:
         for zero in LANGUAGES[code].zeros:
             example = write(day, code, pattern, zero=zero)
             told = dict.fromkeys(range(10), "")
@@ -63,7 +69,7 @@ def _same_month(text, code, pattern, day, zero):
 def test_no_text_means_two_days_in_any_language():
     meant = {}
     for code in LANGUAGES:
-        for pattern in patterns(code):
+        for pattern in LANGUAGES[code].patterns:
             for month in range(1, 13):
                 for day in (1, 2, 3, 11, 12, 28):
                     example = write(datetime.date(2011, month, day), code, pattern)
