@@ -35,6 +35,11 @@ class KernelMask(NamedTuple):
     is_causal: bool
     valid: Bool[Tensor, "b k"] | None
 
+    @property
+    def hides_nothing(self) -> bool:
+        """Whether every query sees every key."""
+        return not self.is_causal and self.valid is None
+
 
 class Grid(NamedTuple):
     """First and last positions of blocks of queries and of keys."""
@@ -107,6 +112,9 @@ class Score(Protocol):
 @runtime_checkable
 class Relation(Protocol):
     """What does the distance between two positions add, to the scores and to the context?"""
+
+    is_zero: bool
+    """Whether it adds nothing to either."""
 
     def to_scores(self, query: Float[Tensor, "b h q d"], places: Places) -> Float[Tensor, "*b q k"]:
         """What is added to the scores."""
@@ -213,6 +221,8 @@ class Memory(Protocol):
 class NoRelation:
     """Distance adds nothing."""
 
+    is_zero = True
+
     def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "1 1"]:
         """Nothing."""
         return query.new_zeros(1, 1)
@@ -223,10 +233,6 @@ class NoRelation:
 
     def as_bias(self, places: Places) -> None:
         """There is no bias to add."""
-
-    def __deepcopy__(self, memo: object) -> "NoRelation":
-        # there is one, and a copied model must still be known to have it
-        return self
 
 
 NO_RELATION = NoRelation()

@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.links import (
-    NO_RELATION,
     Dot,
     Grid,
     Pattern,
@@ -95,7 +94,7 @@ class AttentionMap:
             numbers = type(self.rows)(*[number[..., rows, :] for number in self.rows])
             places = self.places.tile(rows, columns)
             dot, softmax = self.score.as_dot(query, key), self.select.as_softmax()
-            if dot is None or softmax is None or self.relation is not NO_RELATION:
+            if dot is None or softmax is None or not self.relation.is_zero:
                 scores = self.score(query, key, places) + self.relation.to_scores(query, places)
                 mask = self.mask.visible(places)
                 return self.select.weigh(scores, mask, numbers, places)
@@ -109,7 +108,7 @@ class AttentionMap:
         is_plain = isinstance(self.score, nn.Module) and not any(
             True for _ in self.score.parameters()
         )
-        one = self._head(head) if is_plain and self.relation is NO_RELATION else self
+        one = self._head(head) if is_plain and self.relation.is_zero else self
         weights = one.tile(rows, columns)[0]
         # a mask may still speak of every head
         return weights[head if len(weights) > 1 else 0]

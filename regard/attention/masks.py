@@ -155,9 +155,15 @@ def given(matrix: Bool[Tensor, "*b n k"]) -> Given:
     return Given(matrix)
 
 
+def is_full(mask: Pattern | Tensor) -> bool:
+    """Whether a mask by its own word hides nothing; a matrix is not looked through."""
+    known = None if isinstance(mask, Tensor) else mask.as_kernel()
+    return known is not None and known.hides_nothing
+
+
 def all_of(*parts: Pattern) -> Pattern:
     """The pairs that every part allows."""
-    rest = [part for part in parts if part is not FULL]
+    rest = [part for part in parts if not is_full(part)]
     if len(rest) <= 1:
         return rest[0] if rest else FULL
     return AllOf(*rest)

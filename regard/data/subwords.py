@@ -110,7 +110,7 @@ class Subwords:
         """
         if dropout == 0.0:
             return self._carried(text, self._ids(self._encoding(text)))
-        if self.kind is not BPE:
+        if self.kind != BPE:
             raise SettingError(
                 f"subwords: dropout is bpe's; {self.kind.name} has no merges to leave out."
             )

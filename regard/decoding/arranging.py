@@ -7,8 +7,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import nn
 
-from regard.attention import FULL
-from regard.attention.links import NO_RELATION
 from regard.decoding.packed_linear import PackedLinear, can_pack
 from regard.decoding.quick_layer import QuickLayer, can_be_quick
 from regard.decoding.tabled_positions import TabledPositions
@@ -36,7 +34,7 @@ class Arranges(Protocol):
 @torch.no_grad()
 def arranged(model: M) -> M:
     """The same model for writing on the CPU; only its linear layers' weights are copied."""
-    shared = [*model.parameters(), *model.buffers(), NO_RELATION, FULL]
+    shared = [*model.parameters(), *model.buffers()]
     ours = copy.deepcopy(model, {id(part): part for part in shared}).eval()
     for part in list(ours.modules()):
         if isinstance(part, Arranges):

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from regard.attention import FULL, GroupedQueryHeads, KeyValues
 from regard.attention.engine.kernels import softmax_attention
 from regard.attention.folding import Folded
-from regard.attention.links import NO_RELATION, Pattern
+from regard.attention.links import Pattern
+from regard.attention.masks import is_full
 from regard.layers import DecoderCache, DecoderLayer
 
 WORTHWHILE = 2
@@ -57,7 +58,7 @@ class QuickLayer(nn.Module):
         source_mask: Pattern | Tensor = FULL,
     ) -> tuple[Float[Tensor, "r n m"], DecoderCache]:
         """The next positions, and the longer cache."""
-        if x.shape[1] != 1 or mask is not FULL or source_mask is not FULL:
+        if x.shape[1] != 1 or not (is_full(mask) and is_full(source_mask)):
             return self.layer.step(x, cache, mask, source_mask)
         layer, kept = self.layer, list[KeyValues]()
         folded = cache.folded or self._folded(cache.source)
@@ -119,8 +120,8 @@ def plain_scale(heads: GroupedQueryHeads) -> float | None:
     chain, nothing = heads.chain, heads.W_Q.weight.new_zeros(1, 1, 1, heads.dims.d_head)
     has_more = (
         heads.rotary is not None
-        or chain.relation is not NO_RELATION
-        or chain.pattern is not FULL
+        or not chain.relation.is_zero
+        or not is_full(chain.pattern)
         or chain.memory is not None
         or chain.path is not None
     )

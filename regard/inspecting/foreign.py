@@ -71,6 +71,8 @@ class Heard:
 class GivenBias:
     """Numbers that somebody adds to the scores, such as a float mask's."""
 
+    is_zero = False
+
     def __init__(self, matrix: Float[Tensor, "*b n k"]) -> None:
         self.matrix = matrix
 

@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 
 import regard
-from regard.attention.links import NO_RELATION
 from regard.attention.maps import AttentionMap
 from regard.attention.tables import name_of
 from regard.choices import find
@@ -58,8 +57,8 @@ def mechanism_of(one: AttentionMap) -> str:
     if isinstance(select, Shared):
         among = [f"among slots of {select.tokens.stride} tokens"]
         select = select.among
-    links = [link for link in (one.score, one.relation, select) if link is not NO_RELATION]
-    return ", ".join([*map(name_of, links), *among])
+    relation = [] if one.relation.is_zero else [one.relation]
+    return ", ".join([*map(name_of, [one.score, *relation, select]), *among])
 
 
 def mask_of(one: AttentionMap) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.links import NO_RELATION, NoRelation, SoftRows
+from regard.attention.links import NoRelation, SoftRows
 from regard.attention.masks import AllOf, AnyOf, Given, Padding
 from regard.attention.memories.memory_compressed import CompleteSlots, HoldingSlots
 from regard.attention.patterns.big_bird import NeighbourBlocks
@@ -108,8 +108,6 @@ def _read_class(data: Any, name: Any, tensor: Callable[[str], Tensor]) -> Any:
     if name not in CLASSES or not isinstance(data.get("fields"), dict):
         raise DataError(f"record: there is no part '{name}'; the file is damaged or newer.")
     fields = {key: read(value, tensor) for key, value in data["fields"].items()}
-    if name == NoRelation.__name__:
-        return NO_RELATION
     made = CLASSES[name]
     if issubclass(made, tuple):
         return made(**fields)

@@ -75,7 +75,7 @@ def attending(choice: Choice, dims: Dims, *, is_causal: bool) -> Attending:
         return Attending(FULL, choice.build(MEMORIES, dims))
     past = IN_THE_PAST.get(choice.name, {}) if is_causal else {}
     pattern = replace(choice, settings={**choice.settings, **past}).build(PATTERNS, dims)
-    return Attending(FULL if choice.name == "full" else pattern, None)
+    return Attending(pattern, None)
 
 
 def attending_in_turn(choice: Choice, dims: Dims, *, is_causal: bool) -> Callable[[], Attending]:

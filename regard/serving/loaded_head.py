@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import AttentionMap
-from regard.attention.links import NO_RELATION, Dot
+from regard.attention.links import Dot
 from regard.choices import find
 from regard.errors import LengthError, SettingError
 from regard.inspecting.panels import View
@@ -25,7 +25,7 @@ MOST_PIECES = 24
 
 REFUSALS: Sequence[tuple[Callable[[AttentionMap], bool], str]] = (
     (lambda seen: _dot(seen) is None, "its scores are no products of queries and keys"),
-    (lambda seen: seen.relation is not NO_RELATION, "its scores have a part for the distance"),
+    (lambda seen: not seen.relation.is_zero, "its scores have a part for the distance"),
     (lambda seen: seen.select.as_softmax() is None, "its weights are no softmax"),
     (lambda seen: seen.value is None, "its values were not kept"),
     (lambda seen: seen.columns != "keys", "its keys are slots of a shortened memory"),

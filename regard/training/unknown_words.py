@@ -18,7 +18,7 @@ def check_has_unknown_words(loaded: Loaded) -> None:
     """Refuse a run whose tokens are no words, or that reads none."""
     check_reads_texts(loaded.recipe, "unknown words")
     for side in (loaded.source, loaded.target):
-        if side.kind is not WORDS:
+        if side.kind != WORDS:
             raise SettingError(
                 f"unknown words: this run's tokens are of kind {side.kind.name}, which has no "
                 "unknown words. Leave --replace-unknown out, or train with tokens.kind = "

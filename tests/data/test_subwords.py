@@ -1,5 +1,6 @@
 """Sub-words: exact round trips, unknown pieces, dropout, and files that are refused."""
 
+import copy
 import json
 import pickle
 import random
@@ -125,6 +126,17 @@ def test_dropout_goes_from_the_plain_cut_to_single_bytes():
     assert len(whole) == len(text.encode())
     cuts = {tuple(subwords.encode(text, dropout=0.3, random=random.Random(i))) for i in range(20)}
     assert len(cuts) > 10
+
+
+def test_a_copied_vocabulary_cuts_in_as_many_ways_as_the_first():
+    made, first = copy.deepcopy(TRAINED[BPE]), TRAINED[BPE]
+    cuts = [one.encode(TEXT[0], dropout=0.5, random=random.Random(3)) for one in (made, first)]
+    assert cuts[0] == cuts[1] != first.encode(TEXT[0])
+
+
+@EVERY
+def test_a_pickled_kind_is_the_same_kind(kind):
+    assert pickle.loads(pickle.dumps(kind)) == kind
 
 
 def test_dropout_is_refused_where_it_means_nothing():

@@ -1,5 +1,7 @@
 """A quick layer is the layer it was made of, step by step, and so is a folded source."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 from regard.attention import Chain, KeyValues, multi_head
 from regard.attention.folding import Folded
 from regard.attention.heads.grouped_query import GroupedQueryHeads
+from regard.attention.patterns.full import FullPattern
 from regard.attention.scores.dot import DotScore
 from regard.attention.scores.general import GeneralScore
 from regard.choices import Choice
@@ -104,6 +107,24 @@ def test_what_does_more_than_dots_and_softmax_has_no_plain_scale():
     assert plain_scale(multi_head(DIMS, chain=Chain(score=DotScore()))) == 1.0
     assert plain_scale(multi_head(DIMS, chain=Chain(score=GeneralScore(DIMS.head())))) is None
     assert plain_scale(multi_head(DIMS, chain=Chain(path="dense"))) is None
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copied_model_is_as_quick_as_the_first(way):
+    spec = TransformerSpec(d_model=16, n_heads=2, d_hidden=16, n_decoder_layers=2)
+    model = build_transformer(spec, n_source_tokens=9, n_target_tokens=9)
+    ours = arranged(way(model))
+    assert sum(isinstance(part, QuickLayer) for part in ours.modules()) == 2
+
+
+def test_a_mask_that_hides_nothing_is_as_quick_as_none(monkeypatch):
+    layer = _layer("one group", PreNorm)
+    layer.arrange()
+    quick, x = QuickLayer(layer), torch.randn(1, 1, 32).double()
+    start = quick.start(torch.randn(1, 3, 32).double())
+    want = quick.step(x, start)[0]
+    monkeypatch.setattr(DecoderLayer, "step", None)
+    assert torch.equal(quick.step(x, start, FullPattern(), FullPattern())[0], want)
 
 
 @pytest.mark.parametrize(

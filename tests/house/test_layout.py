@@ -72,6 +72,19 @@ def test_no_function_of_the_package_takes_kwargs():
     assert taking == []
 
 
+def test_nothing_in_the_package_is_known_by_being_the_same_object():
+    # a pickled copy of a constant is another object, and must still be known for what it is
+    compared = [
+        f"{path.name}:{node.lineno}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Name) and side.id.isupper()
+    ]
+    assert compared == []
+
+
 def test_nothing_in_the_package_pickles():
     # what others pickled may be read, in the mode that builds tensors and runs nothing
     pickling = re.compile(

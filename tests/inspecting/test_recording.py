@@ -1,5 +1,6 @@
 """Capture: a record of whatever ran, ours or torch's, that equals what ran and changes nothing."""
 
+import pickle
 import warnings
 
 import pytest
@@ -162,6 +163,18 @@ def test_a_language_model_has_its_own_attention():
     (one,) = record.attention.values()
     assert one.is_self
     assert not record.weights(next(iter(record.attention)), 0, 0).triu(1).any()
+
+
+def test_a_record_of_a_pickled_model_names_the_same_links():
+    model = transformer("post_norm").eval()
+    records = []
+    for one in (model, pickle.loads(pickle.dumps(model))):
+        with torch.no_grad(), capture(one) as record:
+            one(SOURCE, TARGET)
+        records.append(record)
+    for kind, first in records[0].attention.items():
+        again = records[1].attention[kind]
+        assert (again.mechanism, again.mask) == (first.mechanism, first.mask), kind
 
 
 def test_names_are_given_to_the_sides_that_have_as_many_places():

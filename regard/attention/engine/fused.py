@@ -5,7 +5,7 @@ from typing import final
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
 from regard.attention.engine.kernels import softmax_attention
-from regard.attention.links import NO_RELATION, keys_that_exist
+from regard.attention.links import keys_that_exist
 
 
 @final
@@ -18,7 +18,7 @@ class FusedPath:
         """Not a softmax of dot products, or a mask or relation the kernels do not know."""
         if reason := not_softmax_of_dot(case):
             return reason
-        if case.relation is not NO_RELATION:
+        if not case.relation.is_zero:
             return f"{type(case.relation).__name__} changes the scores inside the kernel"
         if case.kernel_mask is None:
             return f"the mask {type(case.mask).__name__} is none that the kernels know"

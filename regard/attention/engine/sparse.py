@@ -23,7 +23,7 @@ from regard.attention.engine.kernels import (
     softmax_attention_backward,
 )
 from regard.attention.engine.tiling import Tiling, differs_by_head
-from regard.attention.links import NO_RELATION, Grid, wide
+from regard.attention.links import Grid, wide
 
 CHUNKS = (64, 128, 256, 512)
 """Rows in a chunk, and keys in a block: the cheapest of these is taken."""
@@ -95,7 +95,7 @@ class SparsePath:
             return reason
         if case.places.past is None:
             return "the rows or columns have gaps"
-        if case.relation is NO_RELATION:
+        if case.relation.is_zero:
             return None
         bias = case.relation.as_bias(case.places.tile(slice(0, 1), slice(0, 1)))
         if bias is None:
@@ -153,7 +153,7 @@ def _fits_tiles(case: Case) -> bool:
         case.query.is_cuda
         and len(kinds) == 1
         and kinds <= {(dtype, width) for dtype in HALF for width in TILE_WIDTHS}
-        and case.relation is NO_RELATION
+        and case.relation.is_zero
         and not differs_by_head(case.mask, case.places)
     )
 

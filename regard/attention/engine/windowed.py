@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost
-from regard.attention.links import NO_RELATION, keys_that_exist
+from regard.attention.links import keys_that_exist
 from regard.places import Places
 
 GATHERED, GATHERED_AND_HELD = 8, 4
@@ -28,7 +28,7 @@ class WindowedPath:
             return "a memory shortens the keys first"
         if case.window is None:
             return f"{type(case.select).__name__} looks beyond a window"
-        if case.relation is not NO_RELATION:
+        if not case.relation.is_zero:
             return f"{type(case.relation).__name__} is computed for whole rows"
         if case.kernel_mask is None:
             return f"the mask {type(case.mask).__name__} does not say where a row ends"

@@ -35,7 +35,3 @@ class FullPattern:
     def as_kernel(self) -> KernelMask:
         """Kernels need no mask for it."""
         return KernelMask(is_causal=False, valid=None)
-
-    def __deepcopy__(self, memo: object) -> "FullPattern":
-        # there is one, and a copied model must still be known to have it
-        return self

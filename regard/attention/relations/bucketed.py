@@ -29,6 +29,8 @@ class BucketedRelation(nn.Module):
         is_causal: keys come before queries only, so that every bucket is theirs.
     """
 
+    is_zero = False
+
     def __init__(
         self,
         dims: Dims,

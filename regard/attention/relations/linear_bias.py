@@ -20,6 +20,7 @@ from regard.places import Places
 class LinearBiasRelation(nn.Module):
     """One slope for each head."""
 
+    is_zero = False
     m: Tensor
 
     def __init__(self, dims: Dims) -> None:

@@ -23,6 +23,8 @@ from regard.places import Places
 class ShawRelation(nn.Module):
     """Tables for keys and for values, one for each head or shared by all."""
 
+    is_zero = False
+
     def __init__(self, dims: Dims, *, clip: int = 16, is_shared: bool = False) -> None:
         super().__init__()
         if clip < 0:

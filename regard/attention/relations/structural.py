@@ -23,6 +23,8 @@ from regard.places import Places
 class StructuralRelation(nn.Module):
     """Two tables of key vectors: one for the sentence, one for the tree."""
 
+    is_zero = False
+
     def __init__(self, dims: Dims, *, clip: int = 16) -> None:
         super().__init__()
         if clip < 0:

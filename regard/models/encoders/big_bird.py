@@ -109,6 +109,8 @@ class FirstBlockAgain:
         pattern: says how often, and in which texts.
     """
 
+    is_zero = False
+
     def __init__(self, pattern: PublishedBigBirdPattern) -> None:
         self.pattern = pattern
 

@@ -5,6 +5,8 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from regard.attention import FULL, Chain, all_of
 from regard.attention.links import Grid, KernelMask
+from regard.attention.masks import is_full
+from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.full import FullPattern
 from regard.places import Places
 from tests.asserting import assert_close, assert_same_gradients, doubles
@@ -53,6 +55,7 @@ def test_kernels_need_no_mask_for_it():
 
 
 def test_joining_it_with_another_pattern_leaves_the_other():
-    other = FullPattern()
+    other = CausalPattern()
     assert all_of(FULL, other) is other
-    assert all_of(FULL, FULL) is FULL
+    assert all_of(FullPattern(), other) is other
+    assert is_full(all_of(FULL, FullPattern()))
