@@ -50,7 +50,8 @@ class BigBirdPattern:
     Args:
         dims: not needed.
         block: positions in a block; the first and the last block are global.
-        n_random: random blocks for each row, besides those it sees already.
+        n_random: random blocks for each row, besides those it sees already; all there are, where
+            fewer are left.
         seed: another seed, another pattern.
         is_causal: the past only: no last global block, random blocks from the past. What a row
             sees then never depends on the length.

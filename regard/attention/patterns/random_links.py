@@ -32,7 +32,7 @@ class RandomLinksPattern:
         n_random: blocks drawn for each row of blocks.
         seed: another seed, another pattern.
         is_causal: draw from the past only; a row's blocks then never depend on the length.
-        besides: blocks that this pattern shows already are not drawn again.
+        besides: blocks of which this pattern shows something already are not drawn.
     """
 
     def __init__(
@@ -83,12 +83,28 @@ def _drawn(pattern: RandomLinksPattern, length: int, device: torch.device) -> Bo
     row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
     allowed = column < row if pattern.is_causal else row != column
     if pattern.besides is not None:
-        starts, ends = column * block, ((column + 1) * block).clamp(max=length) - 1
-        grid = Grid(starts.T, ends.T, starts, ends, length)
-        allowed = allowed & ~pattern.besides.touches(grid)
+        allowed = allowed & ~_shown(pattern.besides, block, length)
     ranks = _hash(pattern.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
     best = ranks.topk(min(pattern.n_random, n_blocks), largest=False).indices
     return (torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed).to(device)
+
+
+def _shown(besides: Pattern, block: int, length: int) -> Bool[Tensor, "nb nb"]:
+    """Blocks of keys that the queries of each block see already, in whole or in part.
+
+    A query that sees something of every block needs no link. Where it shares its block with queries
+    that do not, as a global one may where blocks do not divide the length, only these count.
+    """
+    starts = torch.arange(0, max(1, length), block)[None]
+    ends = (starts + block).clamp(max=length) - 1
+    shown = besides.touches(Grid(starts.T, ends.T, starts, ends, length)).clone()
+    for row in shown.all(-1).nonzero().flatten().tolist():
+        queries = torch.arange(row * block, int(ends[0, row]) + 1)[:, None]
+        each = besides.touches(Grid(queries, queries, starts, ends, length))
+        needy = each[~each.all(-1)]
+        if len(needy):
+            shown[row] = needy.any(0)
+    return shown
 
 
 def _hash(seed: int, row: Int[Tensor, "nb 1"], column: Int[Tensor, "1 nb"]) -> Int[Tensor, "nb nb"]:

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from regard.attention import Chain
@@ -115,6 +117,45 @@ def test_a_row_draws_its_number_of_blocks_where_enough_are_left(n_random):
         )
         left = 0 if a in (0, N_BLOCKS - 1) else left
         assert len(drawn) == min(n_random, left), a
+
+
+def drawn_and_free(seen, i, block):
+    """The blocks that row i sees by lot, and how many it could: from what it sees, and no more."""
+    n = len(seen)
+    n_blocks = -(-n // block)
+    near = {b for b in range(n_blocks) if abs(b - i // block) <= 1}
+    ends = {j // block for j in range(n) if j < block or j >= n - block}
+    by_lot = {int(j) // block for j in seen[i].nonzero().flatten()} - near - ends
+    whole = all(bool(seen[i, b * block : (b + 1) * block].all()) for b in by_lot)
+    assert whole, f"row {i} sees a block in part"
+    return by_lot, n_blocks - len(near | ends)
+
+
+def assert_every_row_has_its_blocks(n, block, n_random, seed=0):
+    pattern = BigBirdPattern(block=block, n_random=n_random, seed=seed)
+    seen = pattern.visible(Places.between(n, n))
+    for i in range(block, n - block):
+        by_lot, free = drawn_and_free(seen, i, block)
+        assert len(by_lot) == min(n_random, free), (i, by_lot)
+
+
+@pytest.mark.parametrize("n", [1000, 1337, 2047, 1024])
+def test_every_row_has_its_random_blocks_whether_or_not_blocks_divide_the_length(n):
+    assert_every_row_has_its_blocks(n, 64, 3)
+
+
+@given(
+    n=st.integers(1, 160), block=st.integers(1, 40), n_random=st.integers(0, 9), seed=st.integers(0)
+)
+def test_every_row_has_its_random_blocks_or_all_there_are(n, block, n_random, seed):
+    assert_every_row_has_its_blocks(n, block, n_random, seed % 997)
+
+
+def test_rows_of_a_length_that_blocks_divide_keep_the_blocks_they_always_had():
+    assert random_blocks(BigBirdPattern(block=BLOCK, n_random=2), LENGTH) == [
+        [], [7, 12], [7, 12], [5, 7], [6, 9], [7, 11], [11, 12], [2, 12], [11, 14], [4, 12],
+        [4, 14], [3, 13], [8, 9], [6, 9], [5, 7], [2, 10], [],
+    ]  # fmt: skip
 
 
 def test_a_causal_row_draws_from_the_blocks_before_its_neighbour():

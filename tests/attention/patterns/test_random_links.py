@@ -7,6 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from regard.attention import Chain
 from regard.attention.links import Grid
 from regard.attention.patterns.causal import CausalPattern
+from regard.attention.patterns.global_tokens import GlobalTokensPattern
 from regard.attention.patterns.random_links import RandomLinksPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError
@@ -98,6 +99,15 @@ def test_what_another_pattern_shows_is_not_drawn_again():
     for a, blocks in enumerate(drawn(pattern, 22)):
         assert len(blocks) == 3
         assert all(abs(a - b) > 1 for b in blocks), (a, blocks)
+
+
+def test_a_query_that_sees_everything_takes_no_link_from_its_block():
+    # the last query, and it alone, sees everything
+    pattern = RandomLinksPattern(block=4, n_random=2, besides=GlobalTokensPattern(first=0, last=1))
+    for a, blocks in enumerate(drawn(pattern, 24)):
+        assert len(blocks) == 2, a
+        # the last block of keys is seen in part by all
+        assert not {a, 5} & set(blocks)
 
 
 def test_causal_links_come_from_the_past_and_never_change():
