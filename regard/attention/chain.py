@@ -1,5 +1,6 @@
 """Chain: an attention made of links, run by the fastest path that is exactly the same function."""
 
+import itertools
 from typing import final
 
 import torch
@@ -77,14 +78,15 @@ class Chain(nn.Module):
     ) -> engine.Explanation:
         """Say which path would run for these sizes, why, and what it costs."""
         n_keys, d_key = n_keys or n_queries, d_key or d_query
-        # numbers that take no room, of the kind the chain's parameters have
-        nothing = next(self.parameters(), torch.zeros(())).new_zeros(())
+        # numbers that take no room, of the kind and on the device that the chain's own have
+        own = itertools.chain(self.parameters(), self.buffers())
+        nothing = next(own, torch.zeros(())).new_zeros(())
         case = self._case(
             nothing.expand(1, n_heads, n_queries, d_query),
             nothing.expand(1, n_heads, n_keys, d_key),
             nothing.expand(1, n_heads, n_keys, d_value or d_key),
             mask,
-            Places.between(n_queries, n_keys, past=past),
+            Places.between(n_queries, n_keys, past=past, device=nothing.device),
         )
         return engine.explain(case, path=self.path)
 

@@ -3,9 +3,10 @@
 from itertools import product
 
 import pytest
+import torch
 from torch.autograd import gradcheck
 
-from regard.attention import attend
+from regard.attention import attend, padding
 from regard.attention.engine import PATHS
 from regard.attention.masks import all_of
 from regard.attention.meetings import why_not
@@ -117,6 +118,19 @@ def test_every_path_is_chosen_by_some_pair():
         n_queries, n_keys = (times * n for n in sizes(one, other))
         chosen.add(chain.explain(n_queries, n_keys, n_heads=dims.n_heads, **widths).path)
     assert chosen == set(PATHS)
+
+
+@every_allowed_pair
+def test_explain_says_the_same_on_another_device(one, other):
+    dims = small_dims(one, other)
+    chain = chain_of(one, other, dims=dims)
+    widths = {"d_query": dims.query, "d_key": dims.key, "d_value": dims.value}
+    asked = {"n_heads": dims.n_heads, "mask": padding(torch.tensor([13])), **widths}
+    said = chain.explain(*sizes(one, other), **asked)
+    # meta tensors meet no tensors of the CPU, as those of a GPU do not
+    chain.to("meta")
+    asked["mask"] = padding(torch.ones(1, 13, dtype=torch.bool, device="meta"))
+    assert chain.explain(*sizes(one, other), **asked) == said
 
 
 @pytest.mark.parametrize(("one", "other"), REFUSED)

@@ -14,7 +14,7 @@ from regard.decoding import (
     Sentence,
     replaying,
 )
-from tests.decoding.writers import transformer
+from tests.decoding.writers import SPECS, transformer
 
 LIFT, WAIT = torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default
 """How a list becomes a tensor, and how a tensor becomes a number: both leave the device."""
@@ -96,6 +96,13 @@ def test_what_is_played_is_what_the_search_finds(rules, recorded):
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-9)
     assert counts[0] == 0 < counts[1] <= 1 + 6, "the second batch of a shape is recorded"
     assert counts[2] <= 1 + 6, "and nothing is recorded twice"
+
+
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_whether_a_source_can_be_recorded_is_known_on_any_device(name):
+    model = transformer(name)
+    is_recordable = model.is_recordable
+    assert model.to("meta").is_recordable == is_recordable
 
 
 @pytest.mark.parametrize(("name", "n_read"), [("post_norm", 1), ("sparsemax", 0)])
