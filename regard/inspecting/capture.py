@@ -39,7 +39,7 @@ def attention_of(
         maps = with_values(model, read, given)
     finally:
         model.train(was_training)
-    _check_looks(maps)
+    check_looks(maps)
     return maps
 
 
@@ -50,7 +50,7 @@ def crossing(maps: Mapping[str, tuple[AttentionMap, ...]], who: str) -> tuple[At
         maps: of one pass, by kind.
         who: wants them, for errors.
     """
-    _check_looks(maps)
+    check_looks(maps)
     if "cross" not in maps:
         raise SettingError(
             f"{who} looks at {', '.join(maps)}, and at no source apart from its own text, so that "
@@ -64,7 +64,8 @@ def crossing(maps: Mapping[str, tuple[AttentionMap, ...]], who: str) -> tuple[At
     return maps["cross"]
 
 
-def _check_looks(maps: Mapping[str, tuple[AttentionMap, ...]]) -> None:
+def check_looks(maps: Mapping[str, tuple[AttentionMap, ...]]) -> None:
+    """Refuse the maps of a model that has no attention."""
     if not maps:
         raise SettingError(
             "attention: this model looks at nothing, since one vector holds its whole source "

@@ -5,10 +5,12 @@
     record.weights("cross", 0, 2)
 
 The pass runs as it always does, fast paths and all. Afterwards the record holds every attention
-that ran in this thread, by kind and layer, and does not change any more.
+that ran in this thread, by kind and layer, and does not change any more. A block in which none was
+heard ends in an error that says why.
 """
 
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -19,8 +21,9 @@ from torch import nn
 
 from regard.attention import AttentionMap
 from regard.attention.capture import captured
-from regard.inspecting.capture import frozen, with_values
-from regard.inspecting.foreign import foreign
+from regard.errors import SettingError
+from regard.inspecting.capture import check_looks, frozen, with_values
+from regard.inspecting.foreign import LISTENING, foreign
 from regard.inspecting.later import Later
 from regard.inspecting.looking import by_layer, mask_of, mechanism_of, versions
 from regard.inspecting.reading import Tokens
@@ -44,6 +47,13 @@ SIDES: Mapping[str, tuple[str, str]] = {
     "cross": ("target", "source"),
 }
 
+HEARD = (
+    "capture hears regard's own attentions (Chain, and the heads and models made of it) and "
+    "torch's nn.MultiheadAttention, alone or inside nn.TransformerEncoderLayer; it hears no "
+    "subclass of these two and no scripted module"
+)
+"""For errors: what a record can be made of."""
+
 
 class _Found(NamedTuple):
     """One attention that ran."""
@@ -60,7 +70,7 @@ class _Found(NamedTuple):
 def capture(
     model: nn.Module, *, names: Sequence[Sequence[str]] = (), example: int = 0
 ) -> Iterator[Record]:
-    """Record every attention that runs inside the block; empty until the block ends.
+    """Record every attention that runs inside the block; the record is empty until the block ends.
 
     Our own models have the kinds "encoder", "decoder" and "cross"; an `nn.MultiheadAttention` of
     another model has its place there without the numbers of layers, such as "layers.self_attn".
@@ -72,29 +82,53 @@ def capture(
         example: which sentence of a batch to look at.
     """
     record = Record("", "", {}, versions=versions())
-    with captured(model) as chains, foreign(model) as others, _given(model) as asked:
+    with captured(model) as chains, foreign(model) as others, _last_call(model) as asked:
         yield record
     found = [_chain(name, one, example) for name, one in chains.items()]
     if not found and asked and isinstance(model, Model):
         # a decoder whose steps wait for each other asks no chain; one more pass shows its looks
         with torch.no_grad():
             maps = with_values(model, *asked[-1])
+        check_looks(maps)
         found = [_chain("", one, example, kind) for kind, layers in maps.items() for one in layers]
     for name, heard in others.items():
         kind = ".".join(part for part in name.split(".") if not part.isdigit()) or "self"
         sides = ("sequence", "sequence") if heard.is_self else ("target", "source")
         found.append(_Found(kind, heard.map(example), sides, "keys", "scaled_dot, soft", "given"))
+    if not found:
+        raise _heard_nothing(type(model).__name__, was_called=bool(asked))
     object.__setattr__(record, "attention", MappingProxyType(_by_kind(found, names)))
 
 
+def _heard_nothing(name: str, *, was_called: bool) -> SettingError:
+    if not was_called:
+        return SettingError(
+            f"capture: no call of this {name} was heard inside the block. Call it between "
+            "'with capture(model) as record:' and the end of the block, in the same thread; a copy "
+            f"that arranged(model) made calls past every listener. In what is called, {HEARD}."
+        )
+    return SettingError(
+        f"capture: this {name} was called, but none of its attentions was heard: {HEARD}. Build it "
+        "of one of these; or make a run of published weights (regard import) and look at the run."
+    )
+
+
 @contextmanager
-def _given(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
-    """What a model of ours was called with."""
+def _last_call(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
+    """What a model was last called with in this thread; empty if it was not called."""
     asked: list[tuple[Any, ...]] = []
-    if not isinstance(model, Model):
+    if type(model) in LISTENING or isinstance(model, torch.jit.ScriptModule):
+        # the first are heard whenever they are called, and a hook of their own would switch their
+        # fast path off; a scripted module takes none
         yield asked
         return
-    handle = model.register_forward_pre_hook(lambda _, args: asked.append(args))
+    thread = threading.get_ident()
+
+    def listen(_: nn.Module, args: tuple[Any, ...]) -> None:
+        if threading.get_ident() == thread:
+            asked[:] = [args]
+
+    handle = model.register_forward_pre_hook(listen)
     try:
         yield asked
     finally:

@@ -10,7 +10,6 @@ from torch import nn
 from regard.attention.chain import Chain
 from regard.errors import SettingError
 from regard.inspecting import capture
-from regard.inspecting.record import Record
 from regard.models.building import build_classifier, build_masked_language_model, build_tagger
 from regard.models.recurrent.attention import Look
 from tests.decoding.writers import (
@@ -360,10 +359,3 @@ def test_a_record_of_the_whole_of_torch_s_transformer_has_three_kinds():
         "decoder.layers.multihead_attn": (1, 4, 4, 6),
     }
     assert not record.weights("decoder.layers.self_attn", 0, 1).triu(1).any()
-
-
-def test_a_pass_that_attends_to_nothing_leaves_an_empty_record():
-    with capture(nn.Linear(3, 3)) as record:
-        pass
-    assert isinstance(record, Record)
-    assert dict(record.attention) == {}
