@@ -17,9 +17,10 @@ def export(
 ) -> None:
     """Write a translation run in another library's layout.
 
-    huggingface: a Marian folder, which transformers reads (MarianMTModel.from_pretrained). Runs of
-    kind marian, and of kind transformer where the layout can hold them: post-norm, sinusoidal
-    positions, scaled dot products, soft selection, tied = "all". The logits stay the same.
+    huggingface: a Marian folder, which transformers reads (MarianMTModel.from_pretrained), and
+    CTranslate2's converter (ct2-transformers-converter). Runs of kind marian, and of kind
+    transformer where the layout can hold them: post-norm, sinusoidal positions, scaled dot
+    products, soft selection, tied = "all". Probabilities stay the same.
 
     Example: regard export runs/multi30k --to huggingface --out exported
     """

@@ -3,8 +3,8 @@
     config.json  generation_config.json  model.safetensors  tokenizer.json  tokenizer_config.json
 
 The tables are those of importing, read the other way. Numbers of pieces are Marian's: the end
-first, then unknown, and last padding, with which Marian begins to write, so that it has our begin
-token's vector.
+first, then unknown, and last padding, with which Marian begins to write. Its vector is all zeros:
+transformers reads it from the table, and CTranslate2 drops that row and begins from zeros.
 """
 
 import json
@@ -20,7 +20,7 @@ from regard.data.subwords import Subwords
 from regard.errors import RunError, SettingError
 from regard.models import MarianSpec
 from regard.training.checkpoints import distinct_tensors, write_tensors, write_text
-from regard.training.exporting.as_marian import AS_MARIAN
+from regard.training.exporting.as_marian import AS_MARIAN, TABLE, as_marian
 from regard.training.exporting.vocabularies import their_tokenizer
 from regard.training.importing import marian
 from regard.training.loading import load_run
@@ -28,7 +28,6 @@ from regard.training.locking import check_can_be_made
 
 ACTIVATIONS = {"swish": "swish", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
 """What config.json calls an activation of ours."""
-TABLE = "source.E.weight"
 
 
 def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
@@ -48,7 +47,7 @@ def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
             f"export: Hugging Face's layout is written for kinds {' and '.join(AS_MARIAN)}; this "
             f"run is of kind '{kind}'."
         )
-    spec, tensors = AS_MARIAN[kind](loaded.recipe.model, distinct_tensors(loaded.model))
+    spec, tensors = as_marian(loaded.recipe.model, distinct_tensors(loaded.model))
     order = _order(loaded.source)
     out.mkdir(parents=True, exist_ok=True)
     config, generating = _configs(spec, len(order))

@@ -10,8 +10,9 @@ import regard
 from regard.cli import main
 from regard.data.kinds import BOS, EOS, UNK
 from regard.errors import RunError, SettingError
+from regard.training.checkpoints import read_tensors
 from regard.training.exporting import export_huggingface
-from regard.training.importing import import_run, read_published
+from regard.training.importing import import_run
 from tests.making import make_run
 from tests.training.importing.published import gpt2, marian
 
@@ -24,8 +25,8 @@ n_decoder_layers = 2"""
 TEXTS = ("the cat sat on a mat", "a dog ran home")
 
 
-def logits_of_both(run, folder, text):
-    """Logits for a source and a target, here and there, column by column of the same pieces."""
+def scores_of_both(run, folder, text):
+    """Log-probabilities of the pieces that are ever written, here and there, column by column."""
     trained = regard.load(run, device="cpu")
     theirs = transformers.MarianMTModel.from_pretrained(folder).eval()
     order = [EOS, UNK, *range(4, len(trained.loaded.source)), BOS]
@@ -38,14 +39,14 @@ def logits_of_both(run, folder, text):
     with torch.no_grad():
         mine = trained.loaded.model(source, target)[..., order[:-1]]
         their = theirs(input_ids=there[0], decoder_input_ids=there[1]).logits[..., :-1]
-    return mine, their, there
+    return mine.log_softmax(-1), their.log_softmax(-1), there
 
 
 @pytest.mark.parametrize("kind", ["bpe", "words", "unigram"])
-def test_a_transformer_trained_here_gives_the_same_logits_there(tmp_path, kind):
+def test_a_transformer_gives_the_same_probabilities_there(tmp_path, kind):
     run = make_run(tmp_path / "run", *TEXTS, kind=kind, model=TRANSFORMER)
     export_huggingface(run, tmp_path / "there")
-    mine, their, _ = logits_of_both(run, tmp_path / "there", TEXTS[0])
+    mine, their, _ = scores_of_both(run, tmp_path / "there", TEXTS[0])
     torch.testing.assert_close(mine, their, atol=1e-5, rtol=0)
 
 
@@ -53,7 +54,7 @@ def test_the_exported_vocabulary_cuts_texts_as_ours(tmp_path):
     run = make_run(tmp_path / "run", *TEXTS, kind="bpe", model=TRANSFORMER)
     export_huggingface(run, tmp_path / "there")
     cutting = transformers.AutoTokenizer.from_pretrained(tmp_path / "there")
-    _, _, there = logits_of_both(run, tmp_path / "there", TEXTS[1])
+    _, _, there = scores_of_both(run, tmp_path / "there", TEXTS[1])
     assert cutting(TEXTS[1])["input_ids"] == there[0][0].tolist()
     assert cutting.decode(there[0][0], skip_special_tokens=True) == TEXTS[1]
 
@@ -62,7 +63,7 @@ def test_a_translation_is_the_same_there(tmp_path):
     run = make_run(tmp_path / "run", *TEXTS, kind="words", model=TRANSFORMER)
     export_huggingface(run, tmp_path / "there")
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "there").eval()
-    _, _, there = logits_of_both(run, tmp_path / "there", TEXTS[0])
+    _, _, there = scores_of_both(run, tmp_path / "there", TEXTS[0])
     want = theirs.generate(
         there[0], num_beams=1, do_sample=False, max_new_tokens=6, forced_eos_token_id=None
     )[0, 1:]
@@ -91,13 +92,27 @@ def test_what_was_imported_comes_out_as_it_went_in(tmp_path, capsys):
         torch.testing.assert_close(after[name], weight, atol=0, rtol=0, msg=name)
 
 
-def test_what_was_exported_is_read_again(tmp_path):
+def test_what_was_exported_is_read_again_and_means_the_same(tmp_path):
     run = make_run(tmp_path / "run", *TEXTS, kind="bpe", model=TRANSFORMER)
     export_huggingface(run, tmp_path / "there")
-    again = read_published(tmp_path / "there")
+    import_run(tmp_path / "there", tmp_path / "again")
+    first, again = (regard.load(path, device="cpu").loaded for path in (run, tmp_path / "again"))
     assert again.recipe.model.kind == "marian"
-    first = regard.load(run, device="cpu").loaded.source
-    assert again.source.encode(TEXTS[0]) == first.encode(TEXTS[0])
+    ids = first.source.encode(TEXTS[0])
+    assert again.source.encode(TEXTS[0]) == ids
+    source, target = torch.tensor([[*ids, EOS]]), torch.tensor([[BOS, *ids[:4]]])
+    with torch.no_grad():
+        want, got = (one.model(source, target)[..., EOS:] for one in (first, again))
+    torch.testing.assert_close(got.log_softmax(-1), want.log_softmax(-1), atol=1e-5, rtol=0)
+
+
+def test_marian_begins_from_zeros_and_never_writes_padding(tmp_path):
+    run = make_run(tmp_path / "run", *TEXTS, kind="words", model=TRANSFORMER)
+    export_huggingface(run, tmp_path / "there")
+    held = read_tensors(tmp_path / "there" / "model.safetensors")
+    assert not held["model.shared.weight"][-1].any()
+    assert held["final_logits_bias"][0, -1] == -1e4
+    assert not held["final_logits_bias"][0, :-1].any()
 
 
 @pytest.mark.parametrize(
