@@ -49,7 +49,6 @@ def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
         )
     spec, tensors = as_marian(loaded.recipe.model, distinct_tensors(loaded.model))
     order = _order(loaded.source)
-    out.mkdir(parents=True, exist_ok=True)
     config, generating = _configs(spec, len(order))
     files: dict[str, Mapping[str, Any]] = {
         "config.json": config,
@@ -65,6 +64,7 @@ def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
     }
     if not loaded.recipe.tokens.is_joint:
         files["target_tokenizer.json"] = their_tokenizer(loaded.target, order)
+    out.mkdir(parents=True, exist_ok=True)
     for name, held in files.items():
         write_text(out / name, json.dumps(held, indent=1, ensure_ascii=False) + "\n")
     write_tensors(out / "model.safetensors", _theirs(spec, tensors, order))

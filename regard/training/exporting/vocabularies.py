@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from regard.data.kinds import BOS, EOS, UNK
+from regard.data.kinds import BOS, EOS, SPECIALS, UNK
 from regard.data.subwords import Subwords
+from regard.errors import SettingError
 
 NAMES = {EOS: "</s>", UNK: "<unk>", BOS: "<pad>"}
 """What our special pieces are called there."""
@@ -19,6 +20,12 @@ def their_tokenizer(subwords: Subwords, order: Sequence[int]) -> dict[str, Any]:
         order: our number of each of their pieces.
     """
     content: dict[str, Any] = json.loads(subwords.as_json())
+    clash = sorted({NAMES[EOS], NAMES[BOS]} & set(subwords.pieces[len(SPECIALS) :]))
+    if clash:
+        raise SettingError(
+            f"export: the vocabulary has the word {clash[0]!r}, which is a special piece in "
+            "Marian's layout. Such runs cannot be exported; train on texts without that word."
+        )
     model = content["model"]
     if isinstance(model["vocab"], dict):
         names = {number: piece for piece, number in model["vocab"].items()}

@@ -134,6 +134,13 @@ def test_a_model_that_marian_cannot_hold_is_refused_with_the_reason(tmp_path, se
     assert not (tmp_path / "there").exists()
 
 
+def test_a_word_that_has_the_name_of_a_special_piece_there_is_refused(tmp_path):
+    run = make_run(tmp_path / "run", "a </s> b", kind="words", model=TRANSFORMER)
+    with pytest.raises(SettingError, match=r"export: the vocabulary has the word '</s>', which is"):
+        export_huggingface(run, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_every_layer_in_its_own_words_may_look_at_everything(tmp_path):
     model = f'{TRANSFORMER}\nencoder_attends = ["full", "full"]'
     run = make_run(tmp_path / "run", *TEXTS, kind="words", model=model)
