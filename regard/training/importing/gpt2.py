@@ -10,6 +10,7 @@ from regard.training.importing.layouts import (
     Layout,
     Table,
     by_piece_with_no_bias,
+    even_rows,
     found,
     stacked,
     third,
@@ -22,7 +23,8 @@ ROLES = Roles(padding=None, begin="<|endoftext|>", end="<|endoftext|>", unknown=
 
 WHOLE: Table = {
     "embedding.E.weight": by_piece_with_no_bias("wte.weight"),
-    "embedding.positions.P.weight": "wpe.weight",
+    # half are for a prompt, and half for what is written
+    "embedding.positions.P.weight": even_rows("wpe.weight"),
     "norm.0.gain": "ln_f.weight",
     "norm.0.bias": "ln_f.bias",
 }
@@ -76,7 +78,7 @@ def spec_of(folder: Folder) -> Gpt2Spec:
         feed_forward=ACTIVATIONS[folder.config.get("activation_function", "gelu_new")],
         norm_eps=folder.setting(float, "layer_norm_epsilon"),
         # prompt and continuation share the positions
-        max_len=folder.setting(int, "n_positions", "max_position_embeddings") // 2,
+        max_len=_n_positions(folder) // 2,
     )
 
 
@@ -95,4 +97,10 @@ def layout_of(spec: Spec) -> Layout:
 
 def notes_on(folder: Folder) -> tuple[str, ...]:
     """How the positions are shared."""
-    return ("half of its positions are for a prompt, and half for what it writes",)
+    count = _n_positions(folder)
+    left_out = (f"the last of its {count:,} positions is left out",) if count % 2 else ()
+    return ("half of its positions are for a prompt, and half for what it writes", *left_out)
+
+
+def _n_positions(folder: Folder) -> int:
+    return folder.setting(int, "n_positions", "max_position_embeddings")

@@ -102,6 +102,11 @@ def third(number: int, name: str) -> Theirs:
     return Theirs((name,), lambda found, rows: found[0].tensor_split(3, -1)[number].t())
 
 
+def even_rows(name: str) -> Theirs:
+    """All rows, but the last of an odd number."""
+    return Theirs((name,), lambda found, rows: found[0][: len(found[0]) // 2 * 2])
+
+
 def by_piece(name: str, side: str = "target") -> Theirs:
     """A table with a row for each piece, in our order."""
     return Theirs((name,), _by_piece, side, has_rows=True)

@@ -104,10 +104,10 @@ def marian(folder: Path, *, is_scaled: bool = True, activation: str = "swish"):
     return saved(folder, model, sentencepieces(MARIAN_PIECES)), model.eval()
 
 
-def gpt2(folder: Path):
+def gpt2(folder: Path, *, n_positions: int = 64):
     size = len(GPT2_PIECES)
     config = transformers.GPT2Config(
-        vocab_size=size, n_embd=24, n_layer=2, n_head=3, n_positions=64,
+        vocab_size=size, n_embd=24, n_layer=2, n_head=3, n_positions=n_positions,
         bos_token_id=size - 1, eos_token_id=size - 1,
     )  # fmt: skip
     model = transformers.GPT2LMHeadModel(config)

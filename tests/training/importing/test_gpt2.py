@@ -5,13 +5,15 @@ import torch
 
 from regard.data.kinds import BOS, EOS, PAD
 from regard.decoding import greedy
-from regard.errors import SettingError
+from regard.errors import CheckpointError, SettingError
 from regard.models import Gpt2Spec, build_gpt2
+from regard.training.importing import read_published
 from tests.training.importing.published import (
     GPT2_PIECES,
     gpt2,
     imported_model,
     ours,
+    rewrite,
     their_columns,
 )
 
@@ -54,6 +56,33 @@ def test_logits_are_those_of_the_published_model_after_prompts_of_any_length(tmp
         )
         states = model.hidden(source[i : i + 1], target[i : i + 1])[0, :, :-1]
         torch.testing.assert_close(states, want.hidden_states[-1][0, -5:], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("n_positions", [13, 14, 15])
+def test_any_number_of_positions_is_read(tmp_path, n_positions):
+    folder, theirs = gpt2(tmp_path / "gpt2", n_positions=n_positions)
+    imported, model = imported_model(folder, tmp_path)
+    assert imported.recipe.model.max_len == n_positions // 2
+    # as long as a prompt and a continuation may be, end and begin token counted
+    begun, written = pieces(n_positions // 2 - 1), pieces(1, n_positions // 2 - 1)
+    source = prompts(imported, [begun])
+    target = torch.cat([torch.full((1, 1), BOS), ours(imported, written)], 1)
+    with torch.no_grad():
+        logits = model(source, target)[0]
+        want = theirs(torch.tensor([[*begun, *written[0]]])).logits[0, -len(target[0]) :]
+    here, there = their_columns(imported)
+    torch.testing.assert_close(
+        logits[:, here].log_softmax(-1), want[:, there].log_softmax(-1), atol=1e-4, rtol=0
+    )
+    is_left_out = f"the last of its {n_positions} positions is left out" in imported.notes
+    assert is_left_out == bool(n_positions % 2)
+
+
+def test_positions_that_are_not_those_of_the_configuration_are_refused(tmp_path):
+    folder, _ = gpt2(tmp_path / "gpt2", n_positions=15)
+    rewrite(folder / "config.json", n_positions=13)
+    with pytest.raises(CheckpointError, match=r"'wpe.weight' \(15, 24\) does not fit config.json"):
+        read_published(folder)
 
 
 def test_a_continuation_is_the_published_models_own(tmp_path):
