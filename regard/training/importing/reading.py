@@ -12,7 +12,7 @@ from typing import final
 import tomli_w
 from torch import Tensor
 
-from regard.choices import Choice, unknown
+from regard.choices import Choice
 from regard.data.kinds import MASK_PIECE
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, RunError
@@ -94,13 +94,14 @@ def import_run(path: Path, out: Path) -> Imported:
 
 
 def _family(folder: Folder) -> Family:
-    name = folder.config.get("model_type")
+    name = folder.setting(str, "model_type")
     if name not in FAMILIES:
+        *most, last = FAMILIES
         raise CheckpointError(
-            f"import: '{folder.path}': model_type: {unknown(str(name), FAMILIES)} Models of other "
-            "families are not read."
+            f"import: '{folder.path}' holds a model of type '{name}', which is not read here. Give "
+            f"a model of type {', '.join(most)} or {last}."
         )
-    return FAMILIES[str(name)]
+    return FAMILIES[name]
 
 
 def _named(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -23,9 +23,23 @@ def change(folder, changing):
     save_file(tensors, folder / "model.safetensors")
 
 
-def test_an_unknown_architecture_is_named_with_those_that_are_known(folder):
-    rewrite(folder / "config.json", model_type="bret")
-    with pytest.raises(CheckpointError, match=r"no 'bret' here\. Did you mean 'bert'"):
+@pytest.mark.parametrize(
+    "name", ["bart", "roberta", "distilbert", "electra", "t5", "llama", "opt", "mbart", "gpt_neo"]
+)
+def test_an_unknown_architecture_is_named_with_those_that_are_known(folder, name):
+    rewrite(folder / "config.json", model_type=name)
+    with pytest.raises(CheckpointError) as caught:
+        read_published(folder)
+    assert str(caught.value) == (
+        f"import: '{folder}' holds a model of type '{name}', which is not read here. Give a model "
+        "of type bert, big_bird, marian or gpt2."
+    )
+
+
+@pytest.mark.parametrize("name", [None, ["bert"]])
+def test_an_architecture_is_a_word(folder, name):
+    rewrite(folder / "config.json", model_type=name)
+    with pytest.raises(CheckpointError, match="'model_type' must be a str, got "):
         read_published(folder)
 
 
