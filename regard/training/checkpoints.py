@@ -12,6 +12,7 @@ instant leaves the last one whole. Nothing in it can run.
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,7 @@ from regard.errors import CheckpointError
 from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
 
 PARTIAL = ".partial"
+NAME = re.compile(r"step-\d+")
 
 KEPT = ("exp_avg", "exp_avg_sq", "step")
 """What Adam remembers of each parameter."""
@@ -145,15 +147,16 @@ def read_progress(path: Path) -> Progress:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Every complete checkpoint, oldest first."""
-    found = folder.glob("step-*") if folder.is_dir() else []
-    return sorted(path for path in found if not path.name.endswith(PARTIAL))
+    """Every complete checkpoint, by the number of its update."""
+    found = folder.iterdir() if folder.is_dir() else []
+    named = [path for path in found if NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(named, key=_update)
 
 
 def prune(folder: Path, *, keep: int, best_step: int) -> None:
     """Keep the newest and the best."""
     for path in checkpoints(folder)[:-keep]:
-        if path.name != f"step-{best_step:06d}":
+        if _update(path) != best_step:
             shutil.rmtree(path)
 
 
@@ -225,6 +228,11 @@ def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> di
 
 def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
+
+
+def _update(path: Path) -> int:
+    """The number of the update after which a checkpoint was written."""
+    return int(path.name.removeprefix("step-"))
 
 
 def _sync(path: Path) -> None:
