@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from safetensors import SafetensorError, safe_open
 
+from regard.data.atomic_writes import move_into_place
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
@@ -142,7 +143,7 @@ def _make_run(out: Path, files: Sequence[Path]) -> None:
     write_mean_card(partial, recipe, files)
     # what does not load is no run
     load_run(partial)
-    partial.rename(out)
+    move_into_place(partial, out)
 
 
 def _fingerprints(run: Path) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from regard.cli.counting import counting
+from regard.data.atomic_writes import move_into_place
 from regard.data.permissions import as_any_file
 from regard.errors import SettingError
 from regard.training.trained import Trained
@@ -43,4 +44,4 @@ def write_vectors(trained: Trained, texts: Sequence[str], path: Path) -> None:
         rows = trained.vectors(texts, each=each).numpy()
     partial = path.with_name(path.name + ".part")
     FORMATS[path.suffix](partial, rows)
-    partial.rename(path)
+    move_into_place(partial, path)

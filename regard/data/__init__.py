@@ -11,6 +11,7 @@ corpus                                examples → arrays on disk
 sources, augmenting                   arrays → what a model reads
 batches                               arrays → batches
 doctor                                files → what is wrong with them
+atomic_writes, permissions            what was written → a name that stands for all of it
 """
 
 from regard.data.batches import Batch, collate, epoch_batches, padding_share, too_long

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Int64, UInt
 from numpy.lib import format as npy
 
+from regard.data.atomic_writes import move_into_place
 from regard.data.examples import Example
 from regard.data.kinds import EOS
 from regard.data.sources import Sources, TokenRows
@@ -149,7 +150,7 @@ def write_corpus(
         raise DataError(f"corpus: there are no examples to write to '{path}'.")
     facts = {"version": 1, "source": source.facts(), "target": target.facts()}
     (beside / "corpus.json").write_text(json.dumps(facts, indent=1) + "\n")
-    beside.rename(path)
+    move_into_place(beside, path)
     return Corpus.open(path)
 
 

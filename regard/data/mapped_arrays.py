@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.atomic_writes import move_into_place
 from regard.errors import DataError
 
 
@@ -28,7 +29,7 @@ def new_folder(path: Path, who: str) -> Iterator[Path]:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     yield beside
-    beside.rename(path)
+    move_into_place(beside, path)
 
 
 def write_facts(file: Path, facts: Mapping[str, Any]) -> None:

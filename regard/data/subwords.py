@@ -20,6 +20,7 @@ from unicodedata import east_asian_width
 
 from tokenizers import Encoding, Tokenizer
 
+from regard.data.atomic_writes import move_into_place
 from regard.data.kinds import (
     BPE,
     BYTES,
@@ -81,7 +82,7 @@ class Subwords:
         """Write one JSON file, which the tokenizers library reads too."""
         beside = path.with_name(path.name + ".part")
         beside.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
-        beside.replace(path)
+        move_into_place(beside, path)
 
     def as_json(self) -> str:
         """What `save` writes, in one line."""

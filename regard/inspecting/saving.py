@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.attention import AttentionMap
+from regard.data.atomic_writes import move_into_place
 from regard.data.permissions import as_any_file
 from regard.errors import DataError, LengthError
 from regard.inspecting.later import Later
@@ -101,7 +102,7 @@ def write_file(told: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with as_any_file(beside):
         save_file(_apart(tensors.named), beside, metadata={"record": json.dumps(told)})
-    beside.replace(path)
+    move_into_place(beside, path)
 
 
 def read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[str], Tensor]]:

@@ -6,24 +6,23 @@
 optimiser.safetensors holds the random states too: of the CPU, of the GPU where there is one, and
 of every worker.
 
-A checkpoint is written under another name and renamed when it is complete, so that a kill at any
-instant leaves the last one whole. Nothing in it can run.
+A checkpoint is written under another name and renamed when it is complete and on disk, so that a
+kill at any instant leaves the last one whole. Nothing in it can run.
 """
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.data.atomic_writes import move_into_place
 from regard.data.permissions import as_any_file
 from regard.errors import CheckpointError
 from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
@@ -86,7 +85,6 @@ def save_checkpoint(
         if average is not None:
             write_tensors(partial / "average.safetensors", {k: w.cpu() for k, w in average.items()})
         write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
-        _sync(partial)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         before = checkpoints(folder)
@@ -97,8 +95,7 @@ def save_checkpoint(
         ) from error
     if path.exists():
         shutil.rmtree(path)
-    partial.rename(path)
-    _sync(folder)
+    move_into_place(partial, path)
     return path
 
 
@@ -208,14 +205,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     partial = path.with_name(path.name + PARTIAL)
     with as_any_file(partial):
         save_file(dict(tensors), partial)
-    partial.rename(path)
+    move_into_place(partial, path)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the name, then rename."""
     partial = path.with_name(path.name + PARTIAL)
     partial.write_text(text, encoding="utf-8")
-    partial.rename(path)
+    move_into_place(partial, path)
 
 
 def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -233,12 +230,3 @@ def _device(model: nn.Module) -> torch.device:
 def _update(path: Path) -> int:
     """The number of the update after which a checkpoint was written."""
     return int(path.name.removeprefix("step-"))
-
-
-def _sync(path: Path) -> None:
-    """Have the system write a directory's names to disk."""
-    handle: Any = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -18,6 +18,7 @@ from types import FrameType
 import tomli_w
 import torch
 
+from regard.data.atomic_writes import sync
 from regard.errors import RegardError, RunError
 from regard.models import Model, build_model
 from regard.training.accumulating import CPU
@@ -312,6 +313,7 @@ class _Training:
         training = self.recipe.training
         # numbers first: what a checkpoint knows of is never written again
         self.metrics.flush()
+        sync(self.metrics.path)
         save_checkpoint(
             self.folder,
             self.model,

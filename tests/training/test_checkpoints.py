@@ -1,7 +1,9 @@
 """Checkpoints come in the order of their updates, however many digits the numbers have."""
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -71,3 +73,24 @@ def test_a_run_goes_on_from_its_newest_checkpoint_past_a_million_updates(recipe,
     steps = [one.progress.step for one in run(longer, out, resume=True) if isinstance(one, Step)]
     assert steps == [MILLION + 1, MILLION + 2, MILLION + 3, MILLION + 4]
     assert numbers(out / "checkpoints") == [MILLION, MILLION + 4]
+
+
+def test_numbers_are_on_disk_before_the_checkpoint_that_knows_of_them(
+    recipe, tmp_path, monkeypatch
+):
+    metrics, synced, saved = tmp_path / "run" / "metrics.jsonl", {}, []
+    rename = os.replace
+
+    def fsync(handle):
+        synced[os.fstat(handle).st_ino] = os.fstat(handle).st_mtime_ns
+
+    def replacing(source, target):
+        if Path(target).parent.name == "checkpoints":
+            assert synced[metrics.stat().st_ino] == metrics.stat().st_mtime_ns
+            saved.append(target)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replacing)
+    list(run(read_recipe(recipe), tmp_path / "run"))
+    assert len(saved) == 24 // 4

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.data.atomic_writes import move_into_place
 from regard.data.permissions import as_any_file
 from regard.errors import CheckpointError, MissingExtra
 
@@ -138,4 +139,4 @@ def _write_cache(path: Path, tensors: Mapping[str, Tensor]) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with as_any_file(partial):
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)
-    partial.rename(path)
+    move_into_place(partial, path)
