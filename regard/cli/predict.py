@@ -69,11 +69,12 @@ def predict(
 ) -> None:
     """Answer texts with a trained run; without files and --text, standard input is read.
 
-    Answers come in the order of the texts, a line each; an empty line gives an empty line. With
-    --alignments, words are linked after a tab in Pharaoh format. With --n-best 3, a text has three
-    lines, the best first: its number, a score and an answer, with tabs between them, and of the
-    best alone its links. With --replace-unknown, an unknown word becomes the translation of the
-    source word it was read off; the first time, that takes a pass over the training data.
+    Answers come in the order of the texts, a line each; an empty line gives an empty line, but a
+    language model that goes on with texts begins one there. With --alignments, words are linked
+    after a tab in Pharaoh format. With --n-best 3, a text has three lines, the best first: its
+    number, a score and an answer, with tabs between them, and of the best alone its links. With
+    --replace-unknown, an unknown word becomes the translation of the source word it was read off;
+    the first time, that takes a pass over the training data.
 
     A run that learned from JSON lines reads objects by its keys, from a .jsonl file, standard input
     or --text; other lines are texts.
@@ -276,14 +277,9 @@ def _in_order(
     dictionary: Mapping[str, str] | None,
 ) -> Iterator[Prediction]:
     """Predictions in the order of the requests, each as soon as those before it are there."""
-    found: dict[int, Prediction] = {
-        place: Prediction(request.text, "", 0.0, ())
-        for place, request in enumerate(requests)
-        if not request.text.strip()
-    }
-    asked = [place for place in range(len(requests)) if place not in found]
+    found: dict[int, Prediction] = {}
     each = trained.predict_each(
-        [requests[place] for place in asked],
+        requests,
         search=search,
         has_alignments=has_alignments,
         on_long=on_long,
@@ -292,8 +288,8 @@ def _in_order(
     given = 0
     while given < len(requests):
         while given not in found:
-            number, said = next(each)
-            found[asked[number]] = said
+            place, said = next(each)
+            found[place] = said
         yield found.pop(given)
         given += 1
 

@@ -102,6 +102,11 @@ class LanguageModel(Model):
             x = layer(x, mask=CAUSAL)
         return self.output_dropout(self.norm(x))
 
+    @property
+    def continues_source(self) -> bool:
+        """Whether an answer goes on with the text that is read, which may then be empty."""
+        return self.rows.continues_source
+
     def hidden(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
     ) -> Float[Tensor, "b t m"]:

@@ -119,7 +119,7 @@ def predict(
     n_best: int = 5,
     max_tokens: int | None = None,
 ) -> dict[str, object]:
-    """Answer a text; every answer has a record that can be asked for.
+    """Answer a text; every answer has a record that can be asked for, unless the text is blank.
 
     A model that only reads has one record of the text; hidden words are filled in.
 
@@ -149,6 +149,10 @@ def predict(
             return _looked(shelf, served, text, target)
         # an answer without its record is none here, so that no text is split or skipped
         trained.check_length(text)
+        if trained.asks_nothing(text):
+            (said,) = trained.predict([text])
+            own = {"text": said.text, "score": said.score, "record": None, "words": []}
+            return {"run": run, "source": text, "answers": [own], "note": said.note}
         if is_speechless(recipe):
             return _looked(shelf, served, text, None, note=SPEECHLESS)
         if fills_words(recipe):
@@ -220,13 +224,15 @@ def _widened(served: Served, n_best: int) -> Beam:
 
 def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[str, object]:
     loaded = served.trained.loaded
-    name = name_of_answer(served.name, read, one.tokens)
+    # of a text that a language model began itself nothing was read that could be looked at
+    name = name_of_answer(served.name, read, one.tokens) if read.strip() else None
 
     def look() -> Record:
         with served.busy:
             return look_at(loaded.model, loaded.source, loaded.target, read, one.tokens)
 
-    shelf.records.put(name, Once(look))
+    if name is not None:
+        shelf.records.put(name, Once(look))
     names = [*(loaded.target.readable(token) for token in one.tokens), "<eos>"]
     chances = np.exp(one.token_log_probabilities).tolist()
     return {

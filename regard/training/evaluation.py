@@ -202,7 +202,7 @@ def answer(
     dictionary: Mapping[str, str] | None = None,
     each: Callable[[], object] = _nothing,
 ) -> Answers:
-    """Answer each text; an empty one with an empty one.
+    """Answer each text.
 
     Args:
         trained: the run.
@@ -212,15 +212,15 @@ def answer(
         dictionary: by which unknown words are replaced, if they are to be.
         each: called after each answer, so that a bar can count them.
     """
-    places = [place for place, source in enumerate(sources) if source.strip()]
     texts, tokens, notes = [""] * len(sources), 0, Counter[str]()
     start = time.perf_counter()
-    asked = [Request(sources[place], name=f"text {place + 1:,}") for place in places]
-    for number, said in trained.predict_each(
+    asked = [Request(source, name=f"text {number:,}") for number, source in enumerate(sources, 1)]
+    for place, said in trained.predict_each(
         asked, search=search, on_long=on_long, dictionary=dictionary
     ):
-        texts[places[number]] = " ".join(said.text.splitlines())
-        tokens += len(said.tokens) + 1
+        texts[place] = " ".join(said.text.splitlines())
+        # of a text that was not answered no end was written either
+        tokens += len(said.tokens) + bool(said.tokens or said.n_best)
         notes.update([said.note] if said.note else [])
         each()
     seconds = time.perf_counter() - start

@@ -124,6 +124,36 @@ def prediction(
     )
 
 
+def without_answer(request: Request) -> Prediction:
+    """An empty answer to a text that has nothing to answer."""
+    return Prediction(request.text, "", 0.0, ())
+
+
+def left_out(request: Request, longest: int) -> Prediction:
+    """No answer, to a text that is longer than the model reads."""
+    note = f"left out: the text has more tokens than the {longest:,} that the model reads"
+    return Prediction(request.text, "", float("nan"), (), note=note)
+
+
+def _cut_of(parts: Sequence[Prediction]) -> str:
+    n_cut = sum(part.note is not None for part in parts)
+    return f"; {n_cut} answers of pieces were cut at the longest allowed" if n_cut else ""
+
+
+def joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
+    """One prediction of several pieces of a text; a text in one piece stays as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    return Prediction(
+        source=request.text,
+        text=" ".join(part.text for part in parts),
+        score=sum(part.score for part in parts),
+        tokens=tuple(token for part in parts for token in part.tokens),
+        note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
+        f"whole has neither alignment nor n-best list{_cut_of(parts)}",
+    )
+
+
 def check_are_several(texts: object, who: str) -> None:
     """A text is a sequence of letters, none of which anybody means by itself."""
     if isinstance(texts, str):

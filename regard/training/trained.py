@@ -40,7 +40,10 @@ from regard.training.predictions import (
     Wishes,
     check_are_several,
     cut_note,
+    joined,
+    left_out,
     prediction,
+    without_answer,
 )
 from regard.training.source_kinds import check_reads_texts
 from regard.training.splitting import in_pieces, stays_whole
@@ -92,7 +95,9 @@ class Trained:
         on_long: str = "error",
         dictionary: Mapping[str, str] | None = None,
     ) -> list[Prediction]:
-        """Answer each text, in order.
+        """Answer each text, in order; a blank one has an empty answer and the score 0.
+
+        A language model that goes on with texts begins one where a text is blank.
 
         Args:
             texts: what to answer, or addresses of pictures to caption; a `Request` where the answer
@@ -129,7 +134,17 @@ class Trained:
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
         wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
-        yield from ANSWERING[asked_of(self.loaded.recipe)](self, requests, wishes)
+        asked = [place for place, one in enumerate(requests) if not self.asks_nothing(one.text)]
+        for place in sorted(set(range(len(requests))) - set(asked)):
+            yield place, without_answer(requests[place])
+        some = [requests[place] for place in asked]
+        for number, said in ANSWERING[asked_of(self.loaded.recipe)](self, some, wishes):
+            yield asked[number], said
+
+    def asks_nothing(self, text: str) -> bool:
+        """Whether a text has nothing to answer: it is blank, and no beginning of an answer."""
+        # most models do not say; those that go on with a text do
+        return not (text.strip() or getattr(self.loaded.model, "continues_source", False))
 
     def vectors(
         self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None
@@ -213,7 +228,7 @@ class Trained:
         counts = Counter(place for place, _ in pieces)
         for place, request in enumerate(requests):
             if place not in counts:
-                yield place, _left_out(request, self.longest)
+                yield place, left_out(request, self.longest)
         sentences = [self._sentence(request) for _, request in pieces]
         exactly = Exactly(wishes.search, self.hardware)
         answered = decode_each(self._stepper, sentences, exactly, device=self.hardware.device)
@@ -224,7 +239,7 @@ class Trained:
             parts_of[number] = said
             if len(parts_of) == counts[place]:
                 whole = [parts_of[key] for key in sorted(parts_of)]
-                yield place, _joined(requests[place], whole)
+                yield place, joined(requests[place], whole)
 
     def _fill(
         self, requests: Sequence[Request], wishes: Wishes
@@ -235,7 +250,7 @@ class Trained:
             if not self._is_long(request):
                 short.append((place, replace(request, text=self._read(request.text))))
             elif wishes.on_long == "skip":
-                yield place, _left_out(request, self.longest)
+                yield place, left_out(request, self.longest)
             else:
                 _refuse(self, request)
         for place, one in fill_each(self.loaded, self.hardware, short, wishes):
@@ -371,27 +386,3 @@ ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
     "split": _split,
 }
 """What becomes of a text that is longer than the model can read."""
-
-
-def _left_out(request: Request, longest: int) -> Prediction:
-    note = f"left out: the text has more tokens than the {longest:,} that the model reads"
-    return Prediction(request.text, "", float("nan"), (), note=note)
-
-
-def _cut_of(parts: Sequence[Prediction]) -> str:
-    n_cut = sum(part.note is not None for part in parts)
-    return f"; {n_cut} answers of pieces were cut at the longest allowed" if n_cut else ""
-
-
-def _joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
-    """One prediction of several pieces of a text; a text in one piece stays as it is."""
-    if len(parts) == 1:
-        return parts[0]
-    return Prediction(
-        source=request.text,
-        text=" ".join(part.text for part in parts),
-        score=sum(part.score for part in parts),
-        tokens=tuple(token for part in parts for token in part.tokens),
-        note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
-        f"whole has neither alignment nor n-best list{_cut_of(parts)}",
-    )

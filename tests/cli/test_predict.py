@@ -177,7 +177,7 @@ def test_mistakes_are_told_in_a_line_or_two(run, capsys, words, message):
 def test_empty_answers_are_counted_and_named_and_empty_lines_are_not(run, capsys, monkeypatch):
     def says_nothing_to_b(trained, requests, **how):
         for place, request in enumerate(requests):
-            yield place, Prediction(request.text, "" if "b" in request.text else "x", 0.0, ())
+            yield place, Prediction(request.text, "x" if "a" in request.text else "", 0.0, ())
 
     monkeypatch.setattr(Trained, "predict_each", says_nothing_to_b)
     _given(monkeypatch, b"a\nb\n\na\nb b\n")

@@ -56,6 +56,10 @@ class Laid(NamedTuple):
 class Rows(Protocol):
     """How sources and targets stand in one row."""
 
+    @property
+    def continues_source(self) -> bool:
+        """Whether a target goes on with its source, which may then be empty."""
+
     def joined(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"], *, asks_all: bool
     ) -> Taught:
@@ -71,6 +75,8 @@ class Rows(Protocol):
 @final
 class Separated:
     """Source, begin token, target."""
+
+    continues_source = False
 
     def joined(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"], *, asks_all: bool
@@ -97,6 +103,8 @@ class Separated:
 @final
 class Running:
     """A text that goes on: the begin token stands first, and no end token anywhere."""
+
+    continues_source = True
 
     def joined(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"], *, asks_all: bool
@@ -127,6 +135,8 @@ class Running:
 @final
 class Continued:
     """A text that goes on and ends: what was begun is read as it is, with nothing before it."""
+
+    continues_source = True
 
     def joined(
         self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"], *, asks_all: bool
