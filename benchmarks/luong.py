@@ -40,7 +40,8 @@ from regard.evaluating import Gold, bleu, chrf
 from regard.models import build_model
 from regard.training.accumulating import Accumulator
 from regard.training.aligning import align, read_gold
-from regard.training.evaluation import answer, places_of_short, search_for
+from regard.training.evaluation import answer, search_for
+from regard.training.evaluation_texts import places_of_short
 from regard.training.objectives import Smoothed
 from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.run import run

@@ -42,7 +42,8 @@ from regard import load
 from regard.data import lines
 from regard.data.treebanks import HEAD
 from regard.layers import WeightedBranches
-from regard.training.evaluation import Judged, answer, score, search_for, texts_of_split
+from regard.training.evaluation import Judged, answer, score, search_for
+from regard.training.evaluation_texts import texts_of_split
 from regard.training.events import Validated
 from regard.training.hardware import Hardware
 from regard.training.loop import Step

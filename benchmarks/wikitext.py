@@ -34,7 +34,8 @@ from benchmarks.documents import ROOT, learn
 from regard import load
 from regard.data.batches import collate
 from regard.data.kinds import PAD
-from regard.training.evaluation import numbered, texts_of_split
+from regard.training.evaluation import numbered
+from regard.training.evaluation_texts import texts_of_split
 from regard.training.hardware import Hardware
 from regard.training.losses import token_losses
 from regard.training.recipes import Recipe, read_recipe

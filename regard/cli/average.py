@@ -13,6 +13,7 @@ from regard.errors import CheckpointError, RunError, SettingError
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
 from regard.training.checkpoints import PARTIAL, checkpoints, write_tensors
+from regard.training.data_paths import Start, read_start, write_start
 from regard.training.loading import load_run, load_subwords, subword_files
 from regard.training.locking import check_can_be_made
 from regard.training.quoting import MODEL
@@ -139,6 +140,8 @@ def _make_run(out: Path, files: Sequence[Path]) -> None:
     partial.mkdir(parents=True)
     for name in ("recipe.toml", *subword_files(recipe)):
         shutil.copyfile(runs[0] / name, partial / name)
+    if (start := read_start(runs[0])) is not None:
+        write_start(partial, Start(start.folder, out.resolve()))
     write_tensors(partial / MODEL, mean_of(files))
     write_mean_card(partial, recipe, files)
     # what does not load is no run

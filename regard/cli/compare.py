@@ -20,11 +20,13 @@ from regard.evaluating import compare as compared
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
 from regard.training.checkpoints import write_text
-from regard.training.evaluation import answer, chosen_texts, search_for
+from regard.training.data_paths import examples_of
+from regard.training.evaluation import answer, search_for
+from regard.training.evaluation_texts import chosen_texts
 from regard.training.like_training import holds_objects
 from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
-from regard.training.recipes import Recipe, examples, read_recipe
+from regard.training.recipes import Recipe, read_recipe
 from regard.training.suiting import check_has_hidden, check_has_sources
 from regard.training.text_form import as_trained, form_name, read_text
 from regard.training.trained import load
@@ -90,7 +92,8 @@ def compare(
         texts: Sequence[str] | None = None
         references = _columns([list(lines(path)) for path in reference], reference)
     else:
-        found = as_trained(recipe, chosen_texts(recipe, source, reference, split))
+        first = paths[0] if paths else None
+        found = as_trained(recipe, chosen_texts(recipe, source, reference, split, first))
         if recipe is not None and source is not None and holds_objects(source):
             tell_cut(recipe)
         texts = [one.source for one in found]
@@ -126,7 +129,7 @@ def compare(
         {**systems, **given},
         references,
         sources=texts,
-        training=_training(recipe) if learned is None else _in_its_form(recipe, learned),
+        training=_training(recipe, paths) if learned is None else _in_its_form(recipe, learned),
         tokenizer=tokenizer,
         resampling=how,
     )
@@ -225,12 +228,12 @@ def _training_file(path: Path) -> list[str]:
     return found
 
 
-def _training(recipe: Recipe | None) -> list[str] | None:
+def _training(recipe: Recipe | None, paths: Sequence[Path]) -> list[str] | None:
     """What the first run learned to write; None, with a word about it, where that is not here."""
     if recipe is None:
         return None
     try:
-        read = examples(recipe.data.train, "train")
+        read = examples_of(recipe.data.train, "train", paths[0])
         return [text for example in read() for text in example.targets]
     except RegardError as error:
         print(f"rare words are not told apart: {error}", file=sys.stderr)

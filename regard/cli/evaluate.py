@@ -31,16 +31,8 @@ from regard.plots.alignment import head_grid
 from regard.training.aligning import Aligned, align, read_gold
 from regard.training.checkpoints import write_text
 from regard.training.dictionaries import dictionary_of
-from regard.training.evaluation import (
-    METRICS,
-    Answers,
-    Judged,
-    answer,
-    chosen_texts,
-    places_of_short,
-    score_each,
-    search_for,
-)
+from regard.training.evaluation import METRICS, Answers, Judged, answer, score_each, search_for
+from regard.training.evaluation_texts import chosen_texts, places_of_short
 from regard.training.filling import fills_words
 from regard.training.like_training import holds_objects
 from regard.training.limiting import limits_of
@@ -137,7 +129,7 @@ def evaluate(
         refuse_without_links(
             "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
-    given = chosen_texts(recipe, source, reference, split)
+    given = chosen_texts(recipe, source, reference, split, run)
     if source is not None and holds_objects(source):
         tell_cut(recipe)
     places = places_of_short(

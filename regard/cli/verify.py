@@ -22,8 +22,8 @@ def verify(
 ) -> None:
     """Check a run's card: the hashes of its files and data, and its scores, computed again.
 
-    The validation data is read, decoded and scored anew. Exit 0 if everything is repeated, 1 if
-    something is not. Call it where the run was trained if the recipe's paths are relative.
+    The validation data is read, decoded and scored anew, from any folder: the run knows where its
+    data were. Exit 0 if everything is repeated, 1 if something is not.
 
     Example: regard verify runs/copy
     """

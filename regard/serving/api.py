@@ -21,7 +21,7 @@ from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
 from regard.models import Stepper
 from regard.serving.kept import Once, name_of_answer
-from regard.serving.offering import other_examples
+from regard.serving.offering import name_of_example, other_examples
 from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.shelf import Served, Shelf
 from regard.serving.shown_numbers import Wish
@@ -79,7 +79,7 @@ def info(served: Served) -> dict[str, object]:
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
-        "examples": served.examples(),
+        "examples": [name_of_example(recipe, one) for one in served.examples()],
         "other_examples": other_examples(recipe),
         "has_metrics": (trained.path / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},

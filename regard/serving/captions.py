@@ -11,6 +11,7 @@ from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.serving.kept import name_of_answer
+from regard.serving.offering import name_of_example
 from regard.serving.shelf import Served, Shelf
 
 MOST_SIDE = 1600
@@ -52,9 +53,15 @@ def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
     offered = served.examples()
     if not 0 <= number < len(offered):
         raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
+    address = offered[number]
+    name = name_of_example(served.trained.loaded.recipe, address)
     with served.busy:
-        record = served.trained.look_at_picture(offered[number])
-    return _kept(shelf, name_of_answer(run, offered[number]), record)
+        try:
+            record = served.trained.look_at_picture(address)
+        except DataError as error:
+            raise DataError(str(error).replace(address, name)) from error
+    named = replace(record, picture=replace(record.picture, name=name))
+    return _kept(shelf, name_of_answer(run, address), named)
 
 
 def caption(shelf: Shelf, name: str) -> dict[str, object]:

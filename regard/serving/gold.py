@@ -21,7 +21,7 @@ from regard.serving.kept import Once, name_of_answer
 from regard.serving.link_drawing import Drawing
 from regard.serving.shelf import GoldPairs, Served, Shelf, WordWeights
 from regard.training.aligning import Aligned, cross_maps, has_gold, read_gold
-from regard.training.evaluation import texts_of_files
+from regard.training.evaluation_texts import texts_of_files
 from regard.training.source_kinds import check_reads_texts
 from regard.training.text_form import as_read
 

@@ -15,9 +15,10 @@ from regard.data import Example
 from regard.data.kinds import MASK_PIECE
 from regard.data.parsed_words import PARSED_WORDS
 from regard.errors import RegardError
-from regard.training.evaluation import SPLITS
+from regard.training.data_paths import examples_of
+from regard.training.evaluation_texts import SPLITS
 from regard.training.filling import asked_of
-from regard.training.recipes import Recipe, examples
+from regard.training.recipes import Recipe
 from regard.training.trained import Trained
 
 N_EXAMPLES = 4
@@ -38,11 +39,19 @@ def own_examples(trained: Trained) -> list[str]:
     recipe = trained.loaded.recipe
     asked = asked_of(recipe)
     ask, length = ASKING[asked], LENGTH[asked]
-    texts = (one.source if one.source.strip() else one.targets[0] for one in _validation(recipe))
+    texts = (one.source if one.source.strip() else one.targets[0] for one in _validation(trained))
     short = (
         ask(text) for text in texts if text.strip() and length(trained, text) <= trained.longest
     )
     return list(islice(short, N_EXAMPLES))
+
+
+def name_of_example(recipe: Recipe, example: str) -> str:
+    """What a page calls an example: a text itself, and a picture by the name of its file.
+
+    The page does not learn where the picture lies on this machine.
+    """
+    return NAME[recipe.source_kind](example)
 
 
 def other_examples(recipe: Recipe) -> list[str]:
@@ -52,10 +61,12 @@ def other_examples(recipe: Recipe) -> list[str]:
     return [ASKING[asked_of(recipe)](sentence) for sentence in SENTENCES]
 
 
-def _validation(recipe: Recipe) -> list[Example]:
+def _validation(trained: Trained) -> list[Example]:
+    choice = SPLITS["valid"](trained.loaded.recipe)
+    if choice is None:
+        return []
     try:
-        choice = SPLITS["valid"](recipe)
-        return [] if choice is None else list(islice(examples(choice, "valid")(), SEARCHED))
+        return list(islice(examples_of(choice, "valid", trained.path)(), SEARCHED))
     except (RegardError, OSError):
         # the data may have stayed on the machine that the run was trained on
         return []
@@ -92,3 +103,9 @@ LENGTH: Mapping[str, Callable[[Trained, str], int]] = {
     "hidden_words": Trained.length,
 }
 """How many tokens of an example are read, by what is asked of a run; a picture has none."""
+
+NAME: Mapping[str, Callable[[str], str]] = {
+    "texts": _as_it_is,
+    "pictures": lambda address: address.rpartition("/")[2],
+}
+"""What a page calls an example, by what `Recipe.source_kind` says."""

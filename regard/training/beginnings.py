@@ -4,10 +4,12 @@ So a file that is not there, of the test split too, is told at once and not afte
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from regard.errors import DataError, RecipeError, SettingError
+from regard.training.data_paths import examples_of
 from regard.training.filling import fills_words
-from regard.training.recipes import Recipe, examples
+from regard.training.recipes import Recipe
 from regard.training.trees import check_brings_tree
 from regard.training.vectors import is_speechless
 
@@ -33,20 +35,25 @@ def check_can_learn(recipe: Recipe) -> None:
         )
 
 
-def check_beginnings(recipe: Recipe) -> None:
-    """Read the first example of each split, or raise one error with all that was in the way."""
-    said = list(_in_the_way(recipe))
+def check_beginnings(recipe: Recipe, folder: Path | None = None) -> None:
+    """Read the first example of each split, or raise one error with all that was in the way.
+
+    Args:
+        recipe: what is trained by.
+        folder: the run's directory, from which data are found; without, paths start from here.
+    """
+    said = list(_in_the_way(recipe, folder))
     if said:
         raise DataError("\n".join(said))
 
 
-def _in_the_way(recipe: Recipe) -> Iterator[str]:
+def _in_the_way(recipe: Recipe, folder: Path | None) -> Iterator[str]:
     for split in SPLITS:
         choice = getattr(recipe.data, split)
         if choice is None:
             continue
         try:
-            first = next(examples(choice, split)(), None)
+            first = next(examples_of(choice, split, folder)(), None)
             if first is not None:
                 check_brings_tree(recipe, first)
         except (DataError, SettingError) as error:

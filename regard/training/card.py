@@ -20,6 +20,7 @@ from regard.choices import Choice
 from regard.data import READERS
 from regard.data.files import PACKINGS
 from regard.training.checkpoints import PARTIAL, Progress, write_text
+from regard.training.data_paths import data_files, read_start
 from regard.training.events import Validated, validated_record
 from regard.training.hardware import Hardware
 from regard.training.loading import subword_files
@@ -33,10 +34,12 @@ from regard.training.quoting import (
     quoted_text,
     weights_hash,
 )
-from regard.training.recipes import Recipe, data_files
+from regard.training.recipes import Recipe
 from regard.training.workers import Workers
 
 Facts = Mapping[str, str]
+Found = tuple[QuotedFile, Path]
+"""A file of the data as the card quotes it, and where it is found."""
 SPLITS = ("train", "valid", "test")
 
 
@@ -65,7 +68,7 @@ def write_card(
     """
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     checked = [row for row in rows if "valid_loss" in row]
-    files = _files(recipe)
+    files = _files(recipe, run)
     sections = {
         "Data": _data(recipe, files),
         "Training": _training(rows, progress, parameters),
@@ -73,7 +76,7 @@ def write_card(
         "Made with": _surroundings(progress, recipe, hardware, workers),
     }
     quoted = Quoted(
-        data=tuple(file for split in files.values() for file in split),
+        data=tuple(file for split in files.values() for file, _ in split),
         files=_own_files(run, recipe, weights),
         scores=_quoted_scores(checked, recipe, final),
         made_with=_made_with(hardware),
@@ -87,7 +90,9 @@ def write_card(
 
 def write_mean_card(run: Path, recipe: Recipe, paths: Sequence[Path]) -> Path:
     """The card of a run whose weights, already there, are the mean of these files."""
-    parts = tuple(QuotedFile("", str(path), file_hash(path)) for path in paths)
+    start = read_start(run)
+    names = {path: path if start is None else start.path_from(path) for path in paths}
+    parts = tuple(QuotedFile("", str(name), file_hash(path)) for path, name in names.items())
     files = {**_own_files(run, recipe, None), MODEL: file_hash(run / MODEL)}
     facts = {part.path: f"SHA-256 {part.sha256}" for part in parts}
     quoted = Quoted((), files, None, {"regard": regard.__version__, "code": code_hash()}, parts)
@@ -108,19 +113,20 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def _files(recipe: Recipe) -> dict[str, tuple[QuotedFile, ...]]:
+def _files(recipe: Recipe, run: Path) -> dict[str, tuple[Found, ...]]:
     """The files of each split, each read once for its hash."""
     choices = {split: getattr(recipe.data, split) for split in SPLITS}
     return {
         split: tuple(
-            QuotedFile(split, str(path), file_hash(path)) for path in data_files(choice, split)
+            (QuotedFile(split, str(name), file_hash(path)), path)
+            for name, path in data_files(choice, run)
         )
         for split, choice in choices.items()
         if choice is not None
     }
 
 
-def _data(recipe: Recipe, files: Mapping[str, Sequence[QuotedFile]]) -> Facts:
+def _data(recipe: Recipe, files: Mapping[str, Sequence[Found]]) -> Facts:
     facts = [
         (f"{split}: {name}", said)
         for split, found in files.items()
@@ -129,22 +135,21 @@ def _data(recipe: Recipe, files: Mapping[str, Sequence[QuotedFile]]) -> Facts:
     return dict(facts)
 
 
-def _sources(choice: Choice, files: Sequence[QuotedFile]) -> Iterator[tuple[str, str]]:
+def _sources(choice: Choice, files: Sequence[Found]) -> Iterator[tuple[str, str]]:
     if choice.name not in READERS:
         yield f"generator {choice.name}", _settings(choice)
         return
     if not files:
         yield f"reader {choice.name}", _settings(choice)
-    for file in files:
-        yield file.path, _file(file)
+    for file, path in files:
+        yield file.path, _file(file, path)
 
 
 def _settings(choice: Choice) -> str:
     return ", ".join(f"{key} = {value}" for key, value in choice.settings.items()) or "as it is"
 
 
-def _file(file: QuotedFile) -> str:
-    path = Path(file.path)
+def _file(file: QuotedFile, path: Path) -> str:
     if path.is_dir():
         count = sum(1 for each in path.rglob("*") if each.is_file())
         return f"{count:,} files, SHA-256 of their names and sizes {file.sha256}"

@@ -30,8 +30,8 @@ from regard.data.subwords import Subwords
 from regard.errors import RunError
 from regard.inspecting.capture import crossing
 from regard.training.checkpoints import write_text
+from regard.training.data_paths import examples_of
 from regard.training.quoting import MODEL, file_hash
-from regard.training.recipes import examples
 from regard.training.trained import Trained
 from regard.training.unknown_words import check_has_unknown_words
 
@@ -58,7 +58,7 @@ def dictionary_of(trained: Trained, counting: Counting = _silently) -> Mapping[s
         made_with, words = read_dictionary(path)
         if made_with == weights:
             return words
-    found = list(examples(trained.loaded.recipe.data.train, "train")())
+    found = list(examples_of(trained.loaded.recipe.data.train, "train", trained.path)())
     with counting("learning a dictionary", len(found)) as each:
         words = learned_dictionary(trained, found, each=each)
     said = {"version": VERSION, "weights": weights, "words": words}

@@ -1,7 +1,5 @@
 """A run and test texts → predictions → scores and speed.
 
-    Test texts come from files, or from a split of the recipe's data.
-
 What the verbs evaluate, compare and verify have in common.
 """
 
@@ -17,13 +15,11 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from regard.choices import Choice, find
-from regard.data import READERS, Corpus, Example, reader_for, too_long
-from regard.data.elsewhere import LearnedElsewhere
+from regard.choices import find
+from regard.data import Corpus, Example, too_long
 from regard.data.kinds import MASK_PIECE
-from regard.data.readers import Reader
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
-from regard.errors import DataError, SettingError
+from regard.errors import SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.buckets import by_length
 from regard.evaluating.captions import score_captions
@@ -34,116 +30,14 @@ from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.labelling import check_labels
-from regard.training.like_training import holds_objects, reader_like, text_like, whole_like
 from regard.training.loading import Loaded
 from regard.training.loop import summed_loss
 from regard.training.pointing import pointing_scores
 from regard.training.predictions import Request
-from regard.training.recipes import Recipe, examples
 from regard.training.row_losses import RowLosses, row_losses
 from regard.training.source_kinds import Place, source_kind
 from regard.training.suiting import check_metrics
 from regard.training.trained import Trained
-
-SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
-    "valid": lambda recipe: recipe.data.valid,
-    "test": lambda recipe: recipe.data.test,
-}
-"""What a run can be evaluated on: data that it has not learned from."""
-
-
-def texts_of_files(
-    source: Path, references: Sequence[Path], recipe: Recipe | None = None
-) -> list[Example]:
-    """Lines that belong together; a .tsv, .jsonl or .conllu file alone holds both sides.
-
-    Args:
-        source: a file.
-        references: files whose lines answer the source's.
-        recipe: of a run; JSON lines, treebanks and running texts are read as its data are.
-    """
-    train = None if recipe is None else recipe.data.train
-    objects = [path for path in (source, *references) if holds_objects(path)]
-    if objects and references:
-        raise DataError(
-            f"test texts: '{objects[0]}' holds JSON objects, which have both sides, but two files "
-            "were given, and their lines would be taken for texts. Give it alone, as --source."
-        )
-    like: Reader | None = None
-    if recipe is not None and not references:
-        like = reader_like(recipe.data.train, source) if objects else whole_like(recipe, source)
-    found = list((like or reader_for([source, *references])).examples())
-    if not found:
-        raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
-    if train is None or like is not None:
-        return found
-    return [
-        replace(one, source=text_like(train, one.source, f"'{source}', line {number}"))
-        for number, one in enumerate(found, 1)
-    ]
-
-
-def texts_of_split(recipe: Recipe, split: str) -> list[Example]:
-    """A split of the recipe's data, with all its references."""
-    choice = find(split, SPLITS, key="--split")(recipe)
-    if choice is None:
-        is_imported = READERS.get(recipe.data.valid.name) is LearnedElsewhere
-        raise SettingError(
-            f"test texts: the recipe has no data.{split}. Give --source and --reference"
-            + ("." if is_imported else ", or take --split valid.")
-        )
-    found = list(examples(choice, split)())
-    if not found:
-        raise DataError(f"test texts: data.{split} is empty. Give at least one example.")
-    return found
-
-
-def chosen_texts(
-    recipe: Recipe | None, source: Path | None, references: Sequence[Path], split: str | None
-) -> list[Example]:
-    """Test texts as they were asked for: by files, or by a split of a recipe's data.
-
-    Args:
-        recipe: of the run; None where there is no run.
-        source: a file.
-        references: files whose lines answer the source's.
-        split: "valid" or "test".
-    """
-    if split is None and source is not None:
-        return texts_of_files(source, references, recipe)
-    if split is not None and recipe is not None and source is None and not references:
-        return texts_of_split(recipe, split)
-    given = {"--source": source, "--reference": references, "--split": split, "a run": recipe}
-    said = ", ".join(name for name, value in given.items() if value) or "nothing"
-    raise SettingError(
-        f"test texts: expected --source with --reference, or a run with --split, got {said}. "
-        "Give one of the two."
-    )
-
-
-def places_of_short(
-    found: Sequence[Example], *, max_source_words: int | None, max_target_words: int | None
-) -> list[int]:
-    """Where the texts stand that have no more words between spaces than asked for; all if not.
-
-    Args:
-        found: test texts; of several references the first counts.
-        max_source_words: of the source.
-        max_target_words: of the reference.
-    """
-    limits = {"source": max_source_words, "target": max_target_words}
-    for side, limit in limits.items():
-        if limit is not None and limit < 1:
-            raise SettingError(f"--max-{side}-words must be at least 1, got {limit}.")
-    kept = [
-        place
-        for place, example in enumerate(found)
-        if (max_source_words is None or len(example.source.split()) <= max_source_words)
-        and (max_target_words is None or len(example.targets[0].split()) <= max_target_words)
-    ]
-    if not kept:
-        raise DataError(f"test texts: all {len(found):,} have more words than asked for.")
-    return kept
 
 
 def search_for(

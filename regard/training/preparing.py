@@ -21,12 +21,13 @@ from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import DataError, LengthError, RecipeError, RunError
 from regard.models import Model
 from regard.training.beginnings import check_beginnings, check_can_learn
+from regard.training.data_paths import examples_of
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
 from regard.training.labelling import check_labels
 from regard.training.loading import finished_weights, load_subwords, subword_files
 from regard.training.loop import Material, epoch_updates
-from regard.training.recipes import Recipe, TokensRecipe, examples, read_recipe
+from regard.training.recipes import Recipe, TokensRecipe, read_recipe
 from regard.training.source_kinds import Place, source_kind
 from regard.training.trees import check_trees
 from regard.training.workers import Workers
@@ -124,7 +125,7 @@ class Prepared:
             for side, subwords in (("source", self.source), ("target", self.target))
         ]
         place = Place(self.recipe, self.folder, "train")
-        read = examples(self.recipe.data.train, "train")
+        read = examples_of(self.recipe.data.train, "train", self.folder)
         source_kind(self.recipe).write(path, place, read, *cuts)
 
 
@@ -167,7 +168,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
     is_begun = all(path.exists() for path in corpora.values())
     check_can_learn(recipe)
     if not is_begun:
-        check_beginnings(recipe)
+        check_beginnings(recipe, folder)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
@@ -176,7 +177,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
         _check_table(recipe, source, target)
     for split, path in corpora.items():
         if not path.exists():
-            read = examples(getattr(recipe.data, split), split)
+            read = examples_of(getattr(recipe.data, split), split, folder)
             source_kind(recipe).write(path, Place(recipe, folder, split), read, source, target)
 
 
@@ -203,7 +204,7 @@ def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
 
 def _learn_subwords(recipe: Recipe, folder: Path) -> None:
     """From the training split alone."""
-    read, tokens = examples(recipe.data.train, "train"), recipe.tokens
+    read, tokens = examples_of(recipe.data.train, "train", folder), recipe.tokens
     texts = {
         "tokenizer.json": lambda: (t for e in read() for t in source_kind(recipe).spoken(e)),
         "tokenizer.source.json": lambda: (e.source for e in read()),

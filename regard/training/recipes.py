@@ -300,26 +300,6 @@ def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:
     return source
 
 
-def data_files(choice: Choice, split: str) -> list[Path]:
-    """The files that a reader reads; none for a generator, or a data set of the hub.
-
-    A folder of pictures stands for all that is in it.
-    """
-    if choice.name not in READERS:
-        return []
-    reader = read_section(READERS[choice.name], choice.settings, f"data.{split}", Mistakes())
-    values = [] if reader is None else list(vars(reader).values())
-    named = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
-    paths = [path for path in named if isinstance(path, Path)]
-    if choice.name in PICTURE_READERS:
-        return paths
-    return [
-        file
-        for path in paths
-        for file in (sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path])
-    ]
-
-
 def _source(
     choice: Choice, split: str, path: str, mistakes: Mistakes
 ) -> Callable[[], Iterator[Example]] | None:

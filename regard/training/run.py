@@ -36,6 +36,7 @@ from regard.training.checkpoints import (
     write_tensors,
     write_text,
 )
+from regard.training.data_paths import record_start
 from regard.training.events import Event, Finished, Said, Validated, matched
 from regard.training.hardware import Hardware
 from regard.training.loading import start_from
@@ -172,6 +173,7 @@ class _Training:
         if first:
             self.out.mkdir(parents=True, exist_ok=True)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
+            record_start(self.out, self.recipe.data)
         kind = source_kind(self.recipe)
         yield from map(Said, kind.coming(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)

@@ -145,7 +145,8 @@ class Pictures:
     ) -> None:
         """Decode the pictures if that was not done; those that were refused are left out."""
         store = self._store(place, read)
-        kept = (example for example in read() if example.source in store.rows)
+        refused = {one.address for one in store.refused}
+        kept = (example for example in read() if example.source not in refused)
         write_corpus(path, kept, PictureNumbers(store), target, source_end=())
 
     def open(self, path: Path, place: Place) -> Corpus:

@@ -16,7 +16,9 @@ import regard
 from regard.data import too_long
 from regard.errors import RegardError
 from regard.training.checkpoints import load_weights
-from regard.training.evaluation import numbered, texts_of_split
+from regard.training.data_paths import found_or_given
+from regard.training.evaluation import numbered
+from regard.training.evaluation_texts import texts_of_split
 from regard.training.events import Validated
 from regard.training.hardware import Hardware
 from regard.training.loading import finished_weights, load_run
@@ -91,7 +93,7 @@ def verify(
     if MODEL not in quoted.files:
         yield Note("the card has no hash of the weights")
     for file in (*quoted.data, *quoted.mean_of):
-        yield _same_file(_named(file), Path(file.path), file.sha256)
+        yield _same_file(_named(file), found_or_given(Path(file.path), run), file.sha256)
     if quoted.scores is None:
         yield Note("the card quotes no scores")
         return
@@ -200,7 +202,7 @@ def _validated(run: Path, scores: QuotedScores, hardware: Hardware) -> Validated
         load_weights(run / scores.weights, loaded.model)
     recipe, limit = loaded.recipe, loaded.recipe.data.max_tokens
     model = hardware.place(loaded.model)
-    with numbered(texts_of_split(recipe, "valid"), loaded, hardware) as corpus:
+    with numbered(texts_of_split(recipe, "valid", run), loaded, hardware) as corpus:
         long = too_long(corpus, max_source=limit, max_target=limit)
         valid = Material(corpus, np.setdiff1d(np.arange(len(corpus)), long))
         prepared = Prepared(

@@ -15,12 +15,12 @@ from regard.data.annotation_store import AnnotationStore
 from regard.errors import DataError, RecipeError, RunError, SettingError
 from regard.layers.vision import EfficientNetLite0
 from regard.training import read_recipe, run
+from regard.training.data_paths import data_files
 from regard.training.events import Said, Validated
 from regard.training.loop import CPU, Step
 from regard.training.planning import plan
 from regard.training.preparing import prepare
 from regard.training.quoting import file_hash
-from regard.training.recipes import data_files
 from regard.training.text_form import as_trained
 from regard.training.verifying import Check, verify
 from regard.training.workers import ALONE
@@ -243,7 +243,8 @@ def test_a_card_knows_a_folder_of_pictures_by_names_and_sizes(tmp_path):
     (photos / "deep" / "a.jpg").write_bytes(b"4567")
     assert file_hash(photos) not in (mark, None)
     settings = {"path": "a.json", "pictures": str(photos)}
-    assert data_files(Choice("karpathy", settings), "train") == [Path("a.json"), photos]
+    named = [name for name, _ in data_files(Choice("karpathy", settings), tmp_path)]
+    assert named == [Path("a.json"), photos]
 
 
 def test_a_look_shows_every_word_of_the_caption_over_the_original(tmp_path):

@@ -14,7 +14,8 @@ from regard.errors import LengthError, RecipeError, SettingError
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.reading import read_text
 from regard.training import read_recipe
-from regard.training.evaluation import METRICS, Judged, score, texts_of_split
+from regard.training.evaluation import METRICS, Judged, score
+from regard.training.evaluation_texts import texts_of_split
 from regard.training.loop import Step
 from regard.training.predictions import Exactly
 from regard.training.run import run

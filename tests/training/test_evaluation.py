@@ -15,15 +15,8 @@ from regard.evaluating.heads import LEFT_OUT
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import attention_of, weights_of
 from regard.training.aligning import align, read_gold
-from regard.training.evaluation import (
-    METRICS,
-    Judged,
-    answer,
-    chosen_texts,
-    score,
-    search_for,
-    texts_of_files,
-)
+from regard.training.evaluation import METRICS, Judged, answer, score, search_for
+from regard.training.evaluation_texts import chosen_texts, texts_of_files
 from tests.making import make_run
 
 PAIRS = [

@@ -6,7 +6,8 @@ import pytest
 
 from regard.cli import main
 from regard.errors import LengthError
-from regard.training.evaluation import METRICS, Judged, texts_of_split
+from regard.training.evaluation import METRICS, Judged
+from regard.training.evaluation_texts import texts_of_split
 from tests.training.encoder_recipes import TAGS, trained
 
 

@@ -14,7 +14,8 @@ from regard.data import Example
 from regard.data.kinds import BOS, EOS
 from regard.errors import RecipeError
 from regard.models import ExpertsSpec
-from regard.training.evaluation import METRICS, Judged, texts_of_split
+from regard.training.evaluation import METRICS, Judged
+from regard.training.evaluation_texts import texts_of_split
 from regard.training.events import Finished, Validated
 from regard.training.loop import Step
 from regard.training.recipes import read_recipe
