@@ -73,6 +73,8 @@ def trained(recipe: Path, out: Path, changes: Sequence[str]) -> str:
 
     A finished run is left as it is.
     """
+    # what was begun goes on, and a folder without a checkpoint is begun in
+    out.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "regard", "train", str(recipe), "--out", str(out), "--resume"]
     for change in changes:
         command += ["--set", change]

@@ -179,7 +179,7 @@ def learn(
 ) -> dict[str, Any]:
     """Train to the end, or until time is up; what is there then is a finished run."""
     began, losses, done = time.monotonic(), [], 0
-    for event in run(recipe, out, resume=True, hardware=hardware):
+    for event in run(recipe, out, resume=out.exists(), hardware=hardware):
         if isinstance(event, Validated):
             losses.append((event.step, event.loss))
         if isinstance(event, Finished):

@@ -151,7 +151,7 @@ def learned(study: str, name: str, seed: int, given: argparse.Namespace) -> dict
     """Train one system, let it answer the test split, and hold its attention against gold."""
     recipe, out = recipe_of(study, name, given, seed), given.out / folder_of(study, name, seed)
     given_to(prepared_for(given), out)
-    for _ in run(recipe, out, resume=True, hardware=recording(given.device)):
+    for _ in run(recipe, out, resume=out.exists(), hardware=recording(given.device)):
         pass
     history = history_of(out)
     trained = load(out, device=given.device)

@@ -57,7 +57,8 @@ def transformer(data: Path, run: Path) -> Iterator[Sequence[str]]:
         for word in ("--set", f"data.{split}.{side}={path}")
     ]
     recipe = str(ROOT / "recipes" / "hansards-transformer.toml")
-    yield ["-m", "regard", "train", recipe, "--out", str(run), "--resume", *texts]
+    resume = ["--resume"] if run.exists() else []
+    yield ["-m", "regard", "train", recipe, "--out", str(run), *resume, *texts]
     sides = gold_sides(run.parent)
     yield ["-m", "regard", "evaluate", str(run), "--source", str(sides[0]),
            "--reference", str(sides[1]), "--alignment", str(data / "alignment" / "enfr.gold"),

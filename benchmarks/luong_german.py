@@ -35,7 +35,7 @@ def recipe_of(kind: str, seed: int, given: argparse.Namespace) -> Recipe:
 def learned(kind: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """Train one model, let it answer the test split, and hold its attention against gold."""
     recipe, out = recipe_of(kind, seed, given), given.out / f"{kind}-{seed}"
-    for _ in run(recipe, out, resume=True, hardware=recording(given.device)):
+    for _ in run(recipe, out, resume=out.exists(), hardware=recording(given.device)):
         pass
     history = history_of(out)
     trained = load(out, device=given.device)

@@ -58,7 +58,7 @@ def learned(name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     recipe = recipe_of(name, seed, given)
     out = given.out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
     given_to(given.out / "prepared", out)
-    events = run(recipe, out, resume=True, hardware=recording(given.device))
+    events = run(recipe, out, resume=out.exists(), hardware=recording(given.device))
     seconds = sum(event.seconds for event in events if isinstance(event, Step))
     trained = load(out, device=given.device)
     assert recipe.data.test is not None

@@ -176,7 +176,7 @@ def learned(given: argparse.Namespace, arm: str, seed: int) -> dict[str, Any]:
         recipe, out = recipe_of(given, arm, number, seed), out_of(given, arm, number, seed)
         given_to(_prepared(given, arm), out)
         done, learned_before = before, tokens
-        for event in run(recipe, out, resume=True, hardware=pair.hardware(given.device)):
+        for event in run(recipe, out, resume=out.exists(), hardware=pair.hardware(given.device)):
             if isinstance(event, Validated):
                 losses.append((done + event.step, event.loss))
                 print(f"{arm} {seed}: {losses[-1]}", file=sys.stderr, flush=True)

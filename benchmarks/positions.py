@@ -78,7 +78,7 @@ def learned(cell: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     recipe, out = recipe_of(cell, seed, given), given.out / f"{cell}-{seed}"
     given_to(given.out / "prepared", out)
     start, losses = time.monotonic(), []
-    for event in run(recipe, out, resume=True, hardware=recording(given.device)):
+    for event in run(recipe, out, resume=out.exists(), hardware=recording(given.device)):
         if isinstance(event, Validated):
             losses.append((event.step, event.loss))
             print(f"{cell} {seed}: {losses[-1]}", file=sys.stderr, flush=True)

@@ -42,7 +42,7 @@ def train(
     recipe: Path = typer.Argument(help="A recipe file, for instance recipes/copy.toml."),
     out: Path = typer.Option(..., help="The run directory to make; never overwritten."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
-    resume: bool = typer.Option(False, "--resume", help="Go on from the last checkpoint."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
     device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
     precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
     compiles: bool | None = typer.Option(
@@ -55,7 +55,8 @@ def train(
     """Train a model by a recipe.
 
     Ctrl-C saves a checkpoint and stops, with exit code 130; --resume goes on to the same weights,
-    to the bit. On several devices: torchrun --nproc-per-node 2 -m regard train RECIPE --out RUN
+    to the bit. It begins in a folder without a checkpoint, and refuses one that is not there. On
+    several devices: torchrun --nproc-per-node 2 -m regard train RECIPE --out RUN
 
     Example: regard train recipes/copy.toml --out runs/copy
     """

@@ -40,7 +40,7 @@ from regard.training.data_paths import record_start
 from regard.training.events import Event, Finished, Said, Validated, matched
 from regard.training.hardware import Hardware
 from regard.training.loading import start_from
-from regard.training.locking import check_can_be_made, locked
+from regard.training.locking import check_can_be_made, check_is_there, locked
 from regard.training.loop import Step, learn_by_epoch, make_optimiser
 from regard.training.measuring import lacks_memory
 from regard.training.metrics import Metrics
@@ -66,6 +66,8 @@ def run(
 ) -> Iterator[Event]:
     """Train by a recipe into a directory; of several workers only the first has events."""
     workers.first_does(lambda: _check_is_folder(out))
+    if resume:
+        workers.first_does(lambda: check_is_there(out))
     new = [each for each in (out, *out.parents) if not each.exists()]
     with ExitStack() as held:
         held.enter_context(hardware.on_threads())
@@ -101,6 +103,8 @@ def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> It
             for folder in new:
                 with suppress(OSError):
                     folder.rmdir()
+            if out not in new:
+                out.mkdir(exist_ok=True)
         raise
     finally:
         training.metrics.close()
