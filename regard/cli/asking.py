@@ -16,14 +16,17 @@ from pathlib import Path
 from regard.data.files import lines
 from regard.errors import DataError
 from regard.training.like_training import (
+    BEFORE_TAB,
+    addresses_like,
     cut_like,
-    holds_objects,
-    holds_treebank,
+    holds_columns,
+    is_read_as_trained,
     sources_like,
     text_like,
+    unread_like,
 )
 from regard.training.recipes import Recipe
-from regard.training.trained import Prediction
+from regard.training.trained import Prediction, Trained
 
 PICTURES = frozenset(
     {".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".ppm"}
@@ -31,19 +34,23 @@ PICTURES = frozenset(
 """How the pictures of a folder end."""
 
 
-def _texts_of(recipe: Recipe, name: str) -> Iterator[str]:
-    """The lines of a file; of JSON objects what the run would read of each."""
-    if name != "-" and (holds_objects(Path(name)) or holds_treebank(Path(name))):
-        if holds_objects(Path(name)):
-            tell_cut(recipe)
-        yield from sources_like(recipe, Path(name))
+def _texts_of(trained: Trained, name: str) -> Iterator[str]:
+    """The lines of a file; of a file that holds references what the run would read of each."""
+    recipe, path = trained.loaded.recipe, Path(name)
+    found = None if name == "-" else sources_like(recipe, path)
+    if found is not None:
+        tell_cut(recipe, path)
+        yield from found
         return
-    is_told = False
+    told: set[str | None] = {None}
     for number, line in enumerate(lines_of(name), 1):
-        text = text_like(recipe.data.train, line, f"{_called(name)}, line {number}")
-        if text is not line and not is_told:
-            tell_cut(recipe)
-            is_told = True
+        has_columns = name != "-" and holds_columns(path) and "\t" in line
+        given = line.partition("\t")[0] if has_columns else line
+        text = text_like(recipe.data.train, given, f"{_called(name)}, line {number}")
+        unread = BEFORE_TAB if has_columns else unread_like(recipe.data.train)
+        if text is not line and unread not in told:
+            told.add(unread)
+            _tell(unread)
         yield text
 
 
@@ -51,13 +58,17 @@ def typed_text(recipe: Recipe, text: str, where: str) -> str:
     """What is asked by what somebody typed, which may be a JSON object."""
     found = text_like(recipe.data.train, text, where)
     if found is not text:
-        tell_cut(recipe)
+        _tell(unread_like(recipe.data.train))
     return found
 
 
-def tell_cut(recipe: Recipe) -> None:
-    """Nothing of a JSON object is left unread in silence."""
-    note = cut_like(recipe.data.train)
+def tell_cut(recipe: Recipe, path: Path) -> None:
+    """Nothing of the JSON objects of a file is left unread in silence."""
+    if is_read_as_trained(recipe.data.train, path):
+        _tell(cut_like(recipe.data.train))
+
+
+def _tell(note: str | None) -> None:
     if note is not None:
         print(note, file=sys.stderr, flush=True)
 
@@ -82,8 +93,11 @@ def _called(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
-def _addresses_of(_: Recipe, name: str) -> Iterator[str]:
-    """The picture itself, those of a folder by their names, or the addresses on standard input."""
+def _addresses_of(trained: Trained, name: str) -> Iterator[str]:
+    """The picture itself, those of a folder by their names, or the addresses on standard input.
+
+    A file of captions, such as the run learned from, stands for the pictures that it names.
+    """
     path = Path(name)
     if name == "-":
         yield from lines_of(name)
@@ -92,6 +106,8 @@ def _addresses_of(_: Recipe, name: str) -> Iterator[str]:
         if not found:
             raise DataError(f"predict: '{name}' holds no picture ({', '.join(sorted(PICTURES))}).")
         yield from map(str, found)
+    elif path.is_file() and path.suffix.lower() not in PICTURES:
+        yield from addresses_like(trained.loaded.recipe, path, trained.path) or [name]
     else:
         yield name
 
@@ -100,8 +116,8 @@ def _addresses_of(_: Recipe, name: str) -> Iterator[str]:
 class Asked:
     """What is asked of a kind of run, and when an answer is none."""
 
-    lines: Callable[[Recipe, str], Iterator[str]]
-    """A run's recipe, and a file that somebody named → what is asked."""
+    lines: Callable[[Trained, str], Iterator[str]]
+    """A run, and a file that somebody named → what is asked."""
     typed: Callable[[Recipe, str], str]
     """The same of what somebody typed."""
     has_failed: Callable[[Prediction], bool]

@@ -22,8 +22,8 @@ from regard.plots.comparison import comparison_page, comparison_text
 from regard.training.checkpoints import write_text
 from regard.training.data_paths import examples_of
 from regard.training.evaluation import answer, search_for
-from regard.training.evaluation_texts import chosen_texts
-from regard.training.like_training import holds_objects
+from regard.training.evaluation_texts import chosen_texts, texts_of_files
+from regard.training.like_training import has_rows, holds_both_sides
 from regard.training.limiting import check_limit, limits_of
 from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, read_recipe
@@ -74,7 +74,6 @@ def compare(
     _check_page(out)
     chosen_tokenizer(tokenizer, [])
     how = Resampling(samples=samples, trials=trials, seed=seed)
-    learned = None if training is None else _training_file(training)
     paths = runs or []
     names = _names(paths)
     for path in paths:
@@ -86,6 +85,7 @@ def compare(
         refuse("compare", "the answers are in files", searched)
     _check_one_form(paths)
     recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
+    learned = None if training is None else _training_file(training, recipe)
     found: list[Example] = []
     if recipe is None and source is None and reference and not paths:
         # answers alone can be compared without what was asked
@@ -94,8 +94,8 @@ def compare(
     else:
         first = paths[0] if paths else None
         found = as_trained(recipe, chosen_texts(recipe, source, reference, split, first))
-        if recipe is not None and source is not None and holds_objects(source):
-            tell_cut(recipe)
+        if recipe is not None and source is not None and not reference:
+            tell_cut(recipe, source)
         texts = [one.source for one in found]
         references = [one.targets for one in found]
     given = {name: _in_its_form(recipe, said) for name, said in _given(hypotheses, len(references))}
@@ -217,9 +217,13 @@ def _columns(files: Sequence[list[str]], paths: Sequence[Path]) -> list[tuple[st
     return list(zip(*files, strict=True))
 
 
-def _training_file(path: Path) -> list[str]:
-    """What the systems learned to write, as somebody gives it."""
-    found = list(lines(path))
+def _training_file(path: Path, recipe: Recipe | None) -> list[str]:
+    """What the systems learned to write, as somebody gives it: alone, or beside its sources."""
+    train = None if recipe is None else recipe.data.train
+    if holds_both_sides(train, path) or has_rows(train, path):
+        found = [text for one in texts_of_files(path, [], recipe) for text in one.targets]
+    else:
+        found = list(lines(path))
     if not any(line.strip() for line in found):
         raise DataError(
             f"compare: --training: '{path}' is empty. Give the target texts of training, a line "

@@ -34,7 +34,6 @@ from regard.training.dictionaries import dictionary_of
 from regard.training.evaluation import METRICS, Answers, Judged, answer, score_each, search_for
 from regard.training.evaluation_texts import chosen_texts, places_of_short
 from regard.training.filling import fills_words
-from regard.training.like_training import holds_objects
 from regard.training.limiting import limits_of
 from regard.training.locking import check_can_be_made
 from regard.training.suiting import (
@@ -130,8 +129,8 @@ def evaluate(
             "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     given = chosen_texts(recipe, source, reference, split, run)
-    if source is not None and holds_objects(source):
-        tell_cut(recipe)
+    if source is not None and not reference:
+        tell_cut(recipe, source)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
     )

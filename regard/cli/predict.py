@@ -38,7 +38,7 @@ SHOWN = 5
 def predict(
     run: Path = typer.Argument(help="A finished run."),
     files: list[str] | None = typer.Argument(
-        None, help="Texts, one a line; of a captioner pictures themselves; - is standard input."
+        None, help="Texts, one a line, or as the run's data; pictures; - is standard input."
     ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
     beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
@@ -76,15 +76,17 @@ def predict(
     --replace-unknown, an unknown word becomes the translation of the source word it was read off;
     the first time, that takes a pass over the training data.
 
-    A run that learned from JSON lines reads objects by its keys, from a .jsonl file, standard input
-    or --text; other lines are texts.
+    A file is read as the run's data were: of a .tsv what stands before the first tab, of a .jsonl
+    what the run's keys name, of a .conllu the words; packed files too. Other files hold a text a
+    line. Where a run learned from tsv or JSON lines, such lines of any file, of standard input and
+    of --text are read so too. What is left unread is told.
 
     A run that guesses hidden words fills in every [MASK] of a text; with --n-best, the likeliest
     words follow after a tab with their probabilities. With --vectors, an encoder writes a vector
     for each text instead, empty ones too; a text that is too long is an error with its line.
 
-    A run that captions takes pictures, or folders of them, as files; standard input has one
-    address a line. A picture that cannot be read gives an empty line and exit code 1 at the end.
+    A run that captions takes pictures, folders of them, or a file of captions; standard input has
+    an address a line. A picture that cannot be read gives an empty line and exit code 1 at the end.
 
     Example: regard predict runs/dates --text "9. Mai 2029"
     """
@@ -139,12 +141,12 @@ def predict(
     recipe = trained.loaded.recipe
     kind = ASKED[recipe.source_kind]
     given = [] if is_stream else files or []
-    known = [line for name in given for line in kind.lines(recipe, name)]
+    known = [line for name in given for line in kind.lines(trained, name)]
     known += [kind.typed(recipe, each) for each in text]
     if not is_stream:
         # before anything long begins; of a stream nobody knows how many texts it has
         _check_wishes(constraints, n_wishes, len(known))
-    lines = kind.lines(recipe, "-") if is_stream else iter(known)
+    lines = kind.lines(trained, "-") if is_stream else iter(known)
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
         return

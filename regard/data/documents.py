@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from regard.data.examples import Example
 from regard.data.files import lines
-from regard.data.rows import Row, check_is_text, from_json, rows_of, strict
+from regard.data.rows import Row, begins_object, check_is_text, from_json, rows_of, strict
 from regard.errors import DataError, SettingError
 
 T = TypeVar("T")
@@ -54,6 +54,10 @@ class Documents:
         """
         for number, line in enumerate(lines(self.path), 1):
             yield self.source_of(line, self._line(number)) if line.strip() else ""
+
+    def is_row(self, line: str) -> bool:
+        """Whether a line that may also be a plain text is a document."""
+        return begins_object(line)
 
     def source_of(self, line: str, where: str) -> str:
         """What is read of one object, wherever it comes from."""

@@ -30,7 +30,7 @@ from regard.data.elsewhere import LearnedElsewhere
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, lines, tolerant_lines
 from regard.data.normalising import check_is_normaliser, in_form
-from regard.data.rows import Row, check_is_text, from_json, rows_of, strict
+from regard.data.rows import Row, begins_object, check_is_text, from_json, rows_of, strict
 from regard.data.running_text import RunningText
 from regard.data.treebanks import Treebank
 from regard.errors import DataError, MissingExtra
@@ -116,6 +116,14 @@ class TabSeparated:
         """Every line, the broken ones too."""
         return rows_of(self.path, self._parse)
 
+    def is_row(self, line: str) -> bool:
+        """Whether references follow the source."""
+        return "\t" in line
+
+    def source_of(self, line: str, where: str) -> str:
+        """What stands before the first tab; no reference needs to follow."""
+        return line.partition("\t")[0]
+
     def _parse(self, line: str, number: int) -> Example:
         source, *targets = line.split("\t")
         if not targets:
@@ -153,6 +161,10 @@ class JsonLines:
         """
         for number, line in enumerate(lines(self.path), 1):
             yield self.source_of(line, self._line(number)) if line.strip() else ""
+
+    def is_row(self, line: str) -> bool:
+        """Whether a line that may also be a plain text is an object."""
+        return begins_object(line)
 
     def source_of(self, line: str, where: str) -> str:
         """What is read of one object, wherever it comes from."""

@@ -1,6 +1,7 @@
 """Rows: what stands at each place of a file, the places that cannot be read among them."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from regard.data.files import Broken, tolerant_lines
 from regard.errors import DataError
 
 T = TypeVar("T")
+
+BEGINS = re.compile(r"""\ufeff?\s*\{\s*(?:["'}]|$)""")
+"""How a line begins that is a JSON object, or was meant to be one; "{name} is here" does not."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ def from_json(line: str, where: str) -> Any:
     # too long a number is no mistake of JSON's grammar
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+
+
+def begins_object(line: str) -> bool:
+    """Whether a line is a JSON object, or was meant to be one."""
+    return BEGINS.match(line) is not None
 
 
 def check_is_text(where: str, text: str) -> None:

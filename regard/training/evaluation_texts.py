@@ -13,7 +13,7 @@ from regard.data.elsewhere import LearnedElsewhere
 from regard.data.readers import Reader
 from regard.errors import DataError, SettingError
 from regard.training.data_paths import examples_of
-from regard.training.like_training import holds_objects, reader_like, text_like, whole_like
+from regard.training.like_training import holds_both_sides, reader_like, text_like
 from regard.training.recipes import Recipe
 
 SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
@@ -24,25 +24,29 @@ SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
 
 
 def texts_of_files(
-    source: Path, references: Sequence[Path], recipe: Recipe | None = None
+    source: Path,
+    references: Sequence[Path],
+    recipe: Recipe | None = None,
+    run: Path | None = None,
 ) -> list[Example]:
     """Lines that belong together; a .tsv, .jsonl or .conllu file alone holds both sides.
 
     Args:
         source: a file.
         references: files whose lines answer the source's.
-        recipe: of a run; JSON lines, treebanks and running texts are read as its data are.
+        recipe: of a run; a file that comes alone is read as its data are.
+        run: the run's directory, from which pictures are found that the file names.
     """
     train = None if recipe is None else recipe.data.train
-    objects = [path for path in (source, *references) if holds_objects(path)]
-    if objects and references:
-        raise DataError(
-            f"test texts: '{objects[0]}' holds JSON objects, which have both sides, but two files "
-            "were given, and their lines would be taken for texts. Give it alone, as --source."
-        )
+    for path in (source, *references) if references else ():
+        if held := holds_both_sides(train, path):
+            raise DataError(
+                f"test texts: '{path}' holds {held}, and so both sides, but two files were given, "
+                "and their lines would be taken for texts. Give it alone, as --source."
+            )
     like: Reader | None = None
     if recipe is not None and not references:
-        like = reader_like(recipe.data.train, source) if objects else whole_like(recipe, source)
+        like = reader_like(recipe, source, run)
     found = list((like or reader_for([source, *references])).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
@@ -92,7 +96,7 @@ def chosen_texts(
         run: the run's directory, from which its data are found.
     """
     if split is None and source is not None:
-        return texts_of_files(source, references, recipe)
+        return texts_of_files(source, references, recipe, run)
     if split is not None and recipe is not None and source is None and not references:
         return texts_of_split(recipe, split, run)
     given = {"--source": source, "--reference": references, "--split": split, "a run": recipe}

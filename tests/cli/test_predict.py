@@ -158,7 +158,7 @@ def test_phrases_need_a_beam(run, tmp_path, capsys):
     [
         (["--text", "a" * 10_000], "has 10,001 tokens, but the model reads at most 64"),
         (["nowhere.txt"], "there is no file 'nowhere.txt'. For a text itself, use --text."),
-        (["a.jsonl.xz"], "'a.jsonl.xz' holds JSON objects, but the run learned from"),
+        (["a.jsonl.xz"], "there is no file 'a.jsonl.xz'"),
         (["--text", "a", "--beam", "0"], "--beam must be at least 1, got 0"),
         (["--text", "a", "--top-k", "3"], "Add --sample, or leave --top-k out"),
         (["--text", "a", "--seed", "3"], "--seed is for answers that are drawn"),
