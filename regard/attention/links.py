@@ -192,6 +192,17 @@ class Selection(Protocol):
         """The window outside which every weight is zero, where there is one."""
 
 
+@runtime_checkable
+class StopsGradient(Protocol):
+    """A link through which an ordinary loss may reach no weight of the scores."""
+
+    def stops_gradient(self) -> str | None:
+        """Why a loss of the context alone leaves weights as they are, and what to take instead.
+
+        None where it reaches them all.
+        """
+
+
 class Short(NamedTuple):
     """Keys and values after a memory shortened them, and who may see which slot."""
 

@@ -50,6 +50,7 @@ from regard.training.recipes import Recipe, read_recipe
 from regard.training.report import write_report
 from regard.training.source_kinds import source_kind
 from regard.training.threads import Threads, use_threads
+from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validating import Best, validate
 from regard.training.workers import ALONE, Workers
 
@@ -193,6 +194,9 @@ class _Training:
         progress = yield from self._begun()
         yield from map(Said, kind.coming(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
+        # what has learned already goes on as it was begun
+        if not progress.step:
+            check_reaches_all_weights(self.model, prepared, self.hardware)
         count = sum(p.numel() for p in self.model.parameters())
         yield Said(f"{count:,} parameters, {prepared.train.count:,} training examples")
         steps = learn_by_epoch(

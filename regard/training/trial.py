@@ -21,6 +21,7 @@ from regard.training.measuring import (
     start_counting,
 )
 from regard.training.preparing import Prepared
+from regard.training.unreached_weights import check_reaches_all_weights
 
 MEASURED_S = 4.0
 """How long updates are timed, two of them at least …"""
@@ -86,6 +87,7 @@ def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray)
             n_target_tokens=len(prepared.target),
         )
     )
+    check_reaches_all_weights(model, prepared, hardware)
     optimiser = make_optimiser(model, recipe.training)
     endless = replace(recipe, training=replace(recipe.training, steps=1 << 30))
     start = Progress()

@@ -63,3 +63,11 @@ class LocationScore(nn.Module):
     ) -> Float[Tensor, "b h q k"]:
         """The same: nothing of a key is read, late or not."""
         return self(query, prepared, places)
+
+    def stops_gradient(self) -> str:
+        """Projections of keys have none, since keys are not read."""
+        return (
+            'score = "location" reads no keys, and so heads learn no W_K. Take score = '
+            '"scaled_dot", "general" or "additive", or a recurrent model, whose keys have no '
+            "projection."
+        )

@@ -79,3 +79,11 @@ class HardSelection(nn.Module):
 
     def as_window(self) -> None:
         """Any visible key may be drawn."""
+
+    def stops_gradient(self) -> str:
+        """A draw has none; a loss needs `log_prob` for that."""
+        return (
+            'select = "hard" draws one key, and no gradient of the loss passes through a draw: its '
+            "scores learn by REINFORCE alone, which only a captioner's loss has. Take select = "
+            '"soft", "sparsemax" or "top_k".'
+        )

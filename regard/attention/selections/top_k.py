@@ -72,6 +72,15 @@ class TopKSelection(nn.Module):
     def as_window(self) -> None:
         """The best keys may stand anywhere."""
 
+    def stops_gradient(self) -> str | None:
+        """One key alone has the whole weight, whatever its score."""
+        if self.count > 1:
+            return None
+        return (
+            'select = "top_k" with count = 1 gives one key the whole weight, whatever its score, '
+            "and so the scores have no gradient. Take count = 2 or more."
+        )
+
 
 def _rounding(dtype: torch.dtype) -> float:
     """The relative difference of tied scores; half precision is rounded once, after the sum."""
