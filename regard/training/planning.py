@@ -24,6 +24,7 @@ from regard.models.choosing import has_frozen_encoder
 from regard.models.language.remembering import remembered
 from regard.training.beginnings import check_beginnings
 from regard.training.hardware import Hardware
+from regard.training.idle_settings import idle_settings
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
 from regard.training.preparing import Prepared, prepare
@@ -319,6 +320,7 @@ def _notes(recipe: Recipe, count: int, read: int, tried: Tried) -> Iterator[str]
         yield remembered(recipe.model)
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
+    yield from idle_settings(recipe)
 
 
 def _gib(size: int) -> str:

@@ -24,6 +24,7 @@ from regard.training.beginnings import check_beginnings, check_can_learn
 from regard.training.data_paths import examples_of
 from regard.training.filling import fills_words
 from regard.training.hardware import Hardware
+from regard.training.idle_settings import idle_settings
 from regard.training.labelling import check_labels
 from regard.training.loading import finished_weights, load_subwords, subword_files
 from regard.training.loop import Material, epoch_updates
@@ -96,6 +97,7 @@ class Prepared:
 
     def notes(self) -> Iterator[str]:
         """What a person should know before the first update."""
+        yield from idle_settings(self.recipe)
         limit = self.recipe.data.max_tokens
         for split, count in self.left_out.items():
             if count:

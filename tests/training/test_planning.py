@@ -26,6 +26,7 @@ from regard.training.workers import ALONE
 MODEL = {"d_model": 12, "n_heads": 3, "d_hidden": 20, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAINING = {
     "steps": 100,
+    "warmup_steps": 10,
     "target_tokens_per_update": 300,
     "target_tokens_per_batch": 110,
     "checkpoint_every": 10,

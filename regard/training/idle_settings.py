@@ -1,0 +1,69 @@
+"""Idle settings: what a recipe asks for and training cannot give, each with what to do about it."""
+
+import filecmp
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.choices import Choice
+from regard.data import READERS
+from regard.training.recipes import DataRecipe, Recipe
+from regard.training.sections import Mistakes, read_section
+
+
+def idle_settings(recipe: Recipe) -> Iterator[str]:
+    """Sentences for people, before the first update."""
+    training = recipe.training
+    update, batch = training.target_tokens_per_update, training.target_tokens_per_batch
+    if update < batch:
+        yield (
+            f"training.target_tokens_per_update = {update} changes nothing: an update learns from "
+            "whole batches, one at least, and a batch holds up to training.target_tokens_per_batch "
+            f"= {batch}. Set target_tokens_per_batch = {update}, or leave the other out."
+        )
+    if training.warmup_steps > training.steps:
+        yield (
+            f"training.warmup_steps = {training.warmup_steps} is longer than the training "
+            f"(training.steps = {training.steps}): the learning rate only rises, and never "
+            "reaches its peak. Lower warmup_steps, to a tenth of the steps for instance, or train "
+            "longer."
+        )
+    if validates_on_training_data(recipe.data):
+        yield (
+            "data.valid reads what data.train reads: the validations say how well the training "
+            "examples are remembered, and nothing of others. Give data.valid files of its own."
+        )
+
+
+def validates_on_training_data(data: DataRecipe) -> bool:
+    """Whether both splits read the same files, or copies of them; generated splits never do."""
+    if data.train.name != data.valid.name or data.train.name not in READERS:
+        return False
+    train, valid = _read_from(data.train, "train"), _read_from(data.valid, "valid")
+    return train.keys() == valid.keys() and all(_is_same(train[key], valid[key]) for key in train)
+
+
+def _read_from(choice: Choice, split: str) -> dict[str, Any]:
+    """The files that a reader reads, and which part of them; all it is told if it has no file."""
+    reader = read_section(READERS[choice.name], choice.settings, f"data.{split}", Mistakes())
+    settings = {} if reader is None else vars(reader)
+    files = {key: value for key, value in settings.items() if _holds_paths(value)}
+    return {**files, "split": settings.get("split")} if files else settings
+
+
+def _holds_paths(value: Any) -> bool:
+    values = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(each, Path) for each in values)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if not isinstance(one, Path) or not isinstance(other, Path):
+        return bool(one == other)
+    if one.is_dir() and other.is_dir() and one.resolve() != other.resolve():
+        names, others = (sorted(path.name for path in folder.iterdir()) for folder in (one, other))
+        return names == others and all(_is_same(one / name, other / name) for name in names)
+    if one.is_file() and other.is_file():
+        return filecmp.cmp(one, other, shallow=False)
+    return one.resolve() == other.resolve()
