@@ -37,6 +37,8 @@ from regard.training.filling import fills_words
 from regard.training.limiting import limits_of
 from regard.training.locking import check_can_be_made
 from regard.training.suiting import (
+    OF_LOSS,
+    WITHOUT_ANSWERS,
     check_has_hidden,
     check_has_scenes,
     check_has_sources,
@@ -48,10 +50,6 @@ from regard.training.trained import Trained, load
 
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""
-
-OF_LOSS = ("loss", "words", "lengths")
-WITHOUT_ANSWERS = frozenset({*OF_LOSS, "pointing"})
-"""Scores that ask how a run takes the references, and for which nothing is decoded."""
 
 
 def evaluate(

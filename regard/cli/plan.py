@@ -10,7 +10,7 @@ from rich.console import Console
 
 from regard.training.hardware import Hardware
 from regard.training.locking import check_can_be_made
-from regard.training.planning import Disk, Doing, Memory, Plan
+from regard.training.planning import Disk, Doing, Duration, Memory, Plan
 from regard.training.planning import plan as planned
 from regard.training.recipes import read_recipe
 
@@ -62,7 +62,8 @@ def plan_text(found: Plan) -> str:
         "training": f"{updates.steps:,} updates, {updates.per_epoch:,.1f} an epoch, "
         f"{updates.epochs:,.1f} epochs",
         "memory": _memory(found.memory),
-        "time": _time(found),
+        "time": _time(found.time),
+        "validation": _validation(found.time),
         "disk": _disk(found.disk),
     }
     lines = [f"{name:<12} {text}" for name, text in rows.items()]
@@ -83,13 +84,22 @@ def _memory(memory: Memory) -> str:
     return f"{peak} ({parts}); {size_text(memory.available)} free"
 
 
-def _time(found: Plan) -> str:
-    took = found.time
+def _time(took: Duration) -> str:
     if took.per_update is None or took.total is None:
         return "unknown"
     return (
-        f"{time_text(took.total)} ({took.per_update:.3g} s an update, over "
-        f"{took.measured_updates}), and validations"
+        f"{time_text(took.total)}, validations included ({took.per_update:.3g} s an update, over "
+        f"{took.measured_updates})"
+    )
+
+
+def _validation(took: Duration) -> str:
+    if took.per_validation is None or took.total is None:
+        return f"{took.validations:,} of unknown length"
+    seconds = took.validations * took.per_validation
+    return (
+        f"{time_text(seconds)} of it, {100 * seconds / took.total:.0f} %: {took.validations:,} "
+        f"validations of {took.per_validation:.3g} s"
     )
 
 

@@ -47,8 +47,11 @@ class Greedy:
         return walk(model, batch, 1, likeliest)
 
 
-def greedy(model: Stepper, source: Int[Tensor, "b s"], *, max_tokens: int) -> list[list[int]]:
+def greedy(
+    model: Stepper, source: Int[Tensor, "b s"], *, max_tokens: int, rules: Sequence[Rule] = ()
+) -> list[list[int]]:
     """The tokens of each row, without the end token. Finished rows leave the batch."""
     sentences = [Sentence([token for token in row if token != PAD]) for row in source.tolist()]
-    found = Greedy(limits=Limits(max_tokens=max_tokens))(model, sentences, device=source.device)
+    search = Greedy(limits=Limits(max_tokens=max_tokens), rules=rules)
+    found = search(model, sentences, device=source.device)
     return [list(answers[0].tokens) for answers in found]

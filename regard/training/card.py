@@ -216,9 +216,10 @@ def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated 
         facts["best BLEU"] = _score(max(measured, key=lambda row: row["bleu"]))
         facts["BLEU's signature"] = measured[-1]["bleu_signature"]
     count = recipe.training.validate_examples
-    facts["how"] = (
-        f"loss in nats per target token, without smoothing; greedy decoding of at most {count:,} "
-        "validation examples"
+    facts["how"] = "loss in nats per target token, without smoothing" + (
+        f"; greedy decoding of at most {count:,} validation examples"
+        if "exact_match" in checked[-1]
+        else ""
     )
     if final is None and recipe.training.average_last > 1:
         facts["of what"] = (

@@ -1,8 +1,8 @@
 """Planning: what a recipe will take, before its first step.
 
 Sub-words and batches are made as training makes them, in a folder that is gone afterwards. A few
-updates on real batches give the time, and an update on the largest batch gives the memory. From a
-corpus of very many examples only some are read, evenly spread; the plan says so.
+updates on real batches and a validation give the time, and an update on the largest batch gives the
+memory. From a corpus of very many examples only some are read, evenly spread; the plan says so.
 """
 
 import json
@@ -28,7 +28,7 @@ from regard.training.idle_settings import idle_settings
 from regard.training.loop import epoch_updates
 from regard.training.measuring import available_memory
 from regard.training.preparing import Prepared, prepare
-from regard.training.recipes import Recipe, examples
+from regard.training.recipes import Recipe, TrainingRecipe, examples
 from regard.training.trees import check_trees
 from regard.training.trial import Tried, try_a_little
 from regard.training.workers import ALONE
@@ -100,11 +100,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds, of updates alone: validations and checkpoints come on top."""
+    """Seconds of updates and validations; preparing and checkpoints come on top."""
 
     measured_updates: int
     per_update: float | None
     total: float | None
+    validations: int = 0
+    """How many there are, if training.patience does not end the training before."""
+    per_validation: float | None = None
+    """Where answers are as long as the references; a model that cannot end them takes longer."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | P
             ),
             updates=updates,
             memory=memory,
-            time=_duration(updates, tried),
+            time=_duration(recipe.training, updates, tried),
             disk=disk,
             problems=tuple(_problems(memory, disk)),
             notes=tuple(_notes(recipe, count, read, tried)),
@@ -253,11 +257,15 @@ def _memory(recipe: Recipe, parameters: int, tried: Tried, hardware: Hardware) -
     )
 
 
-def _duration(updates: Updates, tried: Tried) -> Duration:
-    if tried.seconds_per_token is None:
-        return Duration(0, None, None)
-    per_update = tried.seconds_per_token * updates.target_tokens
-    return Duration(tried.updates, per_update, per_update * updates.steps)
+def _duration(training: TrainingRecipe, updates: Updates, tried: Tried) -> Duration:
+    # the last update is validated too, and the mean of checkpoints once more
+    count = math.ceil(training.steps / training.validate_every) + (training.average_last > 1)
+    if tried.seconds_per_token is None or tried.seconds_per_validation is None:
+        return Duration(0, None, None, count)
+    per_update, each = tried.seconds_per_token * updates.target_tokens, tried.seconds_per_validation
+    return Duration(
+        tried.updates, per_update, per_update * updates.steps + each * count, count, each
+    )
 
 
 def _disk(recipe: Recipe, parameters: int, corpus: int, scale: float, out: Path) -> Disk:

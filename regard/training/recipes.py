@@ -123,7 +123,7 @@ class TrainingRecipe:
     validate_every: int = 500
     """Updates between validations."""
     validate_examples: int = 1000
-    """How many examples are decoded for exact match at a validation."""
+    """How many examples are decoded for exact match at a validation; of running text none are."""
     validate_bleu: bool = False
     """Whether BLEU is computed at a validation as well."""
     stop_on: str = "loss"

@@ -40,6 +40,10 @@ DOES: Mapping[str, str] = {
 
 _POINTS = "it is played on pictures, in which the boxes of a caption's words are known"
 
+OF_LOSS = ("loss", "words", "lengths")
+WITHOUT_ANSWERS = frozenset({*OF_LOSS, "pointing"})
+"""Scores that ask how a run takes the references, and for which nothing is decoded."""
+
 MEANINGLESS: Mapping[str, Mapping[str, str]] = {
     "texts": {"pointing": _POINTS},
     "pictures": {"lengths": "a picture has no length, by which losses are sorted"},
@@ -55,6 +59,11 @@ MEANINGLESS: Mapping[str, Mapping[str, str]] = {
 def usual_of(recipe: Recipe) -> list[str]:
     """What is scored of a run unless somebody says otherwise."""
     return list(_usual(recipe))
+
+
+def is_scored_by_answers(recipe: Recipe) -> bool:
+    """Whether what is scored of a run has to be decoded, unless somebody says otherwise."""
+    return not WITHOUT_ANSWERS.issuperset(_usual(recipe))
 
 
 def check_metrics(recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""A trial: a few updates on real batches, and one on the largest, to see what they take."""
+"""A trial: a few updates on real batches, one on the largest, and a validation, timed."""
 
 import time
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.models import build_model
+from regard.models import Model, build_model
 from regard.training.checkpoints import Progress
 from regard.training.hardware import Hardware
 from regard.training.loop import Step, learn, learn_by_epoch, make_optimiser
@@ -22,10 +22,15 @@ from regard.training.measuring import (
 )
 from regard.training.preparing import Prepared
 from regard.training.unreached_weights import check_reaches_all_weights
+from regard.training.validating import seconds_per_validation
 
 MEASURED_S = 4.0
 """How long updates are timed, two of them at least …"""
 MOST = 30
+"""… and this many at most."""
+MEASURED_VALIDATIONS_S = 1.0
+"""How long validations are timed, one of them at least …"""
+MOST_VALIDATIONS = 5
 """… and this many at most."""
 
 
@@ -38,6 +43,7 @@ class Tried:
     """The median over the updates: other work on the machine slows down some of them."""
     peak_bytes: int | None = None
     splits: int = 0
+    seconds_per_validation: float | None = None
 
 
 def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
@@ -78,7 +84,10 @@ def _on_gpu(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trie
 
 
 def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
-    """The first update loads kernels; the next ones are timed; the last is on the largest batch."""
+    """The first update loads kernels; the next ones are timed; the last is on the largest batch.
+
+    A validation is timed after them.
+    """
     recipe, corpus = prepared.recipe, prepared.train.corpus
     model = hardware.place(
         build_model(
@@ -102,4 +111,14 @@ def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray)
         updates=len(done),
         seconds_per_token=median(step.seconds / step.target_tokens for step in done),
         splits=last.splits,
+        seconds_per_validation=median(_timed_validations(model, prepared, hardware)),
     )
+
+
+def _timed_validations(model: Model, prepared: Prepared, hardware: Hardware) -> list[float]:
+    """One if it takes long, and a few if it does not."""
+    begun = time.perf_counter()
+    took = [seconds_per_validation(model, prepared, hardware)]
+    while time.perf_counter() - begun < MEASURED_VALIDATIONS_S and len(took) < MOST_VALIDATIONS:
+        took.append(seconds_per_validation(model, prepared, hardware))
+    return took

@@ -30,13 +30,15 @@ def test_a_plan_is_printed_for_people(capsys):
     assert main(["plan", RECIPE, *SMALL]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert list(lines) == [
-        "parameters", "vocabulary", "examples", "update", "training", "memory", "time", "disk",
+        "parameters", "vocabulary", "examples", "update", "training", "memory", "time",
+        "validation", "disk",
     ]  # fmt: skip
     assert lines["examples"] == "300 for training (0 of 300 left out), 20 for validation"
     assert lines["training"].startswith("700 updates, ")
     assert "% padding" in lines["update"]
     assert "at the peak" in lines["memory"]
-    assert "s an update" in lines["time"]
+    assert "validations included" in lines["time"] and "s an update" in lines["time"]
+    assert " of it, " in lines["validation"] and ": 2 validations of " in lines["validation"]
 
 
 def test_a_plan_is_printed_for_programs(capsys):
@@ -45,7 +47,9 @@ def test_a_plan_is_printed_for_programs(capsys):
     assert found["updates"]["steps"] == 30
     assert found["examples"]["training"] == 300
     assert found["memory"]["optimiser"] == 2 * found["memory"]["weights"]
-    assert found["time"]["total"] > 0
+    took = found["time"]
+    assert took["validations"] == 1
+    assert took["total"] == pytest.approx(30 * took["per_update"] + took["per_validation"])
     assert found["problems"] == []
 
 
@@ -68,6 +72,7 @@ def test_an_update_that_does_not_fit_is_told_without_numbers(monkeypatch, capsys
     shown = capsys.readouterr().out
     assert "memory       does not fit" in shown
     assert "time         unknown" in shown
+    assert "validation   2 of unknown length" in shown
 
 
 MISTAKES = {
@@ -101,7 +106,7 @@ def test_notes_and_separate_vocabularies_are_shown():
         examples=planning.Examples(9, 3, 2, 1, 100, 2000),
         updates=planning.Updates(5, 10.0, 1.0, 2.0, 2.5, 0.25),
         memory=planning.Memory(40, 40, 80, 40, 3 << 30, 4 << 30),
-        time=planning.Duration(2, 0.5, 7200.0),
+        time=planning.Duration(2, 0.5, 7200.0, 12, 60.0),
         disk=planning.Disk(160, 3, 40, 1000, 1520, 1 << 40),
         problems=(),
         notes=("three of nine",),
@@ -110,7 +115,8 @@ def test_notes_and_separate_vocabularies_are_shown():
     assert "vocabulary   100 and 2,000" in shown
     assert "10 (source 4, encoder 6); 4 in embeddings" in shown
     assert "3.0 GiB at the peak" in shown and "average" in shown
-    assert "2 h 0 min (0.5 s an update, over 2)" in shown
+    assert "time         2 h 0 min, validations included (0.5 s an update, over 2)" in shown
+    assert "validation   12 min of it, 10 %: 12 validations of 60 s" in shown
     assert "note         three of nine" in shown
 
 

@@ -123,8 +123,24 @@ def test_time_and_memory_are_measured_and_scale_with_the_steps():
     found = _planned(_recipe())
     assert found.memory.peak >= found.memory.weights
     assert found.time.measured_updates == 2
-    assert found.time.total == pytest.approx(100 * found.time.per_update)
+    assert found.time.per_validation > 0
     assert found.problems == () == found.notes
+
+
+@pytest.mark.parametrize(
+    ("training", "count"),
+    [
+        ({"validate_every": 25}, 4),
+        ({"validate_every": 30}, 4),
+        ({"validate_every": 500}, 1),
+        ({"validate_every": 25, "average_last": 2}, 5),
+    ],
+)
+def test_validations_are_counted_into_the_time(training, count, monkeypatch):
+    monkeypatch.setattr(trial, "seconds_per_validation", lambda *_: 3.0)
+    took = _planned(_recipe(training)).time
+    assert (took.validations, took.per_validation) == (count, 3.0)
+    assert took.total == pytest.approx(100 * took.per_update + 3.0 * count)
 
 
 def test_a_large_corpus_is_planned_from_a_sample_that_is_said_to_be_one(monkeypatch):
