@@ -3,12 +3,10 @@
 The system lets go of a lock when its process ends, however it ends; no file is left behind.
 """
 
-import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 
 from regard.errors import RunError
 
@@ -33,21 +31,6 @@ def check_can_be_made(path: Path, who: str) -> None:
         )
     if not os.access(there, os.W_OK):
         raise RunError(f"{who}: nothing may be written into '{there}'. Choose another place.")
-
-
-def check_is_there(run: Path) -> None:
-    """Refuse to go on with a run whose folder is not there: its name was most likely mistyped."""
-    if run.exists():
-        return
-    beside = run.parent.iterdir() if run.parent.is_dir() else ()
-    names = [each.name for each in beside if (each / "recipe.toml").is_file()]
-    near = difflib.get_close_matches(run.name, names, n=1)
-    hint = f" Did you mean '{run.parent / near[0]}'?" if near else ""
-    raise RunError(
-        f"train: there is no run '{run}' to go on with.{hint} Give a run that is there, or leave "
-        "--resume out to begin a new run; a script that always gives --resume makes the folder "
-        f"first: mkdir -p {quote(str(run))}."
-    )
 
 
 @contextmanager

@@ -182,7 +182,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | P
             time=_duration(recipe.training, updates, tried),
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, count, read, tried)),
+            notes=tuple(_notes(recipe, hardware, count, read, tried)),
         )
 
 
@@ -310,7 +310,11 @@ def _problems(memory: Memory, disk: Disk) -> Iterator[str]:
         )
 
 
-def _notes(recipe: Recipe, count: int, read: int, tried: Tried) -> Iterator[str]:
+def _notes(
+    recipe: Recipe, hardware: Hardware, count: int, read: int, tried: Tried
+) -> Iterator[str]:
+    if hardware.threads is not None:
+        yield f"measured on {hardware.threads}"
     if read < count:
         yield (
             f"estimated from a sample: {read:,} of {count:,} training examples, evenly spread; the "

@@ -8,12 +8,10 @@
 
 import os
 import shutil
-import signal
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import tomli_w
 import torch
@@ -40,15 +38,24 @@ from regard.training.data_paths import record_start
 from regard.training.events import Event, Finished, Said, Validated, matched
 from regard.training.hardware import Hardware
 from regard.training.loading import start_from
-from regard.training.locking import check_can_be_made, check_is_there, locked
+from regard.training.locking import locked
 from regard.training.loop import Step, learn_by_epoch, make_optimiser
 from regard.training.measuring import lacks_memory
 from regard.training.metrics import Metrics
 from regard.training.preparing import Prepared, prepare
 from regard.training.random_states import random_states
-from regard.training.recipes import Recipe, read_recipe
+from regard.training.recipes import Recipe
 from regard.training.report import write_report
+from regard.training.run_folder import (
+    changed_settings,
+    check_is_folder,
+    check_is_new,
+    check_is_same,
+    check_is_there,
+    holds_anything,
+)
 from regard.training.source_kinds import source_kind
+from regard.training.stop_signals import StopSignals
 from regard.training.threads import Threads, use_threads
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validating import Best, validate
@@ -66,7 +73,7 @@ def run(
     workers: Workers = ALONE,
 ) -> Iterator[Event]:
     """Train by a recipe into a directory; of several workers only the first has events."""
-    workers.first_does(lambda: _check_is_folder(out))
+    workers.first_does(lambda: check_is_folder(out))
     if resume:
         workers.first_does(lambda: check_is_there(out))
     new = [each for each in (out, *out.parents) if not each.exists()]
@@ -74,7 +81,7 @@ def run(
         held.enter_context(hardware.on_threads())
         # what is found out about the folder stays so
         workers.first_does(lambda: held.enter_context(locked(out)))
-        workers.first_does(lambda: _check_is_same(recipe, out) if resume else _check_is_new(out))
+        workers.first_does(lambda: check_is_same(recipe, out) if resume else check_is_new(out))
         if (out / "model.safetensors").exists():
             newest = checkpoints(out / "checkpoints")
             progress = read_progress(newest[-1]) if newest else Progress()
@@ -87,8 +94,8 @@ def run(
 def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> Iterator[Event]:
     """The events of a training, written down; what was made before its first update may go."""
     recipe, out, workers = training.recipe, training.out, training.workers
-    notes = _going_on(recipe, out) if resume and workers.is_first else []
-    is_untouched = workers.is_first and not _holds_anything(out)
+    notes = changed_settings(recipe, out) if resume and workers.is_first else []
+    is_untouched = workers.is_first and not holds_anything(out)
     try:
         yield from (Said(note) for note in notes)
         for event in training.events():
@@ -99,7 +106,7 @@ def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> It
                 yield event
     except RegardError:
         if is_untouched:
-            # whoever mends a recipe goes on with the same --out
+            # a mended recipe can be given the same --out
             shutil.rmtree(out, ignore_errors=True)
             for folder in new:
                 with suppress(OSError):
@@ -109,58 +116,6 @@ def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> It
         raise
     finally:
         training.metrics.close()
-
-
-def _holds_anything(out: Path) -> bool:
-    return out.is_dir() and any(out.iterdir())
-
-
-def _check_is_folder(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise RunError(f"train: '{out}' is a file; a run is a folder. Choose another --out.")
-    check_can_be_made(out, "train")
-
-
-def _check_is_new(out: Path) -> None:
-    _check_is_folder(out)
-    if (out / "model.safetensors").exists():
-        raise RunError(f"train: '{out}' holds a finished run. Choose another --out.")
-    if _holds_anything(out):
-        raise RunError(
-            f"train: '{out}' is not empty, and a run is never overwritten. Add --resume to go on "
-            "with it, or choose another --out."
-        )
-
-
-def _check_is_same(recipe: Recipe, out: Path) -> None:
-    """A run goes on by its own recipe; before its end only [training] may change."""
-    if not (out / "recipe.toml").exists():
-        return
-    asked, begun = recipe.as_table(), read_recipe(out / "recipe.toml").as_table()
-    is_finished = (out / "model.safetensors").exists()
-    fixed = {**asked, **begun} if is_finished else ("data", "tokens", "model", "pictures")
-    for section in fixed:
-        now, then = asked.get(section, {}), begun.get(section, {})
-        if now != then:
-            key = next(k for k in {**now, **then} if now.get(k) != then.get(k))
-            what = "is finished" if is_finished else "was begun"
-            raise RunError(
-                f"train: '{out}' {what} with another {section}.{key}: "
-                f"{then.get(key)!r}, not {now.get(key)!r}. Give what it has, or choose another "
-                "--out."
-            )
-
-
-def _going_on(recipe: Recipe, out: Path) -> list[str]:
-    """For people to see: that there is no run yet, or what of [training] is no longer as it was."""
-    if not (out / "recipe.toml").exists():
-        return [f"there is no run '{out}' to go on with; a new one begins"]
-    begun, asked = read_recipe(out / "recipe.toml").training, recipe.training
-    return [
-        f"training.{key} is {getattr(asked, key)!r} from here on; the run was begun with {was!r}"
-        for key, was in vars(begun).items()
-        if getattr(asked, key) != was
-    ]
 
 
 class _Training:
@@ -210,7 +165,7 @@ class _Training:
         )
         # a run may have been killed when it had given up, and before its final weights were there
         gives_up = self._has_given_up()
-        with _Stop() as asked:
+        with StopSignals() as asked:
             for step in () if gives_up else self._watched(steps):
                 if isinstance(step, Said):
                     yield step
@@ -375,29 +330,6 @@ class _Training:
         )
         # last of all, since a run with weights is a finished one
         write_tensors(self.out / "model.safetensors", weights)
-
-
-class _Stop:
-    """Ctrl-C and SIGTERM ask for a stop; the update that is under way is finished first."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __bool__(self) -> bool:
-        return self.asked
-
-    def __enter__(self) -> "_Stop":
-        self.before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-        for each in self.before:
-            signal.signal(each, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for each, handler in self.before.items():
-            signal.signal(each, handler)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
 
 
 def environment(workers: Workers = ALONE) -> dict[str, str]:

@@ -14,7 +14,6 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.models.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -119,14 +118,6 @@ def _in_private_class(tree, node):
         isinstance(other, ast.ClassDef) and other.name.startswith("_") and node in other.body
         for other in ast.walk(tree)
     )
-
-
-def test_the_page_of_models_lists_the_kinds_that_a_recipe_takes():
-    page = (ROOT / "docs" / "models.md").read_text()
-    table = re.search(r"^\| `model\.kind` .*?\n\n", page, re.MULTILINE | re.DOTALL)
-    assert table is not None
-    rows = table[0].splitlines()[2:]
-    assert {re.search(r"`(\w+)`", row)[1] for row in rows if row} == set(KINDS)
 
 
 def test_the_first_benchmark_of_the_readme_has_a_length_at_which_the_window_wins():
