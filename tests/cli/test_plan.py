@@ -31,8 +31,9 @@ def test_a_plan_is_printed_for_people(capsys):
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert list(lines) == [
         "parameters", "vocabulary", "examples", "update", "training", "memory", "time",
-        "validation", "disk",
+        "validation", "disk", "note",
     ]  # fmt: skip
+    assert lines["note"].startswith("measured on 1 thread: ")
     assert lines["examples"] == "300 for training (0 of 300 left out), 20 for validation"
     assert lines["training"].startswith("700 updates, ")
     assert "% padding" in lines["update"]
