@@ -21,7 +21,9 @@ GRACE = 3
 def bind(host: str, port: int) -> socket.socket:
     """Take a port; one that is taken is the caller's mistake."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only where the protocol is named; without it the body of an answer
+    # waits 40 ms until the client acknowledges its head
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))

@@ -1,5 +1,6 @@
 """regard serve: a port of its own, one clean end, and mistakes told before anything long begins."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -158,3 +159,23 @@ def test_the_address_is_one_that_a_browser_takes():
     with bind("0.0.0.0", 0) as listening:
         port = listening.getsockname()[1]
         assert address_of(listening) == f"http://127.0.0.1:{port}/"
+
+
+def test_the_body_of_an_answer_does_not_wait_until_its_head_is_acknowledged():
+    found = []
+
+    async def accept_one(listening):
+        accepted = asyncio.Event()
+
+        def note(reader, writer):
+            own = writer.get_extra_info("socket")
+            found.append(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+            accepted.set()
+
+        async with await asyncio.start_server(note, sock=listening):
+            with socket.create_connection(listening.getsockname()):
+                await asyncio.wait_for(accepted.wait(), timeout=60)
+
+    asyncio.run(accept_one(bind("127.0.0.1", 0)))
+    assert found == [1]
