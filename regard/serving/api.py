@@ -13,18 +13,19 @@ import torch
 
 import regard
 from regard.choices import find
-from regard.decoding import Hypothesis, Search, Sentence
+from regard.decoding import Hypothesis
 from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
 from regard.inspecting.looking import look_at, reads_answers
 from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
-from regard.models import Stepper
 from regard.serving.kept import Once, name_of_answer
 from regard.serving.offering import name_of_example, other_examples
 from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.shelf import Served, Shelf
 from regard.serving.shown_numbers import Wish
+from regard.serving.turns import held
+from regard.serving.watched_search import WatchedSearch
 from regard.training.filling import Filled, fill_each, fills_words
 from regard.training.like_training import text_like
 from regard.training.limiting import limits_of, writes_nothing
@@ -95,21 +96,6 @@ def _usual(trained: Trained) -> int:
     return min(most, USUAL) if reads_answers(trained.loaded.model) else most
 
 
-class _Remembering:
-    """A search that keeps what it found, so that each answer can be looked at as it was written."""
-
-    def __init__(self, search: Search) -> None:
-        self.search, self.found = search, list[list[Hypothesis]]()
-
-    def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
-    ) -> list[list[Hypothesis]]:
-        """Search, and keep."""
-        found = self.search(model, sentences, device=device)
-        self.found += found
-        return found
-
-
 def predict(
     shelf: Shelf,
     run: str,
@@ -143,23 +129,22 @@ def predict(
     limits = limits_of(trained, max_tokens, "predict", "max_tokens")
     if max_tokens is None:
         limits = replace(limits, max_tokens=_usual(trained))
-    with served.busy:
-        if target is not None:
-            _check_is_unlimited(max_tokens)
-            return _looked(shelf, served, text, target)
-        # an answer without its record is none here, so that no text is split or skipped
-        trained.check_length(text)
-        if trained.asks_nothing(text):
-            (said,) = trained.predict([text])
-            own = {"text": said.text, "score": said.score, "record": None, "words": []}
-            return {"run": run, "source": text, "answers": [own], "note": said.note}
-        if is_speechless(recipe):
-            return _looked(shelf, served, text, None, note=SPEECHLESS)
-        if fills_words(recipe):
-            filled = _filled(served, text, n_best)
-            return _looked(shelf, served, text, None, filled=filled, note=filled.prediction.note)
-        search = _Remembering(replace(_widened(served, n_best), limits=limits))
-        prediction = trained.predict([text], search=search)[0]
+    if target is not None:
+        _check_is_unlimited(max_tokens)
+        return _looked(shelf, served, text, target)
+    # an answer without its record is none here, so that no text is split or skipped
+    trained.check_length(text)
+    if trained.asks_nothing(text):
+        (said,) = trained.predict([text])
+        own = {"text": said.text, "score": said.score, "record": None, "words": []}
+        return {"run": run, "source": text, "answers": [own], "note": said.note}
+    if is_speechless(recipe):
+        return _looked(shelf, served, text, None, note=SPEECHLESS)
+    if fills_words(recipe):
+        filled = _filled(served, text, n_best)
+        return _looked(shelf, served, text, None, filled=filled, note=filled.prediction.note)
+    search = WatchedSearch(replace(_widened(served, n_best), limits=limits), served.busy)
+    prediction = trained.predict([text], search=search)[0]
     read = read_text(recipe, text)
     answers = [_answer(shelf, served, read, one) for one in search.found[0]]
     return {"run": run, "source": text, "answers": answers, "note": prediction.note}
@@ -187,7 +172,8 @@ def _looked(
 
     However hidden words are filled in, where the model looked as it read is the same.
     """
-    record = _read(served, text) if target is None else served.trained.look(text, target)
+    with held(served.busy):
+        record = _read(served, text) if target is None else served.trained.look(text, target)
     name = name_of_answer(served.name, text, target)
     shelf.records.put(name, Once(lambda: record))
     own: Sequence[Mapping[str, object]] = [{"text": record.target, "score": None}]
@@ -211,7 +197,8 @@ def _filled(served: Served, text: str, n_best: int) -> Filled:
     """A text that is not too long with its hidden words filled in."""
     trained, wishes = served.trained, Wishes(_widened(served, n_best))
     request = Request(read_text(trained.loaded.recipe, text))
-    ((_, filled),) = fill_each(trained.loaded, trained.hardware, [(0, request)], wishes)
+    with held(served.busy):
+        ((_, filled),) = fill_each(trained.loaded, trained.hardware, [(0, request)], wishes)
     return filled
 
 
@@ -228,7 +215,7 @@ def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[st
     name = name_of_answer(served.name, read, one.tokens) if read.strip() else None
 
     def look() -> Record:
-        with served.busy:
+        with held(served.busy):
             return look_at(loaded.model, loaded.source, loaded.target, read, one.tokens)
 
     if name is not None:

@@ -13,6 +13,8 @@ from regard.inspecting.caption_record import CaptionRecord
 from regard.serving.kept import name_of_answer
 from regard.serving.offering import name_of_example
 from regard.serving.shelf import Served, Shelf
+from regard.serving.turns import held
+from regard.serving.watched_search import WatchedSearch
 
 MOST_SIDE = 1600
 """Pixels along the longer side of a picture that is kept for the page."""
@@ -29,11 +31,11 @@ def caption_picture(shelf: Shelf, run: str, content: bytes) -> dict[str, object]
     served = _captioner(shelf, run)
     if not content:
         raise DataError("caption: no picture was sent. Send the bytes of a file, such as a JPEG.")
-    with TemporaryDirectory() as folder, served.busy:
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "picture"
         path.write_bytes(content)
         try:
-            record = served.trained.look_at_picture(str(path))
+            record = _looked(served, str(path))
         except DataError as error:
             # nobody knows the file by the name that it has here
             raise DataError(str(error).replace(str(path), "the picture that was sent")) from error
@@ -55,11 +57,10 @@ def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
         raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
     address = offered[number]
     name = name_of_example(served.trained.loaded.recipe, address)
-    with served.busy:
-        try:
-            record = served.trained.look_at_picture(address)
-        except DataError as error:
-            raise DataError(str(error).replace(address, name)) from error
+    try:
+        record = _looked(served, address)
+    except DataError as error:
+        raise DataError(str(error).replace(address, name)) from error
     named = replace(record, picture=replace(record.picture, name=name))
     return _kept(shelf, name_of_answer(run, address), named)
 
@@ -75,6 +76,12 @@ def picture_png(shelf: Shelf, name: str) -> bytes:
     file = BytesIO()
     pillow().fromarray(pixels).save(file, format="PNG")
     return file.getvalue()
+
+
+def _looked(served: Served, address: str) -> CaptionRecord:
+    search = WatchedSearch(served.trained.default_search(), served.busy)
+    with held(served.busy):
+        return served.trained.look_at_picture(address, search=search)
 
 
 def _kept(shelf: Shelf, name: str, record: CaptionRecord) -> dict[str, object]:

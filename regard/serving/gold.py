@@ -20,6 +20,7 @@ from regard.inspecting.record import rounded
 from regard.serving.kept import Once, name_of_answer
 from regard.serving.link_drawing import Drawing
 from regard.serving.shelf import GoldPairs, Served, Shelf, WordWeights
+from regard.serving.turns import held
 from regard.training.aligning import Aligned, cross_maps, has_gold, read_gold
 from regard.training.evaluation_texts import texts_of_files
 from regard.training.source_kinds import check_reads_texts
@@ -179,7 +180,7 @@ def _word_weights(served: Served, gold: GoldPairs, place: int) -> dict[Row, Word
     read, written = [*loaded.source.encode(text), EOS], loaded.target.encode(said)
     if max(len(read), len(written) + 1) > served.trained.longest:
         return None
-    with served.busy:
+    with held(served.busy):
         cross = cross_maps(served.trained, read, written)
     pieces = Pieces(
         [*(origins[word] for word in words_of(text, loaded.source.offsets(text))), LEFT_OUT],

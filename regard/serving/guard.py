@@ -115,10 +115,7 @@ class Guard:
             return
         counted = _Counted(receive, send, limit)
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        if has_body:
-            await self.app(scope, counted.receive, counted.send)
-        else:
-            await answer_while_there(self.app, scope, counted.receive, counted.send)
+        await answer_while_there(self.app, scope, counted.receive, counted.send, has_body=has_body)
 
     def _refusal(self, headers: dict[str, str], limit: int) -> tuple[int, str, str] | None:
         host, origin = headers.get("host", ""), headers.get("origin")

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Generic, TypeVar, final
 
 from regard.errors import UnknownChoice
-from regard.serving.turns import PATIENCE, check_asker
+from regard.serving.turns import held
 
 T = TypeVar("T")
 
@@ -77,11 +77,7 @@ class Once(Generic[T]):
 
     def __call__(self) -> T:
         """The value."""
-        while not self._lock.acquire(timeout=PATIENCE):
-            check_asker()
-        try:
+        with held(self._lock):
             if not self._made:
                 self._made.append(self._make())
             return self._made[0]
-        finally:
-            self._lock.release()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Condition, Event
-from typing import final
+from typing import Protocol, final, runtime_checkable
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,30 +49,94 @@ def check_asker() -> None:
         raise HTTPException(GONE, "nobody waits for this answer any more")
 
 
-async def answer_while_there(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Let an application answer a request without a body, and notice when its asker goes.
+@runtime_checkable
+class Lockable(Protocol):
+    """A lock of `threading`, whether or not its thread may take it twice."""
+
+    def acquire(self, *, timeout: float) -> bool:
+        """Take it; False if it was not free in time."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+@contextmanager
+def held(lock: Lockable) -> Iterator[None]:
+    """Hold a lock, unless whoever asked goes before it is free."""
+    while not lock.acquire(timeout=PATIENCE):
+        check_asker()
+    try:
+        check_asker()
+        yield
+    finally:
+        lock.release()
+
+
+async def answer_while_there(
+    app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, has_body: bool = False
+) -> None:
+    """Let an application answer a request, and notice when its asker goes.
 
     Args:
         app: what answers.
         scope: of the request.
         receive: gives what comes from the asker; the end of the connection too.
         send: takes the answer.
+        has_body: whether the application is to take a body, part by part; the asker's going is
+            noticed as soon as the body has ended.
     """
-    asker, messages = Asker(), asyncio.Queue[Message]()
-    _ASKER.set(asker)
-
-    async def listen() -> None:
-        while not asker.is_gone:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                asker.go()
-            messages.put_nowait(message)
-
-    listening = asyncio.create_task(listen())
+    coming = _Coming(receive)
+    _ASKER.set(coming.asker)
+    if not has_body:
+        await coming.begin()
     try:
-        await app(scope, messages.get, send)
+        await app(scope, coming.receive, send)
     finally:
-        listening.cancel()
+        coming.stop()
+
+
+class _Coming:
+    """What comes from an asker: the parts of a body as they are taken, and then the end."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.asker = Asker()
+        self._receive = receive
+        self._first: Message | None = None
+        self._end: asyncio.Task[Message] | None = None
+
+    async def begin(self) -> None:
+        """Take the message that stands for an empty body, and listen from now on."""
+        self._first = await self._next()
+
+    async def receive(self) -> Message:
+        """The next message for the application."""
+        if self._first is not None:
+            message, self._first = self._first, None
+            return message
+        if self._end is not None:
+            # an application that stops waiting does not end the listening
+            return await asyncio.shield(self._end)
+        return await self._next()
+
+    def stop(self) -> None:
+        """Listen no longer."""
+        if self._end is not None:
+            self._end.cancel()
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.asker.go()
+        elif not message.get("more_body", False):
+            self._end = asyncio.create_task(self._listen())
+        return message
+
+    async def _listen(self) -> Message:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.asker.go()
+                return message
 
 
 @final
