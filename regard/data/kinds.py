@@ -56,6 +56,9 @@ class Kind:
     """The head of each word of a text, where texts come with their trees (parsed_words.py)."""
     goes_on: Callable[[str], bool] = _never
     """Whether a piece goes on with the word before it, where pieces tell that."""
+    covers_all: bool = False
+    """Whether a text's pieces have as many characters as the text, spaces apart, or more. Where an
+    unknown word is one piece, of whatever length, they may have fewer."""
 
 
 def _alphabet() -> dict[int, str]:
@@ -231,15 +234,15 @@ def _rebuild_words(model: Mapping[str, Any]) -> Tokenizer:
 
 BPE = Kind(
     "bpe", _learn_bpe, _rebuild_bpe, _read_bytes, _join_bytes,
-    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on,
+    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on, covers_all=True,
 )  # fmt: skip
 UNIGRAM = Kind(
     "unigram", _learn_unigram, _rebuild_unigram, _read_bytes, _join_bytes,
-    model="Unigram", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on,
+    model="Unigram", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on, covers_all=True,
 )  # fmt: skip
 CHARACTERS = Kind(
     "characters", _learn_characters, _rebuild_characters, _as_it_is, "".join,
-    model="WordLevel", cut="Split",
+    model="WordLevel", cut="Split", covers_all=True,
 )  # fmt: skip
 WORDS = Kind(
     "words", _learn_words, _rebuild_words, _as_it_is, " ".join,

@@ -121,6 +121,18 @@ class Subwords:
             )
         return self._cut(text, dropout, random)
 
+    def fewest(self, text: str) -> int:
+        """A lower bound of how many pieces a text has; the text is not cut, which takes long.
+
+        >>> Subwords.train(["to be or not to be"], size=300).fewest("to be" * 100)
+        100
+        """
+        if not self.kind.covers_all:
+            return 0
+        # the piece for a hidden word takes the spaces before it
+        n_characters = sum(map(len, text.split()))
+        return -(-n_characters // self._longest_piece)
+
     def encode_inside(self, phrase: str) -> list[int]:
         """The numbers of a phrase as it is cut inside a text, where a space stands before it.
 
@@ -230,6 +242,10 @@ class Subwords:
             unknown += len(missed)
             all_of_them += len(text)
         return unknown / all_of_them if all_of_them else 0.0
+
+    @cached_property
+    def _longest_piece(self) -> int:
+        return max(map(len, self._pieces[len(SPECIALS) :]), default=1)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

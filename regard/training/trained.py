@@ -21,7 +21,7 @@ from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
 from regard.decoding.arranging import arranged
 from regard.decoding.batching import decode_each
-from regard.errors import LengthError, RunError, SettingError
+from regard.errors import RunError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.looking import check_reads_answers, look_at, reads_answers
 from regard.inspecting.record import Record
@@ -29,6 +29,7 @@ from regard.models import Stepper
 from regard.training.captioning import caption_each, look_at_picture, picture_size
 from regard.training.filling import asked_of, check_alone, fill_each, fills_words
 from regard.training.hardware import Hardware
+from regard.training.length_checks import answer_refusal, encode_fitting, text_refusal
 from regard.training.linking import alignment, check_links, links
 from regard.training.loading import Loaded, load_run
 from regard.training.loop import CPU
@@ -183,8 +184,13 @@ class Trained:
 
     def check_length(self, text: str) -> None:
         """Refuse a text that is too long to be looked at as a whole."""
-        if self._is_long(Request(text)):
-            _refuse(self, Request(text), "look at a part of it")
+        refusal = text_refusal(Request(text), "look at a part of it")
+        encode_fitting(self.loaded.source, self._read(text), self.longest, refusal)
+
+    def check_answer(self, target: str) -> None:
+        """Refuse an answer that the model could not have written."""
+        check_reads_answers(self.loaded.model)
+        self._answer(target)
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None
@@ -201,13 +207,8 @@ class Trained:
 
     def _answer(self, target: str) -> list[int]:
         """The tokens of an answer that somebody gave."""
-        answer = self.loaded.target.encode(self._read(target))
-        if len(answer) >= self.longest:
-            raise LengthError(
-                f"look: the answer has {len(answer) + 1:,} tokens, but the model writes at "
-                f"most {self.longest:,} (model.max_len, the end token counted)."
-            )
-        return answer
+        read = self._read(target)
+        return encode_fitting(self.loaded.target, read, self.longest, answer_refusal)
 
     def _answer_texts(
         self, requests: Sequence[Request], wishes: Wishes
@@ -348,15 +349,12 @@ def load(
     return Trained(Path(run), first, hardware, tuple(rest))
 
 
-def _refuse(trained: Trained, request: Request, remedy: str | None = None) -> list[Request]:
+def _refuse(trained: Trained, request: Request) -> list[Request]:
     parted = "have such texts split or skipped (--on-long)"
     whole = "leave such texts out (--on-long skip)"
-    remedy = remedy or (whole if stays_whole(trained.loaded.recipe) else parted)
-    raise LengthError(
-        f"{request.name} has {trained.length(request.text):,} tokens, but the model reads at "
-        f"most {trained.longest:,} (model.max_len, the end token counted): "
-        f"'{request.text[:40]}…'. Shorten it, or {remedy}."
-    )
+    remedy = whole if stays_whole(trained.loaded.recipe) else parted
+    n_tokens = f"{trained.length(request.text):,}"
+    raise text_refusal(request, remedy)(n_tokens, trained.longest)
 
 
 def _split(trained: Trained, request: Request) -> list[Request]:

@@ -92,6 +92,23 @@ def test_offsets_say_which_characters_a_piece_covers(kind, text):
     assert all(place in covered or text[place].isspace() for place in range(len(text)))
 
 
+@pytest.mark.parametrize("has_mask", [False, True])
+@EVERY
+@given(text=st.text() | st.text(alphabet="the cat 我\t\x1c[MASK]"))
+@example(text="the cat" + 40 * " " + "[MASK]")
+@example(text="<unk>the cat sat")
+def test_a_text_has_at_least_its_fewest_pieces(kind, has_mask, text):
+    subwords = TRAINED[kind].with_mask() if has_mask else TRAINED[kind]
+    assert subwords.fewest(text) <= len(subwords.encode(text))
+
+
+@pytest.mark.parametrize("kind", [BPE, UNIGRAM, CHARACTERS], ids=lambda kind: kind.name)
+def test_a_long_text_is_known_to_be_long_before_it_is_cut(kind):
+    subwords = TRAINED[kind]
+    longest = max(len(piece) for piece in subwords.pieces[4:])
+    assert subwords.fewest("the cat " * 1000) == -(-6000 // longest)
+
+
 def test_bytes_of_a_character_are_shown_as_numbers():
     assert TRAINED[BPE].tokens("the 狗") == ["the", " ", "<0xE7>", "<0x8B>", "<0x97>"]
 

@@ -129,9 +129,9 @@ def test_only_the_first_piece_of_a_split_text_has_its_prefix(trained):
 
 
 def test_what_is_too_long_to_be_read_is_too_long_to_be_looked_at(trained):
-    with pytest.raises(LengthError, match="has 101 tokens"):
+    with pytest.raises(LengthError, match="has at least 101 tokens"):
         trained.look("a" * 100)
-    with pytest.raises(LengthError, match="the answer has 101 tokens"):
+    with pytest.raises(LengthError, match="the answer has at least 101 tokens"):
         trained.look("a", target="a" * 100)
 
 
