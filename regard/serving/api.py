@@ -4,8 +4,9 @@ Nothing here knows of HTTP. Numbers are those of `regard.inspecting`; none is ma
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,11 @@ def _usual(trained: Trained) -> int:
     return min(most, USUAL) if reads_answers(trained.loaded.model) else most
 
 
-def predict(
+Answered = Callable[[], dict[str, object]]
+"""Computes an answer when it is called."""
+
+
+def prediction(
     shelf: Shelf,
     run: str,
     text: str,
@@ -104,10 +109,11 @@ def predict(
     target: str | None = None,
     n_best: int = 5,
     max_tokens: int | None = None,
-) -> dict[str, object]:
-    """Answer a text; every answer has a record that can be asked for, unless the text is blank.
+) -> Answered:
+    """What answers a text, once it is certain that it can be answered; the model is not asked yet.
 
-    A model that only reads has one record of the text; hidden words are filled in.
+    Every answer has a record that can be asked for, unless the text is blank. A model that only reads has one record of the
+    text; hidden words are filled in.
 
     Args:
         shelf: where the run is, and where records are kept.
@@ -118,12 +124,7 @@ def predict(
         max_tokens: longest answer; 50 tokens beyond the text, 300 at most, unless given. What says
             something of each place of a text says it of all, unless given.
     """
-    served = shelf.run(run)
-    if served.reads != "texts":
-        raise SettingError(
-            f"predict: '{run}' captions pictures; it does not read texts. Send a picture to "
-            f"/api/runs/{run}/caption."
-        )
+    served = reader(shelf, run)
     trained, recipe = served.trained, served.trained.loaded.recipe
     text = text_like(recipe.data.train, text, "the text")
     limits = limits_of(trained, max_tokens, "predict", "max_tokens")
@@ -131,23 +132,52 @@ def predict(
         limits = replace(limits, max_tokens=_usual(trained))
     if target is not None:
         _check_is_unlimited(max_tokens)
-        return _looked(shelf, served, text, target)
     # an answer without its record is none here, so that no text is split or skipped
     trained.check_length(text)
+    if target is not None:
+        trained.check_answer(target)
+        return partial(_looked, shelf, served, text, target)
     if trained.asks_nothing(text):
-        (said,) = trained.predict([text])
-        own = {"text": said.text, "score": said.score, "record": None, "words": []}
-        return {"run": run, "source": text, "answers": [own], "note": said.note}
+        return partial(_unanswered, served, text)
     if is_speechless(recipe):
-        return _looked(shelf, served, text, None, note=SPEECHLESS)
+        return partial(_looked, shelf, served, text, None, note=SPEECHLESS)
+    search = replace(_widened(served, n_best), limits=limits)
     if fills_words(recipe):
-        filled = _filled(served, text, n_best)
-        return _looked(shelf, served, text, None, filled=filled, note=filled.prediction.note)
-    search = WatchedSearch(replace(_widened(served, n_best), limits=limits), served.busy)
-    prediction = trained.predict([text], search=search)[0]
-    read = read_text(recipe, text)
-    answers = [_answer(shelf, served, read, one) for one in search.found[0]]
-    return {"run": run, "source": text, "answers": answers, "note": prediction.note}
+        return partial(_filled_in, shelf, served, text, search)
+    return partial(_searched, shelf, served, text, search)
+
+
+def reader(shelf: Shelf, run: str) -> Served:
+    """A run by its name, if it reads texts."""
+    served = shelf.run(run)
+    if served.reads != "texts":
+        raise SettingError(
+            f"predict: '{run}' captions pictures; it does not read texts. Send a picture to "
+            f"/api/runs/{run}/caption."
+        )
+    return served
+
+
+def _unanswered(served: Served, text: str) -> dict[str, object]:
+    """The empty answer to a blank text, which has no record."""
+    (said,) = served.trained.predict([text])
+    own = {"text": said.text, "score": said.score, "record": None, "words": []}
+    return {"run": served.name, "source": text, "answers": [own], "note": said.note}
+
+
+def _searched(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str, object]:
+    """The answers that a search finds."""
+    watched = WatchedSearch(search, served.busy)
+    (said,) = served.trained.predict([text], search=watched)
+    read = read_text(served.trained.loaded.recipe, text)
+    answers = [_answer(shelf, served, read, one) for one in watched.found[0]]
+    return {"run": served.name, "source": text, "answers": answers, "note": said.note}
+
+
+def _filled_in(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str, object]:
+    """A text with its hidden words filled in."""
+    filled = _filled(served, text, search)
+    return _looked(shelf, served, text, None, filled=filled, note=filled.prediction.note)
 
 
 def _check_is_unlimited(max_tokens: int | None) -> None:
@@ -193,9 +223,9 @@ def _read(served: Served, text: str) -> Record:
     return look_at(loaded.model, loaded.source, loaded.target, read, [])
 
 
-def _filled(served: Served, text: str, n_best: int) -> Filled:
-    """A text that is not too long with its hidden words filled in."""
-    trained, wishes = served.trained, Wishes(_widened(served, n_best))
+def _filled(served: Served, text: str, search: Beam) -> Filled:
+    """The words for those that are hidden in a text."""
+    trained, wishes = served.trained, Wishes(search)
     request = Request(read_text(trained.loaded.recipe, text))
     with held(served.busy):
         ((_, filled),) = fill_each(trained.loaded, trained.hardware, [(0, request)], wishes)

@@ -8,7 +8,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
 from prometheus_client import generate_latest as metrics_text
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -22,6 +21,7 @@ from regard.serving.files import page_files, read_file
 from regard.serving.guard import Guard, Names, fault
 from regard.serving.link_drawing import Drawing
 from regard.serving.loaded_head import loaded_head
+from regard.serving.pools import Pools
 from regard.serving.shelf import Shelf
 from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
@@ -43,55 +43,87 @@ def build_app(shelf: Shelf, *, host: str = "127.0.0.1") -> ASGIApp:
     app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
     _count(app)
     _say_mistakes(app)
-    _about(app, shelf)
+    pools = Pools(shelf.runs)
+    _about(app, shelf, pools)
+    _answers(app, shelf, pools)
     _looks(app, shelf)
     _atlas(app, shelf)
-    _worked(app)
+    _worked(app, pools)
     _gold(app, shelf)
     _page(app)
     return Guard(app, Names.of(host))
 
 
-def _about(app: FastAPI, shelf: Shelf) -> None:
+def _about(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
     @app.get("/health", tags=["server"])
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:
         """Whether the server answers."""
         return {"status": "good", "version": regard.__version__}
 
     @app.get("/api/runs", tags=["runs"])
-    def runs() -> dict[str, object]:
+    async def runs() -> dict[str, object]:
         """All runs."""
         return api.runs(shelf)
 
     @app.get("/api/colours", tags=["server"])
-    def colours() -> dict[str, object]:
+    async def colours() -> dict[str, object]:
         """The colour ramps that everything is drawn with."""
         return colour_ramps()
 
     @app.get("/api/runs/{run}/info", tags=["runs"])
-    def info(run: str) -> dict[str, object]:
+    async def info(run: str) -> dict[str, object]:
         """What a run is."""
-        return api.info(shelf.run(run))
+        return await pools.reading.run(lambda: api.info(shelf.run(run)))
 
     @app.get("/api/runs/{run}/curves", tags=["runs"])
-    def curves(run: str) -> dict[str, object]:
+    async def curves(run: str) -> dict[str, object]:
         """How a run learned."""
-        return api.curves(shelf.run(run))
+        return await pools.reading.run(lambda: api.curves(shelf.run(run)))
+
+
+def _answers(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
+    @app.post("/api/runs/{run}/predict", tags=["looking"])
+    async def predict(run: str, asked: AskedToPredict) -> dict[str, object]:
+        """Answer a text; each answer names a record."""
+        # a text that is refused waits for no other
+        answer = await pools.reading.run(
+            lambda: api.prediction(
+                shelf,
+                run,
+                asked.text,
+                target=asked.target,
+                n_best=asked.n_best,
+                max_tokens=asked.max_tokens,
+            )
+        )
+        return await pools.of_run[run].run(answer)
+
+    @app.post("/api/runs/{run}/caption", tags=["looking"])
+    async def caption(run: str, request: Request) -> dict[str, object]:
+        """Caption the picture that is the body of the request, as the bytes of its file."""
+        content = await request.body()
+        served = captions.captioner(shelf, run)
+        return await pools.of_run[run].run(lambda: captions.caption_picture(shelf, served, content))
+
+    @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
+    async def caption_example(run: str, number: int) -> dict[str, object]:
+        """Caption one of the run's own pictures."""
+        served = captions.captioner(shelf, run)
+        return await pools.of_run[run].run(lambda: captions.caption_example(shelf, served, number))
+
+    @app.get("/api/captions/{record}", tags=["looking"])
+    async def kept_caption(record: str) -> dict[str, object]:
+        """A caption that was saved in a file, or that is still kept."""
+        return await pools.reading.run(lambda: captions.caption(shelf, record))
+
+    @app.get("/api/captions/{record}/picture", tags=["looking"], response_class=Response)
+    async def picture(record: str) -> Response:
+        """A picture that was captioned."""
+        content = await pools.reading.run(lambda: captions.picture_png(shelf, record))
+        return Response(content, media_type="image/png")
 
 
 def _looks(app: FastAPI, shelf: Shelf) -> None:
-    @app.post("/api/runs/{run}/predict", tags=["looking"])
-    def predict(run: str, asked: AskedToPredict) -> dict[str, object]:
-        """Answer a text; each answer names a record."""
-        return api.predict(
-            shelf,
-            run,
-            asked.text,
-            target=asked.target,
-            n_best=asked.n_best,
-            max_tokens=asked.max_tokens,
-        )
-
     @app.get("/api/records/{record}", tags=["looking"])
     def record(record: str) -> dict[str, object]:
         """Texts and tokens of an answer, and which weights there are."""
@@ -129,27 +161,6 @@ def _looks(app: FastAPI, shelf: Shelf) -> None:
     def loaded(record: str, kind: str, layer: int, head: int) -> dict[str, object]:
         """The queries, keys and values of one head, for the worked example."""
         return loaded_head(shelf.record(record), kind, layer, head)
-
-    @app.post("/api/runs/{run}/caption", tags=["looking"])
-    async def caption(run: str, request: Request) -> Response:
-        """Caption the picture that is the body of the request, as the bytes of its file."""
-        content = await request.body()
-        return JSONResponse(await run_in_threadpool(captions.caption_picture, shelf, run, content))
-
-    @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
-    def caption_example(run: str, number: int) -> dict[str, object]:
-        """Caption one of the run's own pictures."""
-        return captions.caption_example(shelf, run, number)
-
-    @app.get("/api/captions/{record}", tags=["looking"])
-    def kept_caption(record: str) -> dict[str, object]:
-        """A caption that was saved in a file, or that is still kept."""
-        return captions.caption(shelf, record)
-
-    @app.get("/api/captions/{record}/picture", tags=["looking"], response_class=Response)
-    def picture(record: str) -> Response:
-        """A picture that was captioned."""
-        return Response(captions.picture_png(shelf, record), media_type="image/png")
 
 
 def _atlas(app: FastAPI, shelf: Shelf) -> None:
@@ -196,21 +207,21 @@ def _atlas(app: FastAPI, shelf: Shelf) -> None:
         return profile(kept, kind, layer, head, far=far, every=every)
 
 
-def _worked(app: FastAPI) -> None:
+def _worked(app: FastAPI, pools: Pools) -> None:
     @app.get("/api/worked", tags=["worked example"])
-    def begin() -> dict[str, object]:
+    async def begin() -> dict[str, object]:
         """The worked example as `regard explain` prints it."""
-        return start()
+        return await pools.reading.run(start)
 
     @app.post("/api/worked", tags=["worked example"])
-    def work(asked: AskedToWork) -> dict[str, object]:
+    async def work(asked: AskedToWork) -> dict[str, object]:
         """Every step with other numbers."""
-        return worked_steps(asked.wished())
+        return await pools.reading.run(lambda: worked_steps(asked.wished()))
 
 
 def _gold(app: FastAPI, shelf: Shelf) -> None:
     @app.get("/api/gold", tags=["gold"])
-    def sentences() -> dict[str, object]:
+    async def sentences() -> dict[str, object]:
         """The pairs that have gold links."""
         return gold.sentences(shelf)
 
@@ -238,7 +249,7 @@ def _page(app: FastAPI) -> None:
     files = page_files()
 
     @app.get("/{address:path}", include_in_schema=False)
-    def page(address: str) -> Response:
+    async def page(address: str) -> Response:
         content, kind = read_file(files, address)
         return Response(content, media_type=kind)
 
@@ -295,6 +306,6 @@ def _count(app: FastAPI) -> None:
         return answer
 
     @app.get("/metrics", tags=["server"], response_class=Response)
-    def metrics() -> Response:
+    async def metrics() -> Response:
         """Numbers for Prometheus."""
         return Response(metrics_text(registry), media_type=CONTENT_TYPE_LATEST)

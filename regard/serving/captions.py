@@ -20,15 +20,22 @@ MOST_SIDE = 1600
 """Pixels along the longer side of a picture that is kept for the page."""
 
 
-def caption_picture(shelf: Shelf, run: str, content: bytes) -> dict[str, object]:
+def captioner(shelf: Shelf, run: str) -> Served:
+    """A run by its name, if it captions pictures."""
+    served = shelf.run(run)
+    if served.reads != "pictures":
+        raise SettingError(f"caption: '{run}' reads texts, not pictures. Take a run that captions.")
+    return served
+
+
+def caption_picture(shelf: Shelf, served: Served, content: bytes) -> dict[str, object]:
     """Caption a picture that was sent.
 
     Args:
         shelf: all that is served.
-        run: the name of a run that captions pictures.
+        served: a run that captions pictures.
         content: the file's bytes, of any make that the project reads.
     """
-    served = _captioner(shelf, run)
     if not content:
         raise DataError("caption: no picture was sent. Send the bytes of a file, such as a JPEG.")
     with TemporaryDirectory() as folder:
@@ -40,18 +47,17 @@ def caption_picture(shelf: Shelf, run: str, content: bytes) -> dict[str, object]
             # nobody knows the file by the name that it has here
             raise DataError(str(error).replace(str(path), "the picture that was sent")) from error
     own = replace(record, picture=replace(record.picture, name="your picture"))
-    return _kept(shelf, name_of_answer(run, content), own)
+    return _kept(shelf, name_of_answer(served.name, content), own)
 
 
-def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
+def caption_example(shelf: Shelf, served: Served, number: int) -> dict[str, object]:
     """Caption one of the pictures that `info` offers.
 
     Args:
         shelf: all that is served.
-        run: the name of a run that captions pictures.
+        served: a run that captions pictures.
         number: of the example, counted from 0.
     """
-    served = _captioner(shelf, run)
     offered = served.examples()
     if not 0 <= number < len(offered):
         raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
@@ -62,7 +68,7 @@ def caption_example(shelf: Shelf, run: str, number: int) -> dict[str, object]:
     except DataError as error:
         raise DataError(str(error).replace(address, name)) from error
     named = replace(record, picture=replace(record.picture, name=name))
-    return _kept(shelf, name_of_answer(run, address), named)
+    return _kept(shelf, name_of_answer(served.name, address), named)
 
 
 def caption(shelf: Shelf, name: str) -> dict[str, object]:
@@ -96,10 +102,3 @@ def _small(picture: Picture) -> Picture:
     image = pillow().fromarray(np.ascontiguousarray(picture.pixels))
     image.thumbnail((MOST_SIDE, MOST_SIDE))
     return replace(picture, pixels=np.asarray(image))
-
-
-def _captioner(shelf: Shelf, run: str) -> Served:
-    served = shelf.run(run)
-    if served.reads != "pictures":
-        raise SettingError(f"caption: '{run}' reads texts, not pictures. Take a run that captions.")
-    return served

@@ -1,0 +1,74 @@
+"""What is cheap to answer is answered, however many predictions wait for a model."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from regard.serving import build_app
+from regard.serving.running import running
+from regard.serving.shelf import Served, Shelf
+from tests.serving import asking
+from tests.serving.asking import SeenLock
+
+MANY = 60
+"""Predictions at a time; Starlette has 40 threads for all routes that do not say otherwise."""
+CHEAP = (
+    "health",
+    "metrics",
+    "",
+    "style.css",
+    "openapi.json",
+    "api/runs",
+    "api/colours",
+    "api/runs/first/info",
+    "api/runs/second/info",
+    "api/runs/first/curves",
+    "api/worked",
+    "api/gold",
+)
+LONG = {"text": "a dog ate " * 1000}
+
+
+@pytest.fixture
+def waiting(shelf):
+    """A server whose first run has many predictions to make, and no model to make them with."""
+    lock, arrived = SeenLock(), []
+    first = Served("first", shelf.run("first").trained)
+    object.__setattr__(first, "busy", lock)
+    app = build_app(Shelf({**shelf.runs, "first": first}, shelf.gold))
+
+    async def counted(scope, receive, send):
+        arrived.append(scope["path"])
+        await app(scope, receive, send)
+
+    with running(counted) as address, lock.taken(), ExitStack() as clients:
+        for number in range(MANY):
+            connection = clients.enter_context(asking.connected(address))
+            asking.post(connection, "api/runs/first/predict", {"text": f"a dog ate {number}"})
+        assert asking.came(lambda: len(arrived) == MANY)
+        assert lock.wanted.wait(asking.PATIENCE)
+        yield address
+
+
+def test_no_cheap_route_waits_behind_predictions(waiting):
+    # twice, since the first may come before all predictions have taken what they wait with
+    for path in (*CHEAP, *CHEAP):
+        assert asking.get(waiting, path)
+
+
+def test_a_run_is_asked_while_predictions_of_another_wait(waiting):
+    with asking.connected(waiting) as connection:
+        asking.post(connection, "api/runs/second/predict", {"text": "a dog"})
+        status, said = asking.answer_to(connection)
+        assert status == 200
+    # records of an answer need no thread that a waiting prediction has
+    assert asking.get(waiting, f"api/records/{said['answers'][0]['record']}/statistics/cross")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"), [(LONG, 413), ({"text": "a", "max_tokens": 0}, 400), ({}, 422)]
+)
+def test_what_is_refused_waits_for_nothing(waiting, asked, status):
+    with asking.connected(waiting) as connection:
+        asking.post(connection, "api/runs/first/predict", asked)
+        assert asking.answer_to(connection)[0] == status
