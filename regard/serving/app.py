@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
 from prometheus_client import generate_latest as metrics_text
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 import regard
@@ -25,6 +26,8 @@ from regard.serving.pools import Pools
 from regard.serving.shelf import Shelf
 from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
+from regard.serving.turns import GONE
+from regard.serving.uploads import described, read_json, received
 from regard.serving.worked_steps import start, worked_steps
 
 STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
@@ -82,9 +85,12 @@ def _about(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
 
 
 def _answers(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
-    @app.post("/api/runs/{run}/predict", tags=["looking"])
-    async def predict(run: str, asked: AskedToPredict) -> dict[str, object]:
+    @app.post("/api/runs/{run}/predict", tags=["looking"], openapi_extra=described(AskedToPredict))
+    async def predict(run: str, request: Request) -> dict[str, object]:
         """Answer a text; each answer names a record."""
+        # before the body is read, which may be long
+        api.reader(shelf, run)
+        asked = await read_json(request, AskedToPredict)
         # a text that is refused waits for no other
         answer = await pools.reading.run(
             lambda: api.prediction(
@@ -101,9 +107,11 @@ def _answers(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
     @app.post("/api/runs/{run}/caption", tags=["looking"])
     async def caption(run: str, request: Request) -> dict[str, object]:
         """Caption the picture that is the body of the request, as the bytes of its file."""
-        content = await request.body()
         served = captions.captioner(shelf, run)
-        return await pools.of_run[run].run(lambda: captions.caption_picture(shelf, served, content))
+        async with received(request) as upload:
+            return await pools.of_run[run].run(
+                lambda: captions.caption_upload(shelf, served, upload)
+            )
 
     @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
     async def caption_example(run: str, number: int) -> dict[str, object]:
@@ -278,7 +286,11 @@ def _say_mistakes(app: FastAPI) -> None:
         said = "serve: something broke; the terminal that serve runs in says what."
         return JSONResponse(fault("internal", said), 500)
 
+    async def gone(request: Request, error: Exception) -> Response:
+        return JSONResponse(fault("gone", "serve: the client left before it had sent all."), GONE)
+
     app.add_exception_handler(RegardError, regard_error)
+    app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(RequestValidationError, unfit)
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(Exception, broken)

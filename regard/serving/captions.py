@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from regard.serving.kept import name_of_answer
 from regard.serving.offering import name_of_example
 from regard.serving.shelf import Served, Shelf
 from regard.serving.turns import held
+from regard.serving.uploads import Upload
 from regard.serving.watched_search import WatchedSearch
 
 MOST_SIDE = 1600
@@ -28,26 +27,24 @@ def captioner(shelf: Shelf, run: str) -> Served:
     return served
 
 
-def caption_picture(shelf: Shelf, served: Served, content: bytes) -> dict[str, object]:
+def caption_upload(shelf: Shelf, served: Served, upload: Upload) -> dict[str, object]:
     """Caption a picture that was sent.
 
     Args:
         shelf: all that is served.
         served: a run that captions pictures.
-        content: the file's bytes, of any make that the project reads.
+        upload: the picture's file, of any make that the project reads.
     """
-    if not content:
+    if upload.is_empty:
         raise DataError("caption: no picture was sent. Send the bytes of a file, such as a JPEG.")
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "picture"
-        path.write_bytes(content)
-        try:
-            record = _looked(served, str(path))
-        except DataError as error:
-            # nobody knows the file by the name that it has here
-            raise DataError(str(error).replace(str(path), "the picture that was sent")) from error
+    try:
+        record = _looked(served, str(upload.path))
+    except DataError as error:
+        # the sender does not know the name that the file has here
+        said = str(error).replace(str(upload.path), "the picture that was sent")
+        raise DataError(said) from error
     own = replace(record, picture=replace(record.picture, name="your picture"))
-    return _kept(shelf, name_of_answer(served.name, content), own)
+    return _kept(shelf, name_of_answer(served.name, upload.mark), own)
 
 
 def caption_example(shelf: Shelf, served: Served, number: int) -> dict[str, object]:

@@ -35,6 +35,8 @@ PICTURES = "/caption"
 """How the addresses end to which pictures are sent."""
 ELSEWHERE = frozenset({"cross-site", "same-site"})
 """What browsers say of pages that this server did not send; "same-site" is another port of it."""
+LEFT: Message = {"type": "http.disconnect"}
+"""What ends the reading of a body."""
 MOST_DIGITS = 18
 """Of a length; more are not worth reading."""
 
@@ -83,10 +85,6 @@ def _is_address(name: str) -> bool:
 def fault(kind: str, message: str) -> dict[str, dict[str, str]]:
     """The one shape of an error: what kind it is, and what happened and what to do."""
     return {"error": {"kind": kind, "message": message}}
-
-
-class _TooMuch(Exception):
-    """More came than there may; it ends the reading of a body."""
 
 
 @final
@@ -162,11 +160,11 @@ class _Counted:
 
     async def receive(self) -> Message:
         """The next part of the body."""
+        if self._came > self._limit:
+            return LEFT
         message = await self._receive()
         self._came += len(message.get("body", b""))
-        if self._came > self._limit:
-            raise _TooMuch
-        return message
+        return LEFT if self._came > self._limit else message
 
     async def send(self, message: Message) -> None:
         """The answer with the house's headers, or a refusal where too much came."""
