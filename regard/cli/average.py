@@ -16,7 +16,7 @@ from regard.training.checkpoints import PARTIAL, checkpoints, write_tensors
 from regard.training.data_paths import Start, read_start, write_start
 from regard.training.loading import load_run, load_subwords, subword_files
 from regard.training.locking import check_can_be_made
-from regard.training.quoting import MODEL
+from regard.training.quoting import MODEL, recorded_data
 from regard.training.recipes import read_recipe
 
 Shapes = dict[str, tuple[str, tuple[int, ...]]]
@@ -143,7 +143,7 @@ def _make_run(out: Path, files: Sequence[Path]) -> None:
     if (start := read_start(runs[0])) is not None:
         write_start(partial, Start(start.folder, out.resolve()))
     write_tensors(partial / MODEL, mean_of(files))
-    write_mean_card(partial, recipe, files)
+    write_mean_card(partial, recipe, files, recorded_data(runs[0]))
     # what does not load is no run
     load_run(partial)
     move_into_place(partial, out)

@@ -81,7 +81,8 @@ def info(served: Served) -> dict[str, object]:
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
-        "examples": [name_of_example(recipe, one) for one in served.examples()],
+        "examples": [name_of_example(recipe, one) for one in served.offer.examples],
+        "why_no_examples": served.offer.why_not,
         "other_examples": other_examples(recipe),
         "has_metrics": (trained.path / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},
@@ -112,8 +113,8 @@ def prediction(
 ) -> Answered:
     """What answers a text, once it is certain that it can be answered; the model is not asked yet.
 
-    Every answer has a record that can be asked for, unless the text is blank. A model that only reads has one record of the
-    text; hidden words are filled in.
+    Every answer has a record that can be asked for, unless the text is blank. A model that only
+    reads has one record of the text; hidden words are filled in.
 
     Args:
         shelf: where the run is, and where records are kept.

@@ -55,7 +55,7 @@ def caption_example(shelf: Shelf, served: Served, number: int) -> dict[str, obje
         served: a run that captions pictures.
         number: of the example, counted from 0.
     """
-    offered = served.examples()
+    offered = served.offer.examples
     if not 0 <= number < len(offered):
         raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
     address = offered[number]

@@ -9,14 +9,15 @@ What is offered can be asked as it stands, and its answer shows something:
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice
+from typing import final
 
 from regard.data import Example
 from regard.data.kinds import MASK_PIECE
 from regard.data.parsed_words import PARSED_WORDS
 from regard.errors import RegardError
-from regard.training.data_paths import examples_of
-from regard.training.evaluation_texts import SPLITS
+from regard.serving.provenance import known_examples
 from regard.training.filling import asked_of
 from regard.training.recipes import Recipe
 from regard.training.trained import Trained
@@ -34,16 +35,30 @@ SENTENCES = (
 """What any run that reads plain texts may be tried with, whatever it was trained on."""
 
 
-def own_examples(trained: Trained) -> list[str]:
-    """Some texts or pictures of a run's validation data, if they can still be read."""
-    recipe = trained.loaded.recipe
-    asked = asked_of(recipe)
+@final
+@dataclass(frozen=True)
+class Offer:
+    """Examples of a run's own data, or why there are none."""
+
+    examples: tuple[str, ...]
+    """Texts, or addresses of pictures."""
+    why_not: str | None = None
+
+
+def own_examples(trained: Trained) -> Offer:
+    """Some texts or pictures of a run's validation data, if they can be read and may be shown."""
+    asked = asked_of(trained.loaded.recipe)
     ask, length = ASKING[asked], LENGTH[asked]
-    texts = (one.source if one.source.strip() else one.targets[0] for one in _validation(trained))
+    try:
+        found = _validation(trained)
+    except (RegardError, OSError) as error:
+        # the data may have stayed on the machine that the run was trained on
+        return Offer((), f"No examples of this run's data: {error}")
+    texts = (one.source if one.source.strip() else one.targets[0] for one in found)
     short = (
         ask(text) for text in texts if text.strip() and length(trained, text) <= trained.longest
     )
-    return list(islice(short, N_EXAMPLES))
+    return Offer(tuple(islice(short, N_EXAMPLES)))
 
 
 def name_of_example(recipe: Recipe, example: str) -> str:
@@ -62,14 +77,8 @@ def other_examples(recipe: Recipe) -> list[str]:
 
 
 def _validation(trained: Trained) -> list[Example]:
-    choice = SPLITS["valid"](trained.loaded.recipe)
-    if choice is None:
-        return []
-    try:
-        return list(islice(examples_of(choice, "valid", trained.path)(), SEARCHED))
-    except (RegardError, OSError):
-        # the data may have stayed on the machine that the run was trained on
-        return []
+    valid = trained.loaded.recipe.data.valid
+    return list(islice(known_examples(trained.path, valid, "valid"), SEARCHED))
 
 
 def with_hidden_word(text: str) -> str:

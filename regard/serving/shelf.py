@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any, final
@@ -20,7 +21,7 @@ from regard.inspecting.caption_saving import load_caption
 from regard.inspecting.record import Record
 from regard.inspecting.saving import load_record
 from regard.serving.kept import Kept, Once
-from regard.serving.offering import own_examples
+from regard.serving.offering import Offer, own_examples
 from regard.training.trained import Trained, load
 
 MOST_TILES = 512
@@ -83,7 +84,8 @@ class Served:
         """What it reads: texts or pictures."""
         return self.trained.loaded.recipe.source_kind
 
-    def examples(self) -> list[str]:
+    @cached_property
+    def offer(self) -> Offer:
         """Some of its own data that it may be asked (offering.py)."""
         return own_examples(self.trained)
 

@@ -88,14 +88,23 @@ def write_card(
     return path
 
 
-def write_mean_card(run: Path, recipe: Recipe, paths: Sequence[Path]) -> Path:
-    """The card of a run whose weights, already there, are the mean of these files."""
+def write_mean_card(
+    run: Path, recipe: Recipe, paths: Sequence[Path], data: tuple[QuotedFile, ...]
+) -> Path:
+    """The card of a run whose weights, already there, are the mean of these files.
+
+    Args:
+        run: its directory.
+        recipe: of the runs that the files are from.
+        paths: the files.
+        data: what the cards of those runs quote of their data.
+    """
     start = read_start(run)
     names = {path: path if start is None else start.path_from(path) for path in paths}
     parts = tuple(QuotedFile("", str(name), file_hash(path)) for path, name in names.items())
     files = {**_own_files(run, recipe, None), MODEL: file_hash(run / MODEL)}
     facts = {part.path: f"SHA-256 {part.sha256}" for part in parts}
-    quoted = Quoted((), files, None, {"regard": regard.__version__, "code": code_hash()}, parts)
+    quoted = Quoted(data, files, None, {"regard": regard.__version__, "code": code_hash()}, parts)
     name = run.name.removesuffix(PARTIAL)
     said = [f"# {name}", _section("The mean of", facts), quoted_text(quoted)]
     path = run / "card.md"

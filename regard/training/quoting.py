@@ -106,6 +106,14 @@ def read_quoted(run: Path) -> Quoted:
         raise RunError(f"verify: the JSON of '{path}' cannot be read: {error}.") from error
 
 
+def recorded_data(run: Path) -> tuple[QuotedFile, ...]:
+    """The files of data that the card of a run quotes; none where it has no card to read."""
+    try:
+        return read_quoted(run).data
+    except RunError:
+        return ()
+
+
 def file_hash(path: Path) -> str | None:
     """The SHA-256 of a file, or of the names and sizes in a folder; None if it cannot be read."""
     try:

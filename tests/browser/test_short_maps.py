@@ -237,7 +237,7 @@ def test_links_are_drawn_as_they_are_asked_for_and_the_rates_follow(page, shelf)
 def test_a_contact_sheet_shows_every_word_at_once(page, shelf):
     open_view(page, "captions", run="captions")
     page.get_by_label("contact sheet").check()
-    record = shelf.run("captions").trained.look_at_picture(shelf.run("captions").examples()[0])
+    record = shelf.run("captions").trained.look_at_picture(shelf.run("captions").offer.examples[0])
     cards = page.locator(".sheet button")
     expect(cards).to_have_count(len(record.words))
     for i, peak in enumerate(record.maps().flatten(1).amax(1).tolist()):

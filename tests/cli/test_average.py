@@ -8,6 +8,7 @@ import torch
 import regard
 from regard.cli import main
 from regard.training.checkpoints import read_tensors, write_tensors
+from regard.training.quoting import Quoted, QuotedFile, file_hash, quoted_text, read_quoted
 from tests.making import make_run
 
 
@@ -57,6 +58,15 @@ def test_the_last_checkpoints_of_a_run_become_a_run_that_answers(run, tmp_path, 
     assert "# mean\n\n## The mean of" in (out / "card.md").read_text()
     assert main(["verify", str(out)]) == 0
     assert not out.with_name("mean.partial").exists()
+
+
+def test_a_mean_records_the_data_that_its_run_records(run, tmp_path, capsys):
+    (tmp_path / "valid.tsv").write_text("a b\tb a\n")
+    data = (QuotedFile("valid", str(tmp_path / "valid.tsv"), file_hash(tmp_path / "valid.tsv")),)
+    (run / "card.md").write_text(quoted_text(Quoted(data, {}, None, {})))
+    _says(capsys, run, "--last", 2, "--out", tmp_path / "mean")
+    assert read_quoted(tmp_path / "mean").data == data
+    assert main(["verify", str(tmp_path / "mean")]) == 0
 
 
 def test_whoever_may_read_the_recipe_of_a_run_may_read_its_weights(run):

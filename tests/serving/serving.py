@@ -5,6 +5,9 @@ from pathlib import Path
 from regard.data import Example
 from regard.evaluating import Gold
 from regard.serving.shelf import GoldPairs, Shelf, open_runs
+from regard.training import read_recipe
+from regard.training.data_paths import data_files
+from regard.training.quoting import Quoted, QuotedFile, file_hash, quoted_text
 from tests.making import ENCODER, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -34,3 +37,10 @@ def make_readers(folder: Path) -> Shelf:
     tasks = ("words", "tags", "label", "vectors")
     runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]
     return open_runs(runs, device="cpu", gold=PAIRS)
+
+
+def write_card(run: Path) -> None:
+    """A card that records the validation data of a run, as a training writes it."""
+    found = data_files(read_recipe(run / "recipe.toml").data.valid, run)
+    data = tuple(QuotedFile("valid", str(name), file_hash(path)) for name, path in found)
+    (run / "card.md").write_text(quoted_text(Quoted(data, {}, None, {})))

@@ -7,6 +7,7 @@ from regard.serving import build_app
 from regard.serving.offering import SENTENCES, with_hidden_word
 from regard.serving.shelf import open_runs
 from tests.making import ENCODER, make_run
+from tests.serving.serving import write_card
 
 LINES = "= Cats =\nthe cat , it saw the dog\nthe dog saw 3 cats\n"
 ROWS = ["= Cats = ¶ the cat", ", it saw the dog ¶", "the dog saw 3 cats ¶"]
@@ -32,6 +33,7 @@ def _offered(tmp_path, valid, *, model, kind="words"):
     own = recipe.replace('valid = { name = "copy", count = 5 }', f"valid = {valid}")
     assert own != recipe
     (run / "recipe.toml").write_text(own)
+    write_card(run)
     shelf = open_runs([run], device="cpu")
     with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
         told = client.get("/api/runs/run/info").json()

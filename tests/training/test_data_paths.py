@@ -104,7 +104,7 @@ def test_evaluate_verify_compare_and_examples_work_from_any_folder(
     assert main(["compare", str(run), *said]) == 0
     assert "rare words are not told apart" not in capsys.readouterr().err
     trained = regard.load(run, device="cpu")
-    assert own_examples(trained)[:2] == [one.source for one in VALID]
+    assert own_examples(trained).examples[:2] == tuple(one.source for one in VALID)
 
 
 def test_a_run_finds_its_data_by_a_relative_path_of_its_own_too(tmp_path, elsewhere, monkeypatch):

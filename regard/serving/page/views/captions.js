@@ -175,8 +175,9 @@ function Picture({ info, take, show, isBusy }) {
       onDrop=${(event) => { event.preventDefault(); take(event.dataTransfer.files[0]); }}>
     <label>A picture of your own <input type="file" accept="image/*"
       onChange=${(event) => take(event.target.files[0])} /></label>
-    <div class="offers"><span>From this run's data:</span>${(info?.examples ?? []).map((name, i) => html`
-      <button type="button" key=${name} onClick=${() => show(i)}>${name.split("/").at(-1)}</button>`)}</div>
+    ${info?.why_no_examples ? html`<p class="quiet small">${info.why_no_examples}</p>`
+      : html`<div class="offers"><span>From this run's data:</span>${(info?.examples ?? []).map((name, i) => html`
+        <button type="button" key=${name} onClick=${() => show(i)}>${name.split("/").at(-1)}</button>`)}</div>`}
     <span role="status" class="quiet">${isBusy ? "The model is at work …" : ""}</span></div>`;
 }
 

@@ -38,6 +38,7 @@ export function TextForm({ text, info, params, ask, isBusy, hasTarget = true }) 
         onInput=${(event) => setLimit(event.target.value)} /> tokens</label>`}
       <span role="status" class="quiet">${isBusy ? "The model is at work …" : ""}</span></div>
     ${offers(info?.examples, "From this run's data:")}
+    ${info?.why_no_examples && html`<p class="quiet small">${info.why_no_examples}</p>`}
     ${offers(info?.other_examples, "Or try:")}
   </form>`;
 }
