@@ -13,6 +13,7 @@ import typer
 from regard.cli.asking import tell_cut
 from regard.cli.counting import counting
 from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
+from regard.cli.run_loading import load_for_verb
 from regard.data import Example, lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
@@ -29,7 +30,6 @@ from regard.training.loading import finished_weights
 from regard.training.recipes import Recipe, read_recipe
 from regard.training.suiting import check_has_hidden, check_has_sources
 from regard.training.text_form import as_trained, form_name, read_text
-from regard.training.trained import load
 
 BY_LOSS = "compare losses: regard evaluate RUN --metrics loss"
 """What is left where answers say nothing."""
@@ -117,7 +117,7 @@ def compare(
         )
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
-        trained = load(path, device=device, precision=precision)
+        trained = load_for_verb(path, device=device, precision=precision)
         limits = limits_of(trained, max_tokens, f"compare: '{path}'", LIMIT)
         search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
         with counting(name, len(references)) as each:

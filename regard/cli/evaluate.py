@@ -24,6 +24,7 @@ from regard.cli.options import (
     refuse,
     refuse_without_links,
 )
+from regard.cli.run_loading import load_for_verb
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -46,7 +47,7 @@ from regard.training.suiting import (
     usual_of,
 )
 from regard.training.text_form import as_trained, form_name
-from regard.training.trained import Trained, load
+from regard.training.trained import Trained
 
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""
@@ -102,7 +103,7 @@ def evaluate(
     asked = None if metrics is None else _metrics(metrics)
     chosen_tokenizer(tokenizer, [])
     _check_is_new(out)
-    trained = load(run, device=device, precision=precision)
+    trained = load_for_verb(run, device=device, precision=precision)
     limits = limits_of(trained, max_tokens, "evaluate", LIMIT)
     search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
     recipe = trained.loaded.recipe

@@ -14,6 +14,7 @@ from regard.cli.asking import typed_text
 from regard.cli.options import LIMIT, MaxTokens
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
+from regard.cli.run_loading import load_for_verb
 from regard.cli.waiting import counted_words, waiting
 from regard.decoding import Search
 from regard.errors import DataError, SettingError
@@ -27,7 +28,7 @@ from regard.plots.heatmap import record_map
 from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
 from regard.training.limiting import limits_of
-from regard.training.trained import Trained, load
+from regard.training.trained import Trained
 
 
 def look(
@@ -77,7 +78,7 @@ def look(
         )
     unit = "pieces" if pieces else "words"
     view = View(kind or View.kind, _from_zero(layer), _from_zero(head), unit)
-    trained = load(run)
+    trained = load_for_verb(run)
     limits = limits_of(trained, max_tokens, "look", LIMIT)
     asked = _Asked(
         texts=tuple(text or ()),

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
 from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
+from regard.cli.run_loading import load_for_verb
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.cli.waiting import counted_words, spinning
@@ -25,7 +26,7 @@ from regard.training.dictionaries import dictionary_of
 from regard.training.filling import asked_of, check_alone, fills_words
 from regard.training.limiting import limits_of
 from regard.training.recipes import Recipe
-from regard.training.trained import Answer, Prediction, Request, Trained, load
+from regard.training.trained import Answer, Prediction, Request, Trained
 
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""
@@ -115,7 +116,7 @@ def predict(
                 "or left out, and one that is too long is an error that names its line. Leave "
                 "--on-long out."
             )
-    trained = load(run, *ensemble, device=device, precision=precision)
+    trained = load_for_verb(run, *ensemble, device=device, precision=precision)
     check_alone(trained.loaded.recipe, ensemble)
     limits = limits_of(trained, max_tokens, "predict", LIMIT)
     searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}

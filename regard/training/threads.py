@@ -33,6 +33,8 @@ class Threads:
 
     count: int
     reason: str
+    is_reduced: bool = False
+    """Whether there would be more, if nothing else ran and there were no quota."""
 
     def __str__(self) -> str:
         return f"{self.count} thread{'s' if self.count > 1 else ''}: {self.reason}"
@@ -64,9 +66,10 @@ def free_threads() -> Threads:
     if count == most:
         return Threads(count, f"{len(cores)} cores are free")
     more = f"OMP_NUM_THREADS={most} takes {most} all the same"
+    reason = f"other programs keep {busy} of {len(cores)} cores busy"
     if quota is not None and paid <= len(cores) - busy:
-        return Threads(count, f"a quota gives this process {quota:g} of {len(cores)} cores; {more}")
-    return Threads(count, f"other programs keep {busy} of {len(cores)} cores busy; {more}")
+        reason = f"a quota gives this process {quota:g} of {len(cores)} cores"
+    return Threads(count, f"{reason}; {more}", is_reduced=True)
 
 
 def _own_cores() -> set[int]:

@@ -167,8 +167,7 @@ class Trained:
         read, note = self._read(text), None
         if target is None and fills_words(self.loaded.recipe):
             (said,) = self.predict([text], search=search)
-            record = look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, [])
-            return replace(record, target=said.text, note=said.note)
+            return replace(self._read_over(read, []), target=said.text, note=said.note)
         if target is not None:
             check_reads_answers(self.loaded.model)
             answer = self._answer(target)
@@ -179,8 +178,12 @@ class Trained:
             exactly = Exactly(search or self.default_search(), self.hardware)
             found = exactly(self._stepper, [sentence], device=self.hardware.device)[0][0]
             answer, note = list(found.tokens), cut_note(found)
-        record = look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
-        return replace(record, note=note)
+        return replace(self._read_over(read, answer), note=note)
+
+    def _read_over(self, read: str, answer: list[int]) -> Record:
+        """Every weight of one more pass over a text and an answer."""
+        with self.hardware.on_threads():
+            return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
 
     def check_length(self, text: str) -> None:
         """Refuse a text that is too long to be looked at as a whole."""

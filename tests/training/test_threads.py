@@ -3,11 +3,13 @@
 import pytest
 import torch
 
+from regard.cli import main
 from regard.training import read_recipe, run, threads
+from regard.training import trained as trained_module
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.hardware import Hardware
 from regard.training.run import Said
-from regard.training.threads import Threads, busy_cores, cpu_quota, free_threads
+from regard.training.threads import busy_cores, cpu_quota, free_threads
 from regard.training.trained import load
 from tests.making import make_run
 
@@ -158,4 +160,29 @@ def test_a_loaded_run_answers_on_the_free_cores(machine, tmp_path):
 
     trained.predict(["a b"], search=watching)
     assert seen == [2]
-    assert trained.hardware.threads == Threads(2, trained.hardware.threads.reason)
+    assert trained.hardware.threads.count == 2
+
+
+def test_a_verb_says_where_it_leaves_cores_to_others_and_is_silent_where_it_takes_all(
+    machine, tmp_path, capsys
+):
+    run = str(make_run(tmp_path / "run"))
+    assert main(["predict", run, "--text", "a b"]) == 0
+    assert "thread" not in capsys.readouterr().err
+    machine.setattr(threads, "busy_cores", lambda cores: 1)
+    assert main(["predict", run, "--text", "a b"]) == 0
+    assert capsys.readouterr().err.startswith("on 3 threads: other programs keep 1 of 4 cores busy")
+
+
+def test_looking_takes_the_free_cores_too(machine, tmp_path, monkeypatch):
+    make_run(tmp_path / "run")
+    machine.setattr(threads, "busy_cores", lambda cores: 2)
+    trained, seen, looked = load(tmp_path / "run", device="cpu"), [], trained_module.look_at
+
+    def watching(*given):
+        seen.append(torch.get_num_threads())
+        return looked(*given)
+
+    monkeypatch.setattr(trained_module, "look_at", watching)
+    trained.look("a b", "a")
+    assert seen == [2]
