@@ -62,7 +62,7 @@ class Lockable(Protocol):
 
 @contextmanager
 def held(lock: Lockable) -> Iterator[None]:
-    """Hold a lock, unless whoever asked goes before it is free."""
+    """Hold a lock, unless the client goes before it is free."""
     while not lock.acquire(timeout=PATIENCE):
         check_asker()
     try:

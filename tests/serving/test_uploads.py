@@ -1,4 +1,4 @@
-"""Bodies: read when somebody can use them, and never kept in memory for a client that left."""
+"""Bodies: read when the run can use them, and never kept in memory for a client that left."""
 
 import asyncio
 import tempfile
@@ -45,9 +45,9 @@ def temporary(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "kind", "status", "message"),
     [
-        ("nobody/caption", "image/png", 404, "There is no 'nobody' here"),
+        ("unknown/caption", "image/png", 404, "There is no 'unknown' here"),
         ("texts/caption", "image/png", 400, "'texts' reads texts, not pictures"),
-        ("nobody/predict", "application/json", 404, "There is no 'nobody' here"),
+        ("unknown/predict", "application/json", 404, "There is no 'unknown' here"),
         ("pictures/predict", "application/json", 400, "'pictures' captions pictures"),
         ("texts/predict", "text/plain", 415, "expected a body of Content-Type application/json"),
     ],
