@@ -16,6 +16,7 @@ from regard.cli.benching.decoding import DecodingCase, bench_decoding, decoding_
 from regard.cli.benching.environment import environment, versions
 from regard.cli.benching.measure import Measured, free_memory, measure
 from regard.cli.benching.training_report import training_text
+from regard.cli.options import Device
 from regard.errors import SettingError
 from regard.models import SIZES
 from regard.training.hardware import Hardware
@@ -66,7 +67,7 @@ def attention(
 @bench.command("train")
 def train(
     model: str = typer.Option("transformer", help="Which model is raced: transformer, recurrent."),
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     data: Path | None = typer.Option(
         None, help="A folder with Multi30k's train.en.gz and train.de.gz."
     ),
@@ -94,7 +95,8 @@ def train(
     Example: regard bench train --model recurrent --data data/multi30k --peers joeynmt
     """
     hardware = Hardware.chosen(device, None)
-    contest = find(model, CONTESTS, key="bench train: --model")[hardware.device.type]
+    contests = find(model, CONTESTS, key="bench train: --model")
+    contest = find(hardware.device.type, contests, key="bench train: --device")
     known = list(contest.peers)
     chosen = _peers(peers, known)
     console = Console(stderr=True)
@@ -118,7 +120,7 @@ def train(
 
 @bench.command("decode")
 def decode(
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     sentences: int = typer.Option(64, min=1, help="How many sentences."),
     batch: int = typer.Option(64, min=1, help="How many of them are decoded at a time."),
     length: int = typer.Option(24, min=1, help="Tokens of each source and of each answer."),

@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.asking import tell_cut
 from regard.cli.counting import counting
-from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
+from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
 from regard.cli.run_loading import load_for_verb
 from regard.data import Example, lines
 from regard.errors import DataError, RegardError, SettingError
@@ -59,7 +59,7 @@ def compare(
     trials: int = typer.Option(10_000, help="Of the approximate randomisation."),
     seed: int = typer.Option(1, help="Of both tests."),
     shown: int = typer.Option(3, min=0, help="How many sentences that differ most to print."),
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     out: Path | None = typer.Option(None, help="Write the comparison as a page, x.html."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),

@@ -19,6 +19,7 @@ from regard.cli.options import (
     AlignmentFirst,
     AlignmentFormat,
     AlignmentSwapped,
+    Device,
     MaxTokens,
     OnLong,
     refuse,
@@ -81,7 +82,7 @@ def evaluate(
     alignment_format: AlignmentFormat = None,
     alignment_first: AlignmentFirst = None,
     alignment_swapped: AlignmentSwapped = False,
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     out: Path | None = typer.Option(
         None, help="A new folder for hypotheses.txt and scores.json; never overwritten."

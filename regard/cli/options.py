@@ -8,6 +8,7 @@ import typer
 from regard.choices import find
 from regard.errors import SettingError
 from regard.training.aligning import FORMATS
+from regard.training.hardware import device_named
 from regard.training.trained import ON_LONG
 
 BEAM = 5
@@ -25,6 +26,18 @@ def _known(name: str) -> str:
 OnLong = Annotated[
     str,
     typer.Option(help=f"A text that is too long: {', '.join(ON_LONG)}.", callback=_known),
+]
+
+
+def check_device(name: str | None) -> str | None:
+    """Refuse a device that is not on this machine, before a verb reads or makes anything."""
+    device_named(name)
+    return name
+
+
+Device = Annotated[
+    str | None,
+    typer.Option(help="cpu or cuda; cuda where there is one.", callback=check_device),
 ]
 
 MaxTokens = Annotated[

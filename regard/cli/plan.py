@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from regard.cli.options import Device
 from regard.training.hardware import Hardware
 from regard.training.locking import check_can_be_made
 from regard.training.planning import Disk, Doing, Duration, Memory, Plan
@@ -19,7 +20,7 @@ def plan(
     recipe: Path = typer.Argument(help="A recipe file, for instance recipes/copy.toml."),
     out: Path = typer.Option(Path(), help="Where the run would be written; here unless given."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON; sizes in bytes, seconds."),
 ) -> None:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
-from regard.cli.options import ALPHA, BEAM, LIMIT, MaxTokens, OnLong, refuse
+from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
 from regard.cli.run_loading import load_for_verb
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
@@ -64,7 +64,7 @@ def predict(
         None, help="Write a vector for each text into x.npy or x.safetensors; of an encoder."
     ),
     on_long: OnLong = "error",
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:

@@ -9,6 +9,7 @@ from regard.cli.options import (
     AlignmentFirst,
     AlignmentFormat,
     AlignmentSwapped,
+    Device,
     refuse_without_links,
 )
 from regard.errors import MissingExtra, SettingError
@@ -19,7 +20,7 @@ def serve(
     port: int = typer.Option(8000, min=0, max=65535, help="0 takes any that is free."),
     host: str = typer.Option("127.0.0.1", help="Others than this machine may ask elsewhere."),
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     record: list[Path] = typer.Option(
         [], help="Records that save_record or save_caption wrote; may be repeated."
     ),

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from regard.cli.options import Device
 from regard.training.events import (
     Event,
     Finished,
@@ -43,7 +44,7 @@ def train(
     out: Path = typer.Option(..., help="The run directory to make; never overwritten."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
     resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
-    device: str | None = typer.Option(None, help="cpu or cuda; cuda where there is one."),
+    device: Device = None,
     precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
     compiles: bool | None = typer.Option(
         None, "--compile/--no-compile", help="Compile the layers first; done on cuda."

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from regard.cli.options import check_device
 from regard.training.verifying import Check, Note
 from regard.training.verifying import verify as verified
 
@@ -16,7 +17,9 @@ MARKS = {True: "same", False: "DIFFERS"}
 
 def verify(
     run: Path = typer.Argument(help="A finished run with its card.md."),
-    device: str | None = typer.Option(None, help="cpu or cuda; as the card says where possible."),
+    device: str | None = typer.Option(
+        None, help="cpu or cuda; as the card says where possible.", callback=check_device
+    ),
     precision: str | None = typer.Option(None, help="float32 or bfloat16; as the card says."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:

@@ -18,6 +18,27 @@ M = TypeVar("M", bound=Model)
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
+def device_kinds() -> dict[str, int]:
+    """How many devices of each kind torch can use on this machine."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return {"cpu": 1} if found is None else {"cpu": 1, found.type: torch.accelerator.device_count()}
+
+
+def device_named(name: str | None) -> torch.device:
+    """The device of a name, which must be on this machine; unless given, a GPU or else the CPU."""
+    kinds = device_kinds()
+    if name is None:
+        return torch.device("cuda" if "cuda" in kinds else "cpu")
+    numbered = [f"{kind}:{index}" for kind, count in kinds.items() for index in range(count)]
+    if name not in (*kinds, *numbered):
+        shown = ", ".join(["cpu", *(each for each in numbered if each != "cpu:0")])
+        raise SettingError(
+            f"--device: '{name}' is not on this machine: torch sees only {shown}. Give one of "
+            "these, or leave it out."
+        )
+    return torch.device(name)
+
+
 @dataclass(frozen=True)
 class Hardware:
     """A device and a precision; weights and sums stay in float32."""
@@ -39,13 +60,7 @@ class Hardware:
 
         A CPU's threads are as many as there are free cores.
         """
-        gpu = torch.cuda.is_available()
-        try:
-            where = torch.device(device or ("cuda" if gpu else "cpu"))
-        except RuntimeError as error:
-            raise SettingError(f"--device: '{device}' is none. Take cpu or cuda.") from error
-        if where.type == "cuda" and not gpu:
-            raise SettingError("--device: cuda was asked for, but torch sees no GPU. Take cpu.")
+        where = device_named(device)
         name = precision or ("bfloat16" if where.type == "cuda" else "float32")
         products = find(name, PRECISIONS, key="--precision")
         low = products is not torch.float32

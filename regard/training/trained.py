@@ -332,6 +332,7 @@ def load(
         device: "cpu" or "cuda"; a GPU where there is one.
         precision: "float32", or "bfloat16" on a GPU.
     """
+    hardware = Hardware.chosen(device, precision or "float32", compiles=False)
     first, *rest = (load_run(Path(path)) for path in (run, *others))
     for path, other in zip(others, rest, strict=True):
         same = (first.source.fingerprint, first.target.fingerprint)
@@ -348,7 +349,6 @@ def load(
                 f"ensemble: '{path}' looks at other sources than '{run}': texts or pictures, of "
                 "one size and framing, must be the same for all."
             )
-    hardware = Hardware.chosen(device, precision or "float32", compiles=False)
     return Trained(Path(run), first, hardware, tuple(rest))
 
 

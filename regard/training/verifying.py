@@ -20,7 +20,7 @@ from regard.training.data_paths import found_or_given
 from regard.training.evaluation import numbered
 from regard.training.evaluation_texts import texts_of_split
 from regard.training.events import Validated
-from regard.training.hardware import Hardware
+from regard.training.hardware import Hardware, device_kinds
 from regard.training.loading import finished_weights, load_run
 from regard.training.loop import Material
 from regard.training.preparing import Prepared
@@ -103,7 +103,7 @@ def verify(
 def _hardware(quoted: Quoted, device: str | None, precision: str | None) -> Hardware:
     """As the card says, where that is possible and nobody wishes otherwise."""
     theirs = quoted.made_with.get("device", "cpu")
-    if device is None and (theirs == "cpu" or torch.cuda.is_available()):
+    if device is None and theirs in device_kinds():
         device = theirs
     is_theirs = device is not None and device.partition(":")[0] == theirs
     if precision is None and is_theirs:

@@ -252,7 +252,7 @@ def test_what_is_wrong_is_shown_under_the_table():
 
 MISTAKES = {
     "--device cpu --peers marain": "Did you mean 'marian'",
-    "--device cuda": "torch sees no GPU",
+    "--device cuda": "torch sees only cpu",
     "--device cpu --data nowhere": "'nowhere' has no train.en.gz and train.de.gz",
 }
 

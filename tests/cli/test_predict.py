@@ -165,7 +165,7 @@ def test_phrases_need_a_beam(run, tmp_path, capsys):
         (["-", "-"], "standard input (-) can be read once only"),
         (["--text", "a", "--max-tokens", "900"], "must lie between 1 and 63"),
         (["--text", "a", "--on-long", "spilt"], "split"),
-        (["--text", "a", "--device", "cuba"], "'cuba' is none. Take cpu or cuda."),
+        (["--text", "a", "--device", "cuba"], "'cuba' is not on this machine"),
     ],
 )
 def test_mistakes_are_told_in_a_line_or_two(run, capsys, words, message):

@@ -167,5 +167,5 @@ def test_mistakes_are_told_in_a_line_or_two(run, capsys, tmp_path):
         err = _says(capsys, bare, code=2).err
         assert "cannot be read" in err
         assert "Traceback" not in err
-    assert "'cuba' is none" in _says(capsys, run, "--device", "cuba", code=2).err
+    assert "'cuba' is not on this machine" in _says(capsys, run, "--device", "cuba", code=2).err
     assert "Example: regard verify" in _says(capsys, "--help").out
