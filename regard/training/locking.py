@@ -1,6 +1,8 @@
 """Where a run may be: a folder that can be made, and that no other process is training in.
 
-The system lets go of a lock when its process ends, however it ends; no file is left behind.
+The system lets go of a lock when its process ends, however it ends; no file is left behind. Where
+folders cannot be locked (Windows), a file NAME.lock beside the folder stands for the lock, and a
+training that is killed leaves it behind.
 """
 
 import os
@@ -12,7 +14,7 @@ from regard.errors import RunError
 
 try:
     import fcntl
-except ImportError:  # where folders cannot be locked, two trainings of one run are not told apart
+except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
@@ -35,11 +37,14 @@ def check_can_be_made(path: Path, who: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there; an error if somebody holds it."""
+    """Hold a folder, which is made if it is not there; an error if another process holds it."""
     folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
+    with _locked_by_a_file(folder) if fcntl is None else _locked_by_the_system(folder):
         yield
-        return
+
+
+@contextmanager
+def _locked_by_the_system(folder: Path) -> Iterator[None]:
     held = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -52,3 +57,19 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+
+
+@contextmanager
+def _locked_by_a_file(folder: Path) -> Iterator[None]:
+    file = folder.resolve().parent / f"{folder.resolve().name}.lock"
+    try:
+        file.touch(exist_ok=False)
+    except FileExistsError as error:
+        raise RunError(
+            f"train: '{folder}' is being trained in already: there is '{file}'. Wait until that "
+            "has ended; if it was killed, delete this file."
+        ) from error
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)

@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import re
-import resource
 import signal
 import sys
 import traceback
@@ -19,7 +18,12 @@ from typing import Any
 
 import torch
 
-from regard.errors import RegardError
+from regard.errors import RegardError, RunError
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 _TRIM, _TOP_PAD, _MMAP = -1, -2, -3
 """What malloc.h calls M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD."""
@@ -36,6 +40,8 @@ def in_a_fork(run: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     Whatever else `run` fails of is raised here too: an error of regard's as itself, any other as a
     RuntimeError that names it, both with the traceback of the other process.
     """
+    if not hasattr(os, "fork"):
+        raise _unmeasurable("processes cannot be forked")
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -95,8 +101,17 @@ def resident(field: str) -> int:
     if status.exists():
         line = next(x for x in status.read_text().splitlines() if x.startswith(field))
         return int(line.split()[1]) * 1024
+    if resource is None:
+        raise _unmeasurable("there is neither /proc nor Python's module resource")
     # elsewhere only the peak since the start is known, in bytes on macOS
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _unmeasurable(why: str) -> RunError:
+    return RunError(
+        f"memory cannot be measured on this system: {why}. Use Linux or macOS for regard plan and "
+        "regard bench; everything else works here."
+    )
 
 
 def start_counting() -> int:
@@ -113,7 +128,7 @@ def start_counting() -> int:
 
 def limit_memory(more_bytes: int) -> None:
     """Make an allocation that would not fit fail, rather than the machine (Linux)."""
-    if sys.platform == "linux":
+    if sys.platform == "linux" and resource is not None:
         held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit = held + more_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
