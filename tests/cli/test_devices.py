@@ -1,12 +1,11 @@
 """--device: what is not on this machine is told by every verb, before anything is made."""
 
-import inspect
-
 import pytest
 import torch
 
 import regard
-from regard.cli import app, main
+from regard.cli import main
+from regard.cli.verbs import VERBS as cli_verbs
 from regard.errors import SettingError
 from regard.training.hardware import Hardware, device_named
 from tests.making import make_run
@@ -46,11 +45,14 @@ def _several_gpus(monkeypatch, count):
 
 
 def test_the_table_holds_every_verb_that_takes_a_device():
-    groups = {each.name: each.typer_instance for each in app.registered_groups}
-    commands = {each.name: each.callback for each in app.registered_commands}
-    for name, group in groups.items():
-        commands |= {f"{name} {each.name}": each.callback for each in group.registered_commands}
-    taking = {n for n, verb in commands.items() if "device" in inspect.signature(verb).parameters}
+    commands = {}
+    for name, verb in cli_verbs.items():
+        found = verb.load(name)
+        parts = getattr(found, "commands", None)
+        commands |= {f"{name} {part}": parts[part] for part in parts} if parts else {name: found}
+    taking = {
+        name for name, one in commands.items() if "device" in {each.name for each in one.params}
+    }
     assert taking == VERBS.keys()
 
 
