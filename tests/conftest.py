@@ -1,5 +1,6 @@
 """Every test starts from its own seed, in deterministic mode (which fills `empty` with NaN)."""
 
+import os
 import zlib
 
 import pytest
@@ -8,6 +9,9 @@ from hypothesis import settings
 
 # jaxtyping finds its checker by this name, and only if somebody has imported it
 import tests.checking
+
+# processes that tests start share the cores with the tests beside them
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # a shared machine may take its time over any example; how long is no promise of ours
 settings.register_profile("unhurried", deadline=None)
