@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from safetensors import SafetensorError, safe_open
 
 from regard.data.atomic_writes import move_into_place
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
-from regard.training.checkpoints import PARTIAL, checkpoints, write_tensors
+from regard.training.checkpoints import (
+    PARTIAL,
+    TensorForm,
+    checkpoints,
+    tensor_forms,
+    write_tensors,
+)
 from regard.training.data_paths import Start, read_start, write_start
 from regard.training.loading import load_run, load_subwords, subword_files
 from regard.training.locking import check_can_be_made
 from regard.training.quoting import MODEL, recorded_data
 from regard.training.recipes import read_recipe
-
-Shapes = dict[str, tuple[str, tuple[int, ...]]]
 
 
 def average(
@@ -75,7 +78,7 @@ def _files(path: Path, last: int | None) -> list[Path]:
             )
         return [each / MODEL for each in found[-last:]]
     file = path / MODEL if path.is_dir() else path
-    if not file.is_file():
+    if not file.exists():
         raise RunError(
             f"average: '{path}' is neither a checkpoint nor a finished run nor a .safetensors file."
         )
@@ -83,9 +86,9 @@ def _files(path: Path, last: int | None) -> list[Path]:
 
 
 def _check_alike(files: Sequence[Path]) -> None:
-    first = _shapes(files[0])
+    first = tensor_forms(files[0])
     for file in files[1:]:
-        found = _shapes(file)
+        found = tensor_forms(file)
         different = sorted(
             name for name in first.keys() | found.keys() if first.get(name) != found.get(name)
         )
@@ -98,26 +101,14 @@ def _check_alike(files: Sequence[Path]) -> None:
             )
 
 
-def _shapes(file: Path) -> Shapes:
-    try:
-        with safe_open(file, framework="pt") as held:
-            names = held.keys()
-            slices = {name: held.get_slice(name) for name in names}
-            return {
-                name: (each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()
-            }
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"'{file}' cannot be read as safetensors: {error}.") from error
-
-
-def _said(shape: tuple[str, tuple[int, ...]] | None) -> str:
+def _said(shape: TensorForm | None) -> str:
     return "missing" if shape is None else f"{shape[1]} of {shape[0]}"
 
 
 def _run_of(file: Path) -> Path:
     """The run that a file of weights belongs to."""
     for folder in file.resolve().parents[:3]:
-        if (folder / "recipe.toml").is_file():
+        if (folder / "recipe.toml").exists():
             return folder
     raise RunError(
         f"average: '{file}' belongs to no run, whose recipe and sub-words a new run needs. Write a "

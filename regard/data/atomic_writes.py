@@ -29,6 +29,9 @@ def move_into_place(written: Path, path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Have the system write a file's contents, or a folder's names, to the disk."""
+    if os.name == "nt" and path.is_dir():
+        # Windows opens no folder
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

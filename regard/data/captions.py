@@ -11,8 +11,6 @@ the form of that name (normalising.py).
 """
 
 import json
-import lzma
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
@@ -21,8 +19,9 @@ from typing import Any
 
 from regard.data.captioned import Captioned, NamesWanted, SplitWanted, captions_in_form, gathered
 from regard.data.examples import Example
-from regard.data.files import PACKINGS, Broken, check_is_file
+from regard.data.files import PACKINGS, UNPACKING, Broken, check_is_file
 from regard.data.normalising import check_is_normaliser
+from regard.data.regular_files import Unreadable, decoded, parse_json
 from regard.data.rows import Row, check_is_text, from_json, parsed, strict
 from regard.errors import DataError
 
@@ -101,9 +100,11 @@ class KarpathyJson:
         check_is_file(self.path)
         try:
             with PACKINGS.get(self.path.suffix, _plain)(self.path) as file:
-                whole = json.load(file)
-        except (OSError, EOFError, ValueError, RecursionError, lzma.LZMAError, zlib.error) as error:
-            raise DataError(f"karpathy: '{self.path}' is not JSON ({error}).") from error
+                whole = parse_json(decoded(file.read()))
+        except Unreadable as error:
+            raise DataError(f"karpathy: '{self.path}' {error}.") from error
+        except UNPACKING as error:
+            raise DataError(f"karpathy: '{self.path}' cannot be read: {error}.") from error
         images = whole.get("images") if isinstance(whole, dict) else None
         if not isinstance(images, list):
             raise DataError(f"karpathy: '{self.path}' has no list of images; expected one object.")

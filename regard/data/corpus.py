@@ -26,6 +26,7 @@ from numpy.lib import format as npy
 from regard.data.atomic_writes import move_into_place
 from regard.data.examples import Example
 from regard.data.kinds import EOS
+from regard.data.regular_files import Unreadable, check_is_regular, read_json
 from regard.data.sources import Sources, TokenRows
 from regard.errors import DataError
 
@@ -222,16 +223,15 @@ class _Side:
             "dtype": self.dtype,
             "tokens": self.count,
             "fingerprint": self.subwords.fingerprint,
+            "size": len(self.subwords),
         }
 
 
 def _facts(path: Path) -> dict[str, Any]:
     try:
-        facts = json.loads((path / "corpus.json").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(
-            f"corpus: '{path}' holds no readable corpus.json; write it anew with write_corpus."
-        ) from error
+        facts = read_json(path / "corpus.json")
+    except Unreadable as error:
+        raise _damaged(path, f"corpus.json {error}") from error
     match facts:
         case {
             "version": 1,
@@ -244,8 +244,11 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _index(path: Path, name: str) -> np.ndarray:
     try:
-        index = np.load(path / name, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        check_is_regular(path / name)
+        index = npy.open_memmap(path / name, mode="r")
+    except Unreadable as error:
+        raise _damaged(path, f"{name} {error}") from error
+    except (OSError, ValueError, OverflowError) as error:
         raise _damaged(path, f"{name} cannot be read ({error})") from error
     if index.dtype != np.int64 or index.ndim != 1:
         raise _damaged(path, f"{name} is not a row of 64-bit numbers")
@@ -262,7 +265,13 @@ def _ids(path: Path, side: str, facts: dict[str, Any], begins: np.ndarray) -> np
         )
     if len(begins) < 2 or begins[0] != 0 or begins[-1] != tokens or not _rises(begins):
         raise _damaged(path, f"{side}.npy does not rise from 0 to {tokens}")
-    return np.memmap(file, dtype=dtype, mode="r")
+    ids = np.memmap(file, dtype=dtype, mode="r")
+    # a corpus from before sizes were written has none
+    size = facts[side].get("size", 1 << 32)
+    steps = range(0, tokens, STEP)
+    if type(size) is not int or any(int(ids[i : i + STEP].max()) >= size for i in steps):
+        raise _damaged(path, f"{side}.bin holds ids past the {size} of its vocabulary")
+    return ids
 
 
 def _rises(begins: np.ndarray) -> bool:
@@ -272,4 +281,7 @@ def _rises(begins: np.ndarray) -> bool:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"corpus: '{path}' is damaged: {why}. Write it anew with write_corpus.")
+    return DataError(
+        f"corpus: '{path}' is damaged: {why}. Delete this folder, and regard train --resume (or "
+        "write_corpus) writes it anew."
+    )

@@ -7,12 +7,14 @@ import codecs
 import difflib
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
 
+from regard.data.regular_files import Unreadable, check_is_regular
 from regard.errors import DataError
 
 
@@ -25,6 +27,9 @@ PACKINGS: Mapping[str, Callable[[Path], BufferedIOBase]] = {
     ".xz": lzma.LZMAFile,
 }
 """How a file that ends so is opened; every other file is plain."""
+
+UNPACKING = (OSError, EOFError, lzma.LZMAError, zlib.error)
+"""What reading a file, packed or plain, may end with."""
 
 
 CONVERT = "Convert the file, for instance with iconv -f {} -t utf-8."
@@ -71,7 +76,7 @@ def _decoded(path: Path) -> Iterator[str | Broken]:
             for number, line in enumerate(file, 1):
                 yield _text(path, number, offset, line)
                 offset += len(line)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    except UNPACKING as error:
         said = (
             f"files: '{path}' cannot be read after line {number}: {error}. "
             "Fetch or pack the file again."
@@ -101,11 +106,12 @@ def is_utf16(content: bytes) -> bool:
 
 def check_is_file(path: Path) -> None:
     """Say that a file is missing, and which names in its folder are like it."""
-    if path.is_file():
-        return
-    if path.is_dir():
-        raise DataError(f"files: '{path}' is a folder; a file was expected.")
-    raise DataError(f"files: there is no file '{path}'. {names_like(path)}")
+    if not os.path.lexists(path):
+        raise DataError(f"files: there is no file '{path}'. {names_like(path)}")
+    try:
+        check_is_regular(path)
+    except Unreadable as error:
+        raise DataError(f"files: '{path}' {error}.") from error
 
 
 def names_like(path: Path) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.atomic_writes import move_into_place
+from regard.data.regular_files import Unreadable, read_json
 from regard.errors import DataError
 
 
@@ -41,11 +42,9 @@ def write_facts(file: Path, facts: Mapping[str, Any]) -> None:
 def read_facts(file: Path, who: str, expected: Mapping[str, type]) -> dict[str, Any]:
     """What is known about an array; each expected fact must be there and of its type."""
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"{who}: '{file.parent}' holds no readable {file.name}; write it anew."
-        ) from error
+        facts = read_json(file)
+    except Unreadable as error:
+        raise damaged(file.parent, who, f"{file.name} {error}") from error
     is_known = isinstance(facts, dict) and facts.get("version") == 1
     if not is_known or any(type(facts.get(key)) is not kind for key, kind in expected.items()):
         raise damaged(file.parent, who, f"{file.name} does not say what it should")

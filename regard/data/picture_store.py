@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64, UInt8
+from numpy.lib import format as npy
 from torch import Tensor
 
 from regard.choices import find
@@ -27,6 +28,7 @@ from regard.data.framing import FRAMINGS, Framing
 from regard.data.mapped_arrays import damaged, new_folder, open_array, read_facts, write_facts
 from regard.data.pictures import read_picture
 from regard.data.processes import Died, in_processes
+from regard.data.regular_files import Unreadable, check_is_regular
 from regard.errors import DataError, SettingError
 
 WHO = "pictures"
@@ -218,8 +220,11 @@ def _are_pairs(pairs: Sequence[Any]) -> bool:
 
 def _framings(path: Path, count: int) -> np.ndarray:
     try:
-        framings = np.load(path / "framings.npy", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        check_is_regular(path / "framings.npy")
+        framings = np.array(npy.open_memmap(path / "framings.npy", mode="r"))
+    except Unreadable as error:
+        raise damaged(path, WHO, f"framings.npy {error}") from error
+    except (OSError, ValueError, OverflowError) as error:
         raise damaged(path, WHO, f"framings.npy cannot be read ({error})") from error
     if framings.shape != (count, 6) or framings.dtype != np.float64:
         raise damaged(path, WHO, f"framings.npy does not hold six numbers for {count} pictures")

@@ -1,6 +1,5 @@
 """Rows: what stands at each place of a file, the places that cannot be read among them."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 from regard.data.examples import Example
 from regard.data.files import Broken, tolerant_lines
+from regard.data.regular_files import Unreadable, parse_json
 from regard.errors import DataError
 
 T = TypeVar("T")
@@ -49,10 +49,9 @@ def from_json(line: str, where: str) -> Any:
     if not line.strip():
         raise DataError(f"{where} is empty; expected one object.")
     try:
-        return json.loads(line)
-    # too long a number is no mistake of JSON's grammar
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is not JSON ({error}); expected one object.") from error
+        return parse_json(line)
+    except Unreadable as error:
+        raise DataError(f"{where} {error}; expected one object.") from error
 
 
 def begins_object(line: str) -> bool:

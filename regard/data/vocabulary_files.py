@@ -16,6 +16,7 @@ from regard.data.files import check_is_file
 from regard.data.kinds import KINDS, SPECIALS, Kind
 from regard.data.parsed_words import PARSED_WORDS
 from regard.data.published_kinds import PUBLISHED_KINDS
+from regard.data.regular_files import Unreadable, read_json
 from regard.errors import DataError
 
 MAX_PIECES = 1 << 20
@@ -43,9 +44,9 @@ def _read(path: Path) -> tuple[Kind, Tokenizer]:
     if path.stat().st_size > MAX_BYTES:
         raise _Malformed(f"it is larger than {MAX_BYTES >> 20} MiB")
     try:
-        content = json.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise _Malformed("it is not JSON") from error
+        content = read_json(path)
+    except Unreadable as error:
+        raise _Malformed(f"it {error}") from error
     kind, model = _kind(content)
     pieces = _pieces(model.get("vocab"))
     missing = sorted(kind.needs - set(pieces))

@@ -10,7 +10,7 @@ from regard.data.framing import Framing
 from regard.data.pictures import Picture
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.plain_data import Tensors, read, written
-from regard.inspecting.saving import as_plain, from_plain, read_file, write_file
+from regard.inspecting.saving import as_plain, from_plain, made_from, read_file, write_file
 from regard.layers.vision.image_encoder import GridSize
 
 FORM = "regard caption record 1"
@@ -47,19 +47,20 @@ def save_caption(record: CaptionRecord, path: Path | str) -> None:
 def load_caption(path: Path | str) -> CaptionRecord:
     """Read a caption's record."""
     told, tensor = read_file(path, FORM)
-    picture, framing = told["picture"], told["framing"]
-    return CaptionRecord(
-        Picture(
-            picture["name"],
-            read(picture["pixels"], tensor).numpy(),
-            picture["width"],
-            picture["height"],
-            tuple(picture["notes"]),
-        ),
-        Framing(framing["width"], framing["height"], framing["size"], Box(*framing["box"])),
-        GridSize(*told["grid"]),
-        Box(*told["covered"]),
-        from_plain(told["read"], tensor),
-        None if told["gates"] is None else tuple(told["gates"]),
-        told["versions"],
-    )
+    with made_from(path):
+        picture, framing = told["picture"], told["framing"]
+        return CaptionRecord(
+            Picture(
+                picture["name"],
+                read(picture["pixels"], tensor).numpy(),
+                picture["width"],
+                picture["height"],
+                tuple(picture["notes"]),
+            ),
+            Framing(framing["width"], framing["height"], framing["size"], Box(*framing["box"])),
+            GridSize(*told["grid"]),
+            Box(*told["covered"]),
+            from_plain(told["read"], tensor),
+            None if told["gates"] is None else tuple(told["gates"]),
+            told["versions"],
+        )

@@ -7,7 +7,8 @@ of ours is kept as its weights, where these are few enough.
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -21,6 +22,7 @@ from torch import Tensor
 from regard.attention import AttentionMap
 from regard.data.atomic_writes import move_into_place
 from regard.data.permissions import as_any_file
+from regard.data.regular_files import Unreadable, check_is_regular, parse_json
 from regard.errors import DataError, LengthError
 from regard.inspecting.later import Later
 from regard.inspecting.plain_data import Tensors, read, written
@@ -72,7 +74,8 @@ def save_record(record: Record, path: Path | str, *, is_half: bool = False) -> N
 def load_record(path: Path | str) -> Record:
     """Read a record; its numbers stay in the file until somebody looks at them."""
     told, tensor = read_file(path, FORM)
-    return from_plain(told, tensor)
+    with made_from(path):
+        return from_plain(told, tensor)
 
 
 def as_plain(record: Record, tensors: Tensors, *, is_half: bool = False) -> dict[str, Any]:
@@ -113,14 +116,18 @@ def read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[st
         form: what its header has to say that it is.
     """
     try:
+        check_is_regular(Path(path))
         file: Any = safe_open(str(path), framework="pt")
-        told = json.loads((file.metadata() or {}).get("record", "{}"))
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        told = parse_json((file.metadata() or {}).get("record", "{}"))
+    except Unreadable as error:
+        raise DataError(f"record: '{path}' {error}. Make it again with save_record.") from error
+    except (OSError, SafetensorError) as error:
         raise DataError(f"record: '{path}' cannot be read as a record: {error}.") from error
-    if told.get("form") != form:
+    found_form = told.get("form") if isinstance(told, dict) else None
+    if found_form != form:
         raise DataError(
             f"record: '{path}' is no record that this version reads; expected '{form}', got "
-            f"'{told.get('form')}'. Make it again with save_record or save_caption."
+            f"'{found_form}'. Make it again with save_record or save_caption."
         )
     found: dict[str, Tensor] = {}
     names = frozenset(file.keys())
@@ -133,6 +140,20 @@ def read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[st
         return found[name]
 
     return told, tensor
+
+
+@contextmanager
+def made_from(path: Path | str) -> Iterator[None]:
+    """Where a record is made of the plain data of a file; data of another shape is an error."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"record: '{path}' is damaged: its data do not make a record. Make it again with "
+            "save_record or save_caption."
+        ) from error
 
 
 def _attention(one: Attention, tensors: Tensors, *, is_half: bool) -> dict[str, object]:

@@ -45,9 +45,10 @@ class MovingAverage:
     def load(self, tensors: Mapping[str, Tensor], where: Path) -> None:
         """Go on from an average that was saved."""
         for name, own in self.weights.items():
-            if name not in tensors or tensors[name].shape != own.shape:
+            held = tensors.get(name)
+            if held is None or (held.shape, held.dtype) != (own.shape, own.dtype):
                 raise CheckpointError(f"'{where}': the average of '{name}' is missing, or another.")
-            own.copy_(tensors[name])
+            own.copy_(held)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

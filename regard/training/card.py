@@ -3,7 +3,6 @@
 The last part says the same to programs (`quoting.py`), so that `regard verify` can check it.
 """
 
-import json
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +17,13 @@ from torch import Tensor
 import regard
 from regard.choices import Choice
 from regard.data import READERS
-from regard.data.files import PACKINGS
+from regard.data.files import PACKINGS, UNPACKING
 from regard.training.checkpoints import PARTIAL, Progress, write_text
 from regard.training.data_paths import data_files, read_start
 from regard.training.events import Validated, validated_record
 from regard.training.hardware import Hardware
 from regard.training.loading import subword_files
+from regard.training.metrics import rows as read_metrics
 from regard.training.quoting import (
     MODEL,
     Quoted,
@@ -66,8 +66,8 @@ def write_card(
         weights: the final ones, which may not be written yet; their hash comes into the card.
         final: what those weights reached, if that is not the last validation of the training.
     """
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    checked = [row for row in rows if "valid_loss" in row]
+    rows = read_metrics(run / "metrics.jsonl")
+    checked = [row for row in rows if row.get("valid_loss") is not None]
     files = _files(recipe, run)
     sections = {
         "Data": _data(recipe, files),
@@ -162,13 +162,13 @@ def _file(file: QuotedFile, path: Path) -> str:
     if path.is_dir():
         count = sum(1 for each in path.rglob("*") if each.is_file())
         return f"{count:,} files, SHA-256 of their names and sizes {file.sha256}"
-    if path.suffix == ".zip":
-        return f"{path.stat().st_size:,} bytes, SHA-256 {file.sha256}"
     try:
+        if path.suffix == ".zip":
+            return f"{path.stat().st_size:,} bytes, SHA-256 {file.sha256}"
         with PACKINGS.get(path.suffix, _plain)(path) as unpacked:
             count = sum(1 for _ in unpacked)
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
+    except UNPACKING as error:
+        return f"cannot be read: {getattr(error, 'strerror', None) or error}"
     return f"{count:,} lines, SHA-256 {file.sha256}"
 
 

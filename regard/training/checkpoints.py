@@ -13,22 +13,30 @@ kill at any instant leaves the last one whole. Nothing in it can run.
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.data.atomic_writes import move_into_place
 from regard.data.permissions import as_any_file
+from regard.data.regular_files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
+from regard.training.json_fields import read_fields
 from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
 
 PARTIAL = ".partial"
 NAME = re.compile(r"step-\d+")
+LARGEST = 2**63
+"""Below it lie the counts of a progress."""
+_DELETE = "Or delete '{}': --resume goes on from the checkpoint before it, or from the start."
+TensorForm = tuple[str, tuple[int, ...]]
+"""The type and the shape of a tensor, as a safetensors file names them."""
 
 KEPT = ("exp_avg", "exp_avg_sq", "step")
 """What Adam remembers of each parameter."""
@@ -114,33 +122,58 @@ def load_checkpoint(
         optimiser: takes what it remembered.
         suffix: of the names of this worker's random states; the first worker has none.
     """
-    load_weights(path / "model.safetensors", model)
-    tensors = read_tensors(path / "optimiser.safetensors")
-    if CPU_STATE not in tensors:
-        raise CheckpointError(f"checkpoint '{path}': '{CPU_STATE}' is missing.")
-    kept = {n: tensors[n + suffix] for n in (CPU_STATE, CUDA_STATE) if n + suffix in tensors}
-    restore(kept, _device(model))
-    parameters = dict(model.named_parameters())
-    for name, parameter in parameters.items():
-        names = [f"{key}.{name}" for key in KEPT]
-        if any(each not in tensors for each in names):
-            raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
-        if tensors[names[0]].shape != parameter.shape:
-            raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape.")
-        optimiser.state[parameter] = {
-            key: tensors[each].to(parameter.device) for key, each in zip(KEPT, names, strict=True)
-        }
-    return read_progress(path)
+    progress = read_progress(path)
+    try:
+        load_weights(path / "model.safetensors", model)
+        tensors = read_tensors(path / "optimiser.safetensors")
+        if CPU_STATE not in tensors:
+            raise CheckpointError(f"checkpoint '{path}': '{CPU_STATE}' is missing.")
+        kept = {n: tensors[n + suffix] for n in (CPU_STATE, CUDA_STATE) if n + suffix in tensors}
+        restore(kept, _device(model))
+        for name, parameter in model.named_parameters():
+            optimiser.state[parameter] = _remembered(path, tensors, name, parameter)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error} {_DELETE.format(path)}") from error
+    return progress
+
+
+def _remembered(
+    path: Path, tensors: Mapping[str, Tensor], name: str, parameter: Tensor
+) -> dict[str, Tensor]:
+    """What Adam remembers of a parameter."""
+    held = {key: tensors[f"{key}.{name}"] for key in KEPT if f"{key}.{name}" in tensors}
+    if len(held) < len(KEPT):
+        raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
+    *moments, count = held.values()
+    form = (parameter.shape, parameter.dtype)
+    is_count = count.numel() == 1 and count.is_floating_point()
+    if not is_count or any((each.shape, each.dtype) != form for each in moments):
+        raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape or type.")
+    return {key: each.to(parameter.device) for key, each in held.items()}
 
 
 def read_progress(path: Path) -> Progress:
     """The progress a checkpoint was written at."""
     try:
-        return Progress(**json.loads((path / "state.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        progress = read_fields(Progress, read_json(path / "state.json"))
+        _check_counts(progress)
+        if path.name != f"step-{progress.step:06d}":
+            raise Unreadable(f"is of step {progress.step}")
+    except Unreadable as error:
         raise CheckpointError(
-            f"checkpoint '{path}': state.json cannot be read: {error}."
+            f"checkpoint '{path}': state.json {error}. Put back a whole copy of it. "
+            f"{_DELETE.format(path)}"
         ) from error
+    return progress
+
+
+def _check_counts(progress: Progress) -> None:
+    for name, value in vars(progress).items():
+        if type(value) is int and not 0 <= value < LARGEST:
+            raise Unreadable(f"must hold a count as '{name}', got {value:.3g}")
+    threads = progress.environment.get("threads", "1")
+    if not re.fullmatch(r"[1-9]\d{0,3}", threads):
+        raise Unreadable(f"must hold a count as 'environment.threads', got {threads[:40]!r}")
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -194,10 +227,30 @@ def load_weights(path: Path, model: nn.Module) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file; a pickle under that name, or any other file, is refused."""
-    try:
+    with _reading(path):
         return load_file(path)
+
+
+def tensor_forms(path: Path) -> dict[str, TensorForm]:
+    """The type and shape of each tensor in a safetensors file; the numbers are not read."""
+    with _reading(path), safe_open(path, framework="pt") as file:
+        names = file.keys()
+        slices = {name: file.get_slice(name) for name in names}
+        return {name: (x.get_dtype(), tuple(x.get_shape())) for name, x in slices.items()}
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Where a safetensors file is read; one that is damaged is an error that names it."""
+    try:
+        check_is_regular(path)
+        yield
+    except Unreadable as error:
+        raise CheckpointError(f"'{path}' {error}. Put back a whole copy of it.") from error
     except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"'{path}' cannot be read as safetensors: {error}.") from error
+        raise CheckpointError(
+            f"'{path}' cannot be read as safetensors: {error}. Put back a whole copy of it."
+        ) from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

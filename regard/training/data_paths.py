@@ -16,10 +16,11 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from regard.choices import Choice
 from regard.data import PICTURE_READERS, READERS, Example
+from regard.data.regular_files import Unreadable, read_json
 from regard.errors import DataError, RunError
 from regard.training.checkpoints import write_text
 from regard.training.recipes import DataRecipe, examples
@@ -69,12 +70,12 @@ def write_start(run: Path, start: Start) -> None:
 def read_start(run: Path) -> Start | None:
     """Where the training of a run was started; None if it recorded nothing."""
     path = run / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
     try:
-        said: Any = json.loads(path.read_bytes().decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _malformed(path, "it is not JSON") from error
+        said = read_json(path)
+    except Unreadable as error:
+        raise _malformed(path, f"it {error}") from error
     match said:
         case {"version": 1, "folder": str() as folder, "run": str() as then}:
             return Start(Path(folder), Path(then))

@@ -26,6 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.data import Example
 from regard.data.kinds import BOS, EOS, PAD
+from regard.data.regular_files import Unreadable, read_json
 from regard.data.subwords import Subwords
 from regard.errors import RunError
 from regard.inspecting.capture import crossing
@@ -69,9 +70,9 @@ def dictionary_of(trained: Trained, counting: Counting = _silently) -> Mapping[s
 def read_dictionary(path: Path) -> tuple[str, dict[str, str]]:
     """The hash of the weights that a dictionary was learned with, and its words."""
     try:
-        said: Any = json.loads(path.read_bytes().decode("utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise _malformed(path, "it is not JSON") from error
+        said: Any = read_json(path)
+    except Unreadable as error:
+        raise _malformed(path, f"it {error}") from error
     match said:
         case {"version": 1, "weights": str() as weights, "words": dict() as words}:
             pass

@@ -7,14 +7,12 @@ the weights' file holds, to the last shape.
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
 from regard.data.carrying import for_sources
 from regard.data.files import names_like
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, RegardError, RunError
 from regard.models import Model, build_model, shapes_of
-from regard.training.checkpoints import load_weights
+from regard.training.checkpoints import load_weights, tensor_forms
 from regard.training.recipes import Recipe, read_recipe
 
 
@@ -51,7 +49,7 @@ def finished_weights(path: Path) -> Path:
         raise RunError(
             f"'{path}' is not a finished run: there is no such folder. {names_like(path)}"
         )
-    if not weights.is_file():
+    if not weights.exists():
         raise RunError(
             f"'{path}' is not a finished run: there is no model.safetensors in it. Train it to its "
             "end with regard train --resume."
@@ -87,12 +85,7 @@ def start_from(run: Path, model: Model) -> None:
 
 
 def _check_shapes(path: Path, wanted: dict[str, tuple[int, ...]]) -> None:
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = file.keys()
-            held = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"'{path}' cannot be read as safetensors: {error}.") from error
+    held = {name: shape for name, (_, shape) in tensor_forms(path).items()}
     for name, shape in wanted.items():
         if name in held and held[name] != shape:
             raise CheckpointError(

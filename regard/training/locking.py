@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from regard.data.regular_files import is_text
 from regard.errors import RunError
 
 try:
@@ -25,6 +26,11 @@ def check_can_be_made(path: Path, who: str) -> None:
         path: what is to be made, with the folders around it.
         who: makes it, for errors.
     """
+    if not is_text(str(path)):
+        raise RunError(
+            f"{who}: the name {str(path)!r} is not UTF-8, so that no card can hold it. Choose "
+            "another name."
+        )
     there = next(each for each in (path, *path.parents) if each.exists())
     if there != path and not there.is_dir():
         raise RunError(

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
+from regard.data.regular_files import Unreadable, decoded, parse_json, read_bytes
 from regard.errors import RunError
 from regard.training.checkpoints import write_text
 from regard.training.events import (
@@ -116,8 +117,50 @@ class Metrics:
                         self.board.add_scalar(name, float(value), int(row["step"]))
 
 
+SIGNATURE = "bleu_signature"
+NULLS = frozenset({"train_loss", "gradient_norm", "valid_loss", "valid_loss_per_character"})
+"""What a model that ran away leaves as null."""
+
+
 def lines(path: Path) -> list[str]:
-    """The complete lines of a file that a kill may have cut short."""
+    """The lines of a `metrics.jsonl`, up to one that a kill has cut short; each is a row of it."""
     if not path.exists():
         return []
-    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    try:
+        whole, _, _ = read_bytes(path).rpartition(b"\n")
+    except Unreadable as error:
+        raise _damaged(f"'{path}' {error}") from error
+    return [_line(path, number, line) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """What the lines of a `metrics.jsonl` say."""
+    return [json.loads(line) for line in lines(path)]
+
+
+def _line(path: Path, number: int, line: bytes) -> str:
+    try:
+        text = decoded(line)
+        _check_row(parse_json(text))
+    except Unreadable as error:
+        raise _damaged(f"'{path}', line {number} {error}") from error
+    return text + "\n"
+
+
+def _check_row(row: Any) -> None:
+    step = row.get("step") if isinstance(row, dict) else None
+    if type(step) is not int or step < 0:
+        raise Unreadable("must hold an object with a count as 'step'")
+    for name, value in row.items():
+        is_number = isinstance(value, float | int) and math.isfinite(value)
+        if not is_number and name != SIGNATURE and not (value is None and name in NULLS):
+            raise Unreadable(f"must hold a number as '{name}', got {repr(value)[:40]}")
+    if ("bleu" in row or SIGNATURE in row) and type(row.get(SIGNATURE)) is not str:
+        raise Unreadable(f"must hold a text as '{SIGNATURE}' beside 'bleu'")
+
+
+def _damaged(what: str) -> RunError:
+    return RunError(
+        f"metrics: {what}. Put back a whole copy, or delete the line or the file: only curves and "
+        "the card lose what it holds."
+    )

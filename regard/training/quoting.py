@@ -15,7 +15,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 import regard
+from regard.data.regular_files import Unreadable, check_is_regular, parse_json, read_text
 from regard.errors import RunError
+from regard.training.json_fields import read_fields
 
 MODEL = "model.safetensors"
 VERSION = 1
@@ -82,28 +84,32 @@ def quoted_text(quoted: Quoted) -> str:
 def read_quoted(run: Path) -> Quoted:
     """What the card of a run quotes."""
     path = run / "card.md"
-    if not path.is_file():
+    if not path.exists():
         raise RunError(f"verify: '{run}' has no card.md, so that there is nothing to check.")
-    blocks = BLOCK.findall(path.read_text(encoding="utf-8", errors="replace"))
+    try:
+        return _read(path)
+    except Unreadable as error:
+        raise RunError(
+            f"verify: '{path}' {error}. Put back the card that regard train wrote, or train the "
+            "run again."
+        ) from error
+
+
+def _read(path: Path) -> Quoted:
+    blocks = BLOCK.findall(read_text(path))
     if not blocks:
         raise RunError(
             f"verify: '{path}' has no block of JSON to check; it was written by another version. "
             "Train the run again, by the command on the card."
         )
     try:
-        said = json.loads(blocks[-1])
-        if said.pop("version") != VERSION:
-            raise ValueError("it has another version")
-        scores = said["scores"]
-        return Quoted(
-            data=tuple(QuotedFile(**file) for file in said["data"]),
-            files=dict(said["files"]),
-            scores=None if scores is None else QuotedScores(**scores),
-            made_with=dict(said["made_with"]),
-            mean_of=tuple(QuotedFile(**file) for file in said["mean_of"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise RunError(f"verify: the JSON of '{path}' cannot be read: {error}.") from error
+        said = parse_json(blocks[-1])
+    except Unreadable as error:
+        raise Unreadable(f"ends with a block that cannot be read: it {error}") from error
+    version = said.pop("version", None) if isinstance(said, dict) else None
+    if version != VERSION:
+        raise Unreadable(f"must hold JSON of version {VERSION}, got {repr(version)[:40]}")
+    return read_fields(Quoted, said)
 
 
 def recorded_data(run: Path) -> tuple[QuotedFile, ...]:
@@ -119,9 +125,10 @@ def file_hash(path: Path) -> str | None:
     try:
         if path.is_dir():
             return _folder_hash(path)
+        check_is_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (OSError, Unreadable):
         return None
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from regard.errors import CheckpointError
+
 CPU_STATE, CUDA_STATE = "random.cpu", "random.cuda"
 
 
@@ -22,7 +24,12 @@ def restore(states: Mapping[str, Tensor], device: torch.device) -> None:
     A state that another device would need is left alone: a run may go on elsewhere, though not to
     the bit.
     """
-    if CPU_STATE in states:
-        torch.set_rng_state(states[CPU_STATE])
-    if CUDA_STATE in states and device.type == "cuda":
-        torch.cuda.set_rng_state(states[CUDA_STATE], device)
+    try:
+        if CPU_STATE in states:
+            torch.set_rng_state(states[CPU_STATE])
+        if CUDA_STATE in states and device.type == "cuda":
+            torch.cuda.set_rng_state(states[CUDA_STATE], device)
+    except (RuntimeError, TypeError) as error:
+        raise CheckpointError(
+            f"random states: what was saved is none that torch takes: {error}."
+        ) from error

@@ -1,6 +1,5 @@
 """report.html: one file with a run's curves and numbers, which asks nothing of the network."""
 
-import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from regard.plots.curves import curves
 from regard.plots.page import page
 from regard.training.checkpoints import write_text
+from regard.training.metrics import rows as read_metrics
 
 
 def write_report(run: Path) -> Path:
@@ -19,7 +19,7 @@ def write_report(run: Path) -> Path:
 
 def training_parts(run: Path) -> list[str]:
     """How a run learned, for a page: a table of facts, then its curves."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = read_metrics(run / "metrics.jsonl")
     learned = [row for row in rows if "train_loss" in row]
     checked = [row for row in rows if "valid_loss" in row]
     return [
@@ -37,7 +37,8 @@ def training_parts(run: Path) -> list[str]:
 
 def recipe_part(run: Path) -> str:
     """The resolved recipe, for a page."""
-    return f"<h2>Recipe</h2>\n<pre>{escape((run / 'recipe.toml').read_text())}</pre>"
+    text = (run / "recipe.toml").read_text(encoding="utf-8")
+    return f"<h2>Recipe</h2>\n<pre>{escape(text)}</pre>"
 
 
 def _matches(measured: Sequence[dict[str, Any]]) -> list[str]:
@@ -54,10 +55,14 @@ def _bleu(measured: Sequence[dict[str, Any]]) -> list[str]:
 
 def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]) -> str:
     facts: dict[str, str] = {}
-    if learned:
-        speed = sorted(row["target_tokens_per_second"] for row in learned)[len(learned) // 2]
-        facts["updates"] = f"{learned[-1]['step']:,}"
-        facts["target tokens seen"] = f"{learned[-1]['target_tokens']:,}"
+    # a row that was written by hand may lack some numbers
+    counted = [
+        row for row in learned if {"target_tokens", "target_tokens_per_second"} <= row.keys()
+    ]
+    if counted:
+        speed = sorted(row["target_tokens_per_second"] for row in counted)[len(counted) // 2]
+        facts["updates"] = f"{counted[-1]['step']:,}"
+        facts["target tokens seen"] = f"{counted[-1]['target_tokens']:,}"
         facts["target tokens a second (median)"] = f"{speed:,.0f}"
     measured = [row for row in checked if row["valid_loss"] is not None]
     if measured:
@@ -74,7 +79,7 @@ def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]])
 
 def _line(rows: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float]]:
     # a loss that was no number stands there as null
-    return [(float(row["step"]), float(row[key])) for row in rows if row[key] is not None]
+    return [(float(row["step"]), float(row[key])) for row in rows if row.get(key) is not None]
 
 
 def _thinned(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:

@@ -31,6 +31,7 @@ from regard.training.checkpoints import (
     read_progress,
     read_tensors,
     save_checkpoint,
+    tensor_forms,
     write_tensors,
     write_text,
 )
@@ -85,6 +86,7 @@ def run(
         if (out / "model.safetensors").exists():
             newest = checkpoints(out / "checkpoints")
             progress = read_progress(newest[-1]) if newest else Progress()
+            tensor_forms(out / "model.safetensors")
             if workers.is_first:
                 yield Finished(out, progress, is_complete=True)
             return

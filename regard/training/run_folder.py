@@ -1,6 +1,7 @@
 """The folder of a run: whether a training may begin in it, or go on there."""
 
 import difflib
+import os
 from pathlib import Path
 from shlex import quote
 
@@ -35,6 +36,7 @@ def check_is_new(out: Path) -> None:
 
 def check_is_same(recipe: Recipe, out: Path) -> None:
     """Refuse another recipe than the run was begun with; before its end [training] may change."""
+    check_are_folders(out)
     if not (out / "recipe.toml").exists():
         return
     asked, begun = recipe.as_table(), read_recipe(out / "recipe.toml").as_table()
@@ -77,3 +79,14 @@ def check_is_there(run: Path) -> None:
         "--resume out to begin a new run; a script that always gives --resume makes the folder "
         f"first: mkdir -p {quote(str(run))}."
     )
+
+
+def check_are_folders(run: Path) -> None:
+    """Refuse a run in which something else stands where its folders belong."""
+    for name in ("checkpoints", "corpus", "corpus/train", "corpus/valid"):
+        path = run / name
+        if os.path.lexists(path) and not path.is_dir():
+            raise RunError(
+                f"train: '{path}' must be a folder. Put back a whole copy, or delete it: what it "
+                "held is made anew, and without checkpoints the training begins again."
+            )

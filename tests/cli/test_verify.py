@@ -165,7 +165,30 @@ def test_mistakes_are_told_in_a_line_or_two(run, capsys, tmp_path):
     for text in ("{", "{}", '{"version": 9}', '{"version": 1, "data": 3}', "[]"):
         (bare / "card.md").write_text(f"```json\n{text}\n```\n")
         err = _says(capsys, bare, code=2).err
-        assert "cannot be read" in err
+        assert "Put back the card that regard train wrote" in err
         assert "Traceback" not in err
     assert "'cuba' is not on this machine" in _says(capsys, run, "--device", "cuba", code=2).err
     assert "Example: regard verify" in _says(capsys, "--help").out
+
+
+WRONG_FACTS = {
+    "scores.loss": '"x"',
+    "scores.weights": "3",
+    "data": '[{"split": "train", "path": "\\ud800", "sha256": null}]',
+    "files": "[]",
+    "made_with": "null",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_FACTS.items(), ids=WRONG_FACTS)
+def test_a_card_whose_facts_are_of_another_type_names_the_fact(run, tmp_path, capsys, name, value):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    text, _, block = (copy / "card.md").read_text().rpartition("```json\n")
+    facts = json.loads(block.removesuffix("\n```\n"))
+    section, _, key = name.rpartition(".")
+    (facts[section] if section else facts)[key] = json.loads(value)
+    (copy / "card.md").write_text(f"{text}```json\n{json.dumps(facts)}\n```\n")
+    told = _says(capsys, copy, code=2).err
+    assert "card.md' must hold " in told
+    assert f" as '{name}" in told

@@ -84,5 +84,5 @@ def test_a_damaged_store_is_refused(tmp_path, pictures):
     with pytest.raises(DataError, match=r"annotations\.json does not say what it should"):
         AnnotationStore.open(path)
     facts.unlink()
-    with pytest.raises(DataError, match=r"holds no readable annotations\.json"):
+    with pytest.raises(DataError, match=r"annotations\.json is missing"):
         AnnotationStore.open(path)

@@ -143,7 +143,7 @@ def test_a_damaged_corpus_is_refused(tmp_path, name):
     path = _corpus(tmp_path).path
     damage, said = DAMAGE[name]
     damage(path / name)
-    with pytest.raises(DataError, match=rf"is damaged: .*{said}.*Write it anew"):
+    with pytest.raises(DataError, match=rf"is damaged: .*{said}.*Delete this folder"):
         Corpus.open(path)
 
 
@@ -155,5 +155,5 @@ def test_an_index_that_would_run_code_is_refused(tmp_path):
 
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"holds no readable corpus\.json; write it anew"):
+    with pytest.raises(DataError, match=r"corpus\.json is .* Delete this folder"):
         Corpus.open(tmp_path)

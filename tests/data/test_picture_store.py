@@ -1,6 +1,7 @@
 """Picture stores: what is written is what is read, bad pictures are named, damage is refused."""
 
 import json
+import os
 import zipfile
 from io import BytesIO
 
@@ -160,13 +161,16 @@ DAMAGE = [
         "has 3 bytes; 7 × 3 × 8 × 8 take 1,344",
     ),
     ("pictures.bin", lambda path: path.unlink(), "has 0 bytes; 7 × 3 × 8 × 8 take 1,344"),
-    ("framings.npy", lambda path: path.unlink(), r"framings\.npy cannot be read"),
+    ("framings.npy", lambda path: path.unlink(), r"framings\.npy is missing"),
+    ("framings.npy", lambda path: (path.unlink(), os.mkfifo(path)), r"framings\.npy is a FIFO"),
+    ("pictures.json", lambda path: (path.unlink(), os.mkfifo(path)), r"pictures\.json is a FIFO"),
+    ("pictures.json", lambda path: path.write_text("9" * 5000), "thousands of digits"),
     ("framings.npy", lambda path: np.save(path, np.ones((6, 6))), "six numbers for 7 pictures"),
     ("framings.npy", lambda path: np.save(path, np.full((7, 6), np.nan)), "pictures of no size"),
     (
         "framings.npy",
         lambda path: np.save(path, np.array([{}])),
-        r"npy cannot be read \(Object arr",
+        r"npy cannot be read \(Array can",
     ),
     ("pictures.json", _facts(version=2), WRONG),
     ("pictures.json", _facts(count="7"), WRONG),
@@ -191,5 +195,5 @@ def test_a_damaged_store_is_refused(tmp_path, name, damage, said):
 def test_a_folder_without_facts_is_refused(tmp_path, text):
     if text is not None:
         (tmp_path / "pictures.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(DataError, match=r"holds no readable pictures\.json; write it anew"):
+    with pytest.raises(DataError, match=r"pictures\.json is .* write it anew"):
         PictureStore.open(tmp_path)

@@ -210,7 +210,7 @@ def _without(kind, piece):
 
 
 MALFORMED = {
-    "a renamed pickle": (lambda: pickle.dumps({"model": 1}), "it is not JSON"),
+    "a renamed pickle": (lambda: pickle.dumps({"model": 1}), "it is not UTF-8"),
     "an empty file": (lambda: b"", "it is not JSON"),
     "deep nesting": (lambda: b"[" * 100_000, "it is not JSON"),
     "other JSON": (lambda: b"[1, 2]", "it has no 'model' and 'pre_tokenizer'"),

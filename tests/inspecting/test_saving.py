@@ -1,6 +1,7 @@
 """A saved record is the record: texts, tokens and weights, and a file that can run nothing."""
 
 import json
+import os
 from dataclasses import replace
 from threading import Thread
 
@@ -155,6 +156,26 @@ def test_a_file_can_name_nothing_but_links(spoilt, said, path):
 def test_another_file_is_refused(content, path):
     path.write_bytes(content)
     with pytest.raises(DataError, match="cannot be read as a record"):
+        load_record(path)
+
+
+@pytest.mark.parametrize("told", [[], None, {"attention": None}, {"attention": {"cross": []}}])
+def test_data_of_another_shape_are_refused(told, path):
+    save_record(of_a_model()[0], path)
+    rewritten(path, {**metadata(path), **told} if told else told)
+    with pytest.raises(DataError, match=r"look\.safetensors' is .*Make it again with save_record"):
+        load_record(path)
+
+
+def test_a_number_of_thousands_of_digits_is_refused(path):
+    save_file({}, path, metadata={"record": "9" * 5000})
+    with pytest.raises(DataError, match=r"is not JSON \(a number has thousands of digits"):
+        load_record(path)
+
+
+def test_a_fifo_is_refused_and_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(DataError, match="is a FIFO; a file was expected"):
         load_record(path)
 
 

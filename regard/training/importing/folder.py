@@ -8,18 +8,17 @@
 Nothing in such a folder is run. A pickle (pytorch_model.bin) could be, so it is never opened.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from regard.data.regular_files import Unreadable, parse_json, read_text
 from regard.errors import CheckpointError
-from regard.training.checkpoints import read_tensors
+from regard.training.checkpoints import read_tensors, tensor_forms
 
 T = TypeVar("T", int, float, str, bool)
 
@@ -69,9 +68,9 @@ class Folder:
         if path.stat().st_size > MAX_BYTES:
             raise CheckpointError(f"import: '{path}' is larger than {MAX_BYTES >> 20} MiB.")
         try:
-            held = json.loads(path.read_bytes().decode("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"import: '{path}' is not JSON: {error}.") from error
+            held = parse_json(read_text(path).removeprefix("\ufeff"))
+        except Unreadable as error:
+            raise CheckpointError(f"import: '{path}' {error}.") from error
         if not isinstance(held, dict):
             raise CheckpointError(f"import: '{path}' must hold an object, got a {type(held)}.")
         return held
@@ -79,11 +78,9 @@ class Folder:
     def text(self, name: str) -> str:
         """A file of lines; a mark of the byte order before them is no part of the first."""
         try:
-            return (self.path / name).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise CheckpointError(
-                f"import: '{self.path / name}' is not UTF-8 (byte {error.start + 1})."
-            ) from error
+            return read_text(self.path / name).removeprefix("\ufeff")
+        except Unreadable as error:
+            raise CheckpointError(f"import: '{self.path / name}' {error}.") from error
 
     def setting(self, kind: type[T], *names: str) -> T:
         """A setting of the configuration, under the first of these names that it has."""
@@ -127,12 +124,7 @@ class Folder:
         """The names alone, of a folder with one file of weights; they are quickly read."""
         if self.has(INDEX):
             return set(self.json(INDEX).get("weight_map", {}))
-        path = self._weights(WEIGHTS)
-        try:
-            with safe_open(path, framework="pt") as file:
-                return set(file.keys())
-        except (OSError, SafetensorError, ValueError) as error:
-            raise CheckpointError(f"'{path}' cannot be read as safetensors: {error}.") from error
+        return set(tensor_forms(self._weights(WEIGHTS)))
 
     def _weights(self, name: str) -> Path:
         path = self.path / name

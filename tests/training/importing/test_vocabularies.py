@@ -270,7 +270,9 @@ def test_a_list_of_pieces_that_is_no_text_is_named(tmp_path):
     folder, _ = bert(tmp_path / "bert")
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
-    with pytest.raises(CheckpointError, match=r"vocab\.txt' is not UTF-8 \(byte 7\)"):
+    with pytest.raises(
+        CheckpointError, match=r"vocab\.txt' is not UTF-8 \(byte 0xff at offset 6\)"
+    ):
         read_published(folder)
 
 
