@@ -44,7 +44,7 @@ class Choice:
                 raise SettingError(
                     f"'{text}': '{part}' is not a setting. Write {name}:KEY=VALUE,KEY=VALUE."
                 )
-            settings[key.strip()] = _value(value.strip())
+            settings[key.strip()] = toml_value(value.strip())
         return cls(name.strip(), settings)
 
     def build(self, table: Mapping[str, Callable[..., T]], dims: Dims) -> T:
@@ -103,9 +103,15 @@ def _fit(name: str, key: str, value: Any, hint: Any) -> Any:
     return value
 
 
-def _value(text: str) -> Any:
+def toml_value(text: str) -> Any:
     """A TOML value where the text is one, else the text itself: the same types as in a recipe."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except (ValueError, RecursionError) as error:
+        # whole numbers of thousands of digits, and hundreds of brackets, are no mistakes of grammar
+        raise SettingError(
+            f"'{text[:20]}…' ({len(text):,} characters) has too many digits or brackets. Give a "
+            "shorter value."
+        ) from error

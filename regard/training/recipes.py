@@ -1,7 +1,6 @@
 """Recipes: TOML → frozen dataclasses. All mistakes are shown together, each with file and line."""
 
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
-from regard.data.files import CONVERT, is_utf16, names_like
 from regard.data.framing import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError
@@ -19,7 +17,7 @@ from regard.training.blaming import NO_CHANGES, naming_owner, told
 from regard.training.lines import key_lines
 from regard.training.schedules import SCHEDULES
 from regard.training.sections import Mistakes, read_parts, read_section, read_settings
-from regard.training.tables import change_table, with_size
+from regard.training.tables import change_table, check_extent, read_table, with_size
 
 MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
 """What a training may be stopped by."""
@@ -189,18 +187,7 @@ class Recipe:
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
     """Read a recipe file, with `section.key=value` changes on top."""
-    if path.is_dir():
-        raise RecipeError(f"recipe: '{path}' is a folder; give the recipe, a file like run.toml.")
-    if not path.is_file():
-        raise RecipeError(f"recipe: there is no file '{path}'. {names_like(path)}")
-    content = path.read_bytes()
-    if is_utf16(content):
-        raise RecipeError(f"{path}: this is UTF-16. {CONVERT.format('utf-16')}")
-    text = content.decode("utf-8-sig", errors="replace")
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path}: this is not TOML: {error}.") from error
+    table, text = read_table(path)
     for change in changes:
         change_table(table, change)
     typed = {change.partition("=")[0].strip(): change for change in changes}
@@ -222,6 +209,10 @@ def parse_recipe(
         changes: what was typed behind --set, by the key that it changed.
     """
     mistakes = Mistakes()
+    check_extent(table, mistakes)
+    if mistakes.found:
+        said = (told(path, text, where, lines, changes) for path, text in mistakes.found)
+        raise RecipeError("\n".join(said))
     parts = read_parts(Recipe, with_size(table, mistakes), "", mistakes)
     recipe = None if mistakes.found else Recipe(**parts)
     # one section's mistakes hide no other's

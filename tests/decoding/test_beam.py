@@ -190,8 +190,10 @@ def test_limits_hold_for_each_sentence_alone():
 
 
 def test_a_beam_narrower_than_its_answers_is_refused():
-    with pytest.raises(SettingError, match="expected 1 <= n_best <= width, got n_best = 5 and wid"):
+    with pytest.raises(SettingError, match=r"width < 2,147,483,648, got n_best = 5"):
         Beam(width=4, n_best=5)
+    with pytest.raises(SettingError, match=r"width < 2,147,483,648, got n_best = 1"):
+        Beam(width=10**20)
 
 
 @pytest.mark.parametrize(
