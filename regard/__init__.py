@@ -51,9 +51,14 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    try:
+        return import_module(f"regard.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"regard.{name}":
+            raise
+        raise AttributeError(f"module 'regard' has no attribute {name!r}") from None
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,12 @@ def test_every_public_name_can_be_used_and_is_listed(name):
     assert name in dir(regard)
 
 
+def test_packages_are_there_without_an_import_of_their_own():
+    code = "import regard; print(regard.attention.attend.__name__, regard.errors.__name__)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "attend regard.errors\n"
+
+
 def test_a_name_that_there_is_not_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'regard' has no attribute 'atend'"):
         _ = regard.atend

@@ -12,8 +12,8 @@ import typer
 
 from regard.cli.asking import tell_cut
 from regard.cli.counting import counting
+from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
-from regard.cli.run_loading import load_for_verb
 from regard.data import Example, lines
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling

@@ -12,6 +12,7 @@ import typer
 from regard.choices import find
 from regard.cli.asking import tell_cut
 from regard.cli.counting import counting
+from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import (
     ALPHA,
     BEAM,
@@ -25,7 +26,6 @@ from regard.cli.options import (
     refuse,
     refuse_without_links,
 )
-from regard.cli.run_loading import load_for_verb
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer

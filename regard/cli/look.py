@@ -11,10 +11,10 @@ from rich.console import Console
 
 from regard.choices import find
 from regard.cli.asking import typed_text
+from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import LIMIT, MaxTokens
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
-from regard.cli.run_loading import load_for_verb
 from regard.cli.waiting import counted_words, waiting
 from regard.decoding import Search
 from regard.errors import DataError, SettingError

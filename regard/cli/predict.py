@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.asking import ASKED, lines_of
 from regard.cli.counting import counting
+from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
-from regard.cli.run_loading import load_for_verb
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.cli.waiting import counted_words, spinning

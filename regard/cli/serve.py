@@ -41,6 +41,7 @@ def serve(
     Example: regard serve demo-run --open
     """
     try:
+        from regard.cli.loaded_runs import take_threads
         from regard.serving.app import build_app
         from regard.serving.gold import read_pairs
         from regard.serving.running import address_of, bind, run_server
@@ -69,6 +70,8 @@ def serve(
     listening = bind(host, port)
     try:
         shelf = open_runs(run or [], device=device, gold=gold, saved=record)
+        for served in shelf.runs.values():
+            take_threads(served.trained.hardware)
         names = [*shelf.runs, *shelf.saved, *shelf.saved_captions]
         print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
         sys.stdout.flush()

@@ -17,7 +17,7 @@ from regard.choices import find
 from regard.decoding import Hypothesis
 from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
-from regard.inspecting.looking import look_at, reads_answers
+from regard.inspecting.looking import reads_answers
 from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
 from regard.serving.kept import Once, name_of_answer
@@ -219,9 +219,7 @@ def _looked(
 
 def _read(served: Served, text: str) -> Record:
     """Where a model that only reads looked: there is no answer that it would read, too."""
-    loaded = served.trained.loaded
-    read = read_text(loaded.recipe, text)
-    return look_at(loaded.model, loaded.source, loaded.target, read, [])
+    return served.trained.read_over(read_text(served.trained.loaded.recipe, text), [])
 
 
 def _filled(served: Served, text: str, search: Beam) -> Filled:
@@ -247,7 +245,7 @@ def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[st
 
     def look() -> Record:
         with held(served.busy):
-            return look_at(loaded.model, loaded.source, loaded.target, read, one.tokens)
+            return served.trained.read_over(read, one.tokens)
 
     if name is not None:
         shelf.records.put(name, Once(look))

@@ -167,6 +167,27 @@ def read_progress(path: Path) -> Progress:
     return progress
 
 
+def first_progress(run: Path, progress: Progress) -> Progress:
+    """Where a training begins; a run that is begun again has the environment it began with.
+
+    Args:
+        run: its directory, which keeps the environment.
+        progress: of a training that begins now.
+    """
+    path = run / "environment.json"
+    if not path.exists():
+        write_text(path, json.dumps(progress.environment, indent=1) + "\n")
+        return progress
+    try:
+        begun = read_fields(Progress, {"environment": read_json(path)})
+        _check_counts(begun)
+    except Unreadable as error:
+        raise CheckpointError(
+            f"'{path}' {error}. Delete it: the training then begins with what this machine has."
+        ) from error
+    return begun
+
+
 def _check_counts(progress: Progress) -> None:
     for name, value in vars(progress).items():
         if type(value) is int and not 0 <= value < LARGEST:

@@ -100,15 +100,10 @@ class Hardware:
         finally:
             use_threads(before)
 
-    @contextmanager
-    def products(self) -> Iterator[None]:
-        """A context in which products are made in this precision and by this many threads."""
+    def products(self) -> torch.autocast:
+        """A context in which products are made in this precision."""
         is_low = self.precision is not torch.float32
-        with (
-            self.on_threads(),
-            torch.autocast(self.device.type, self.precision, enabled=is_low),
-        ):
-            yield
+        return torch.autocast(self.device.type, self.precision, enabled=is_low)
 
     def plainly(self) -> AbstractContextManager[object]:
         """A context in which compiled layers run as they are written.

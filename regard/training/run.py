@@ -1,7 +1,7 @@
 """A run directory: everything one training made, written so that a kill loses little.
 
-    recipe.toml  tokenizer.json  corpus/  metrics.jsonl  checkpoints/  model.safetensors
-    report.html  card.md  and of pictures  pictures/  annotations/
+    recipe.toml  environment.json  data_paths.json  tokenizer.json  corpus/  metrics.jsonl
+    checkpoints/  model.safetensors  report.html  card.md  and of pictures  pictures/  annotations/
 
 `run` is a generator of events; the command line prints them, a test stops after three.
 """
@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import tomli_w
@@ -26,6 +25,7 @@ from regard.training.checkpoints import (
     Progress,
     checkpoints,
     distinct_tensors,
+    first_progress,
     load_checkpoint,
     prune,
     read_progress,
@@ -216,19 +216,20 @@ class _Training:
         """The newest checkpoint, or the start, in model, optimiser, average and metrics."""
         training, found = self.recipe.training, checkpoints(self.folder)
         progress = Progress(environment=environment(self.workers))
+        if self.workers.is_first and not found:
+            progress = first_progress(self.out, progress)
         if found:
             progress = load_checkpoint(
                 found[-1], self.model, self.optimiser, suffix=self.workers.suffix
             )
             self.best = Best.at(progress, training.stop_on)
-            yield from self._continued(progress)
+            yield Said(f"going on from step {progress.step}")
         elif training.start_from is not None:
             start_from(training.start_from, self.model)
             yield Said(f"starting from the weights of {training.start_from}")
         else:
             source_kind(self.recipe).first_weights(self.model)
-        if not found and self.hardware.threads is not None:
-            yield Said(f"on {self.hardware.threads}")
+        yield from self._as_it_was(progress)
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
             if found:
@@ -238,21 +239,21 @@ class _Training:
             self.metrics.go_on(progress.step)
         return progress
 
-    def _continued(self, progress: Progress) -> Iterator[Event]:
-        """Threads as they were, and what else is not as it was when the checkpoint was written."""
+    def _as_it_was(self, progress: Progress) -> Iterator[Event]:
+        """Threads as when the run was begun, and a note on what else is not as it was."""
         then, now = progress.environment, environment(self.workers)
-        threads = Threads(int(then.get("threads", now["threads"])), "the run was begun so")
-        self.hardware = replace(self.hardware, threads=threads)
-        use_threads(threads.count)
         changed = [k for k in ("torch", "capability", "processes") if then.get(k, now[k]) != now[k]]
         if changed:
             yield Said(
-                f"{' and '.join(changed)} changed since the checkpoint; the run goes on, but not "
-                "to the bit"
+                f"{' and '.join(changed)} changed since the run was begun; it goes on, but not to "
+                "the bit"
             )
-        if self.hardware.device.type == "cpu":
+        threads = self.hardware.threads
+        if then.get("threads", now["threads"]) != now["threads"]:
+            threads = Threads(int(then["threads"]), "the run was begun so")
+            use_threads(threads.count)
+        if threads is not None and self.hardware.device.type == "cpu":
             yield Said(f"on {threads}")
-        yield Said(f"going on from step {progress.step}")
 
     def _has_given_up(self) -> bool:
         """Whether nothing became better for as long as the recipe has patience."""

@@ -54,17 +54,17 @@ def free_threads() -> Threads:
     """
     most = torch.get_num_threads()
     asked_by = next((name for name in ASKED_BY if os.environ.get(name)), None)
-    if asked_by is not None:
+    if asked_by is not None and os.environ[asked_by] == str(most):
         return Threads(most, f"{asked_by} says so")
-    if most == 1:
-        return Threads(1, "torch is set to one")
+    if asked_by is not None or most == 1:
+        return Threads(most, "torch is set so")
     cores = _own_cores()
     quota = cpu_quota()
     paid = len(cores) if quota is None else max(1, int(quota))
     busy = busy_cores(cores)
     count = max(1, min(most, paid, len(cores) - busy))
     if count == most:
-        return Threads(count, f"{len(cores)} cores are free")
+        return Threads(count, f"{len(cores) - busy} of {len(cores)} cores are free")
     more = f"OMP_NUM_THREADS={most} takes {most} all the same"
     reason = f"other programs keep {busy} of {len(cores)} cores busy"
     if quota is not None and paid <= len(cores) - busy:
@@ -83,9 +83,9 @@ def busy_cores(
     cores: set[int], *, times: Path = CPU_TIMES, wait: Callable[[float], None] = time.sleep
 ) -> int:
     """How many of these cores others kept busy while this process waited (Linux; elsewhere 0)."""
-    if not times.exists():
-        return 0
     before = _core_times(times)
+    if not before:
+        return 0
     wait(WATCH_SECONDS)
     after = _core_times(times)
     watched = cores & before.keys() & after.keys()
@@ -98,7 +98,7 @@ CoreTimes = tuple[int, int]
 
 def _core_times(path: Path) -> Mapping[int, CoreTimes]:
     times: dict[int, CoreTimes] = {}
-    for line in path.read_text().splitlines():
+    for line in _lines(path):
         name, *numbers = line.split()
         if name.startswith("cpu") and name != "cpu":
             # user nice system idle iowait irq softirq steal; guests are counted in user
@@ -135,7 +135,7 @@ def _quotas(folder: Path) -> Iterator[float]:
             yield int(limit) / int(period)
     limits = _lines(folder / "cpu.cfs_quota_us")
     periods = _lines(folder / "cpu.cfs_period_us")
-    for limit, period in zip(limits, periods, strict=True):
+    for limit, period in zip(limits, periods, strict=False):
         if int(limit) > 0:
             yield int(limit) / int(period)
 

@@ -21,12 +21,13 @@ from regard.data.kinds import EOS, UNK
 from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
 from regard.decoding.arranging import arranged
 from regard.decoding.batching import decode_each
-from regard.errors import RunError, SettingError
+from regard.errors import SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.looking import check_reads_answers, look_at, reads_answers
 from regard.inspecting.record import Record
 from regard.models import Stepper
-from regard.training.captioning import caption_each, look_at_picture, picture_size
+from regard.training.captioning import caption_each, look_at_picture
+from regard.training.ensemble_checks import check_can_write_together
 from regard.training.filling import asked_of, check_alone, fill_each, fills_words
 from regard.training.hardware import Hardware
 from regard.training.length_checks import answer_refusal, encode_fitting, text_refusal
@@ -130,11 +131,23 @@ class Trained:
         dictionary: Mapping[str, str] | None = None,
     ) -> Iterator[tuple[int, Prediction]]:
         """Answers as they come, each with the place of its text, so that a bar can count them."""
+        wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
+        each = self._answer_each(texts, wishes)
+        while True:
+            # between two answers torch has the threads that the caller gave it
+            with self.hardware.on_threads():
+                found = next(each, None)
+            if found is None:
+                return
+            yield found
+
+    def _answer_each(
+        self, texts: Sequence[str | Request], wishes: Wishes
+    ) -> Iterator[tuple[int, Prediction]]:
         check_are_several(texts, "predict")
-        if dictionary is not None:
+        if wishes.dictionary is not None:
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
-        wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
         asked = [place for place, one in enumerate(requests) if not self.asks_nothing(one.text)]
         for place in sorted(set(range(len(requests))) - set(asked)):
             yield place, without_answer(requests[place])
@@ -158,7 +171,8 @@ class Trained:
         """
         check_one_run(self.others)
         check_are_several(texts, "vectors")
-        return sentence_vectors(self.loaded, self.hardware, texts, each=each)
+        with self.hardware.on_threads():
+            return sentence_vectors(self.loaded, self.hardware, texts, each=each)
 
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
@@ -167,7 +181,7 @@ class Trained:
         read, note = self._read(text), None
         if target is None and fills_words(self.loaded.recipe):
             (said,) = self.predict([text], search=search)
-            return replace(self._read_over(read, []), target=said.text, note=said.note)
+            return replace(self.read_over(read, []), target=said.text, note=said.note)
         if target is not None:
             check_reads_answers(self.loaded.model)
             answer = self._answer(target)
@@ -176,12 +190,13 @@ class Trained:
         else:
             sentence = self._sentence(Request(text))
             exactly = Exactly(search or self.default_search(), self.hardware)
-            found = exactly(self._stepper, [sentence], device=self.hardware.device)[0][0]
+            with self.hardware.on_threads():
+                found = exactly(self._stepper, [sentence], device=self.hardware.device)[0][0]
             answer, note = list(found.tokens), cut_note(found)
-        return replace(self._read_over(read, answer), note=note)
+        return replace(self.read_over(read, answer), note=note)
 
-    def _read_over(self, read: str, answer: list[int]) -> Record:
-        """Every weight of one more pass over a text and an answer."""
+    def read_over(self, read: str, answer: Sequence[int]) -> Record:
+        """Every weight with which the model reads a text, in its own form, and writes an answer."""
         with self.hardware.on_threads():
             return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
 
@@ -199,14 +214,15 @@ class Trained:
         self, address: str, target: str | None = None, *, search: Search | None = None
     ) -> CaptionRecord:
         """Where each word of a picture's caption looked; `target` is a caption to look at."""
-        return look_at_picture(
-            self._stepper,
-            self.loaded,
-            address,
-            None if target is None else self._answer(target),
-            search=search or self.default_search(),
-            hardware=self.hardware,
-        )
+        with self.hardware.on_threads():
+            return look_at_picture(
+                self._stepper,
+                self.loaded,
+                address,
+                None if target is None else self._answer(target),
+                search=search or self.default_search(),
+                hardware=self.hardware,
+            )
 
     def _answer(self, target: str) -> list[int]:
         """The tokens of an answer that somebody gave."""
@@ -335,20 +351,7 @@ def load(
     hardware = Hardware.chosen(device, precision or "float32", compiles=False)
     first, *rest = (load_run(Path(path)) for path in (run, *others))
     for path, other in zip(others, rest, strict=True):
-        same = (first.source.fingerprint, first.target.fingerprint)
-        if (other.source.fingerprint, other.target.fingerprint) != same:
-            raise RunError(
-                f"ensemble: '{path}' has other vocabularies than '{run}'. Train it with "
-                "training.start_from, or with the same data and [tokens]."
-            )
-        if (other.recipe.source_kind, other.recipe.shown) != (
-            first.recipe.source_kind,
-            first.recipe.shown,
-        ) or picture_size(other.recipe) != picture_size(first.recipe):
-            raise RunError(
-                f"ensemble: '{path}' looks at other sources than '{run}': texts or pictures, of "
-                "one size and framing, must be the same for all."
-            )
+        check_can_write_together(first, other, f"ensemble: '{path}'", f"'{run}'")
     return Trained(Path(run), first, hardware, tuple(rest))
 
 

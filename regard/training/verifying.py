@@ -97,7 +97,8 @@ def verify(
     if quoted.scores is None:
         yield Note("the card quotes no scores")
         return
-    yield from _scores(run, quoted, quoted.scores, hardware)
+    with hardware.on_threads():
+        yield from _scores(run, quoted, quoted.scores, hardware)
 
 
 def _hardware(quoted: Quoted, device: str | None, precision: str | None) -> Hardware:

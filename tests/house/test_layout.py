@@ -80,7 +80,8 @@ def test_nothing_in_the_package_is_known_by_being_the_same_object():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot)
         for side in (node.left, *node.comparators)
-        if isinstance(side, ast.Name) and side.id.isupper()
+        # dataclasses' own mark is one object in every process
+        if isinstance(side, ast.Name) and side.id.isupper() and side.id != "MISSING"
     ]
     assert compared == []
 

@@ -1,13 +1,17 @@
 """Threads: as many as there are free cores, said, recorded, and the same when a run goes on."""
 
+import json
+
 import pytest
 import torch
 
 from regard.cli import main
+from regard.errors import CheckpointError
 from regard.training import read_recipe, run, threads
 from regard.training import trained as trained_module
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.hardware import Hardware
+from regard.training.loop import Step
 from regard.training.run import Said
 from regard.training.threads import busy_cores, cpu_quota, free_threads
 from regard.training.trained import load
@@ -77,7 +81,7 @@ def test_the_quota_is_the_tightest_of_the_control_groups_that_hold_the_process(
 
 
 def test_free_cores_are_all_taken(machine):
-    assert str(free_threads()) == "4 threads: 4 cores are free"
+    assert str(free_threads()) == "4 threads: 4 of 4 cores are free"
 
 
 def test_cores_that_others_keep_busy_are_left_to_them(machine):
@@ -105,17 +109,20 @@ def test_what_the_user_chose_is_taken(machine):
     assert str(free_threads()) == "4 threads: OMP_NUM_THREADS says so"
     machine.delenv("OMP_NUM_THREADS")
     torch.set_num_threads(1)
-    assert str(free_threads()) == "1 thread: torch is set to one"
+    assert str(free_threads()) == "1 thread: torch is set so"
+    torch.set_num_threads(3)
+    machine.setenv("OMP_NUM_THREADS", "4")
+    assert str(free_threads()) == "3 threads: torch is set so"
 
 
 def test_only_a_cpu_has_threads_and_a_context_gives_them_back(machine):
     machine.setattr(threads, "busy_cores", lambda cores: 1)
     hardware = Hardware.chosen("cpu", None)
     assert hardware.threads is not None and hardware.threads.count == 3
-    with hardware.products():
+    with hardware.on_threads():
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == 4
-    with Hardware().products():
+    with Hardware().on_threads():
         assert torch.get_num_threads() == 4
 
 
@@ -148,6 +155,43 @@ def test_a_run_goes_on_with_the_threads_it_was_begun_with(machine, recipe, tmp_p
     assert torch.get_num_threads() == 4
 
 
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_began(
+    machine, recipe, tmp_path
+):
+    wanted, out = read_recipe(recipe), tmp_path / "run"
+    machine.setattr(threads, "busy_cores", lambda cores: 3)
+    begun = run(wanted, out, hardware=Hardware.chosen("cpu", None))
+    while not isinstance(next(begun), Step):
+        pass
+    begun.close()
+    assert not checkpoints(out / "checkpoints")
+    machine.setattr(threads, "busy_cores", lambda cores: 0)
+    again = run(wanted, out, resume=True, hardware=Hardware.chosen("cpu", None))
+    said = [event.text for event in again if isinstance(event, Said)]
+    assert "on 1 thread: the run was begun so" in said
+    newest = checkpoints(out / "checkpoints")[-1]
+    assert read_progress(newest).environment["threads"] == "1"
+
+
+def test_a_run_says_what_is_not_as_it_was_when_it_was_begun(recipe, tmp_path):
+    wanted, out = read_recipe(recipe), tmp_path / "run"
+    begun = run(wanted, out)
+    while not isinstance(next(begun), Step):
+        pass
+    begun.close()
+    held = json.loads((out / "environment.json").read_text())
+    (out / "environment.json").write_text(json.dumps({**held, "torch": "1.0", "capability": "?"}))
+    said = [event.text for event in run(wanted, out, resume=True) if isinstance(event, Said)]
+    assert "torch and capability changed since the run was begun; it goes on, but not to the bit" \
+        in said  # fmt: skip
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "environment.json").write_text('{"threads": "many"}')
+    with pytest.raises(
+        CheckpointError, match=r"environment\.json' must hold a count as 'env.*Delete"
+    ):
+        list(run(wanted, tmp_path / "other", resume=True))
+
+
 def test_a_loaded_run_answers_on_the_free_cores(machine, tmp_path):
     make_run(tmp_path / "run")
     machine.setattr(threads, "busy_cores", lambda cores: 2)
@@ -158,8 +202,15 @@ def test_a_loaded_run_answers_on_the_free_cores(machine, tmp_path):
         seen.append(torch.get_num_threads())
         return search(model, sentences, device=device)
 
-    trained.predict(["a b"], search=watching)
-    assert seen == [2]
+    linked, links = [], trained_module.alignment
+    machine.setattr(
+        trained_module,
+        "alignment",
+        lambda *given: linked.append(torch.get_num_threads()) or links(*given),
+    )
+    trained.predict(["a b"], search=watching, has_alignments=True)
+    assert seen == linked == [2]
+    assert torch.get_num_threads() == 4
     assert trained.hardware.threads.count == 2
 
 
@@ -172,6 +223,8 @@ def test_a_verb_says_where_it_leaves_cores_to_others_and_is_silent_where_it_take
     machine.setattr(threads, "busy_cores", lambda cores: 1)
     assert main(["predict", run, "--text", "a b"]) == 0
     assert capsys.readouterr().err.startswith("on 3 threads: other programs keep 1 of 4 cores busy")
+    # the whole process takes no more
+    assert torch.get_num_threads() == 3
 
 
 def test_looking_takes_the_free_cores_too(machine, tmp_path, monkeypatch):

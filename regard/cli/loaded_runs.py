@@ -1,0 +1,29 @@
+"""Runs for verbs: loaded, with threads for the free cores and a word where cores are left."""
+
+import sys
+from pathlib import Path
+
+from regard.training.hardware import Hardware
+from regard.training.threads import use_threads
+from regard.training.trained import Trained, load
+
+
+def load_for_verb(
+    run: Path, *others: Path, device: str | None = None, precision: str | None = None
+) -> Trained:
+    """Load a run, or several that write together; this process takes the threads it may."""
+    trained = load(run, *others, device=device, precision=precision)
+    take_threads(trained.hardware)
+    return trained
+
+
+def take_threads(hardware: Hardware) -> None:
+    """Have all of this process share products by as many threads as a hardware has.
+
+    Where cores are left to other programs, standard error says so.
+    """
+    if hardware.threads is None:
+        return
+    use_threads(hardware.threads.count)
+    if hardware.threads.is_reduced:
+        print(f"on {hardware.threads}", file=sys.stderr, flush=True)
