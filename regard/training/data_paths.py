@@ -50,14 +50,13 @@ class Start:
 
 
 def record_start(run: Path, data: DataRecipe) -> None:
-    """Keep the current folder in a run that reads files and has recorded none.
+    """Keep the current folder in a run that is begun and reads files.
 
     Args:
         run: the run's directory.
         data: where its examples come from.
     """
-    has_files = any(_paths(each) for each in (data.train, data.valid, data.test) if each)
-    if has_files and not (run / FILE).exists():
+    if any(_paths(each) for each in (data.train, data.valid, data.test) if each):
         write_start(run, Start(Path.cwd().resolve(), run.resolve()))
 
 
@@ -150,7 +149,7 @@ def located(choice: Choice, run: Path) -> Choice:
 
 
 def examples_of(choice: Choice, split: str, run: Path | None) -> Callable[[], Iterator[Example]]:
-    """How to read a split of a run's data, as often as one likes; without a run, from here."""
+    """How to read a split of a run's data, anew at each call; without a run, from here."""
     return examples(choice if run is None else located(choice, run), split)
 
 
@@ -162,7 +161,7 @@ def data_files(choice: Choice, run: Path) -> list[tuple[Path, Path]]:
     """
     found = []
     for given in (path for paths in _paths(choice).values() for path in paths):
-        place = found_or_given(given, run)
+        place = path_or_unchanged(given, run)
         if choice.name in PICTURE_READERS or not place.is_dir():
             found.append((given, place))
         else:
@@ -171,8 +170,8 @@ def data_files(choice: Choice, run: Path) -> list[tuple[Path, Path]]:
     return found
 
 
-def found_or_given(path: Path, run: Path) -> Path:
-    """The same; a path that is found nowhere is given back as it is."""
+def path_or_unchanged(path: Path, run: Path) -> Path:
+    """What `find_path` gives; a path that is found nowhere is given back as it is."""
     try:
         return find_path(path, run)
     except DataError:

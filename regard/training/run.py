@@ -134,8 +134,10 @@ class _Training:
         training, first = self.recipe.training, self.workers.is_first
         if first:
             self.out.mkdir(parents=True, exist_ok=True)
+            if not (self.out / "recipe.toml").exists():
+                # a run that goes on may have been begun in another folder
+                record_start(self.out, self.recipe.data)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
-            record_start(self.out, self.recipe.data)
         kind = source_kind(self.recipe)
         yield from map(Said, kind.coming(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)

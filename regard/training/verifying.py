@@ -16,7 +16,7 @@ import regard
 from regard.data import too_long
 from regard.errors import RegardError
 from regard.training.checkpoints import load_weights
-from regard.training.data_paths import found_or_given
+from regard.training.data_paths import path_or_unchanged
 from regard.training.evaluation import numbered
 from regard.training.evaluation_texts import texts_of_split
 from regard.training.events import Validated
@@ -93,7 +93,7 @@ def verify(
     if MODEL not in quoted.files:
         yield Note("the card has no hash of the weights")
     for file in (*quoted.data, *quoted.mean_of):
-        yield _same_file(_named(file), found_or_given(Path(file.path), run), file.sha256)
+        yield _same_file(_named(file), path_or_unchanged(Path(file.path), run), file.sha256)
     if quoted.scores is None:
         yield Note("the card quotes no scores")
         return

@@ -169,6 +169,20 @@ def test_a_run_of_an_older_version_is_looked_for_from_here_and_from_its_own_plac
     assert main(["verify", str(elsewhere / "b")]) == 0, "as before"
 
 
+def test_a_run_of_an_older_version_finds_its_data_after_it_went_on_from_another_folder(
+    tmp_path, elsewhere, monkeypatch
+):
+    project = make_project(tmp_path / "project")
+    run = train(project, monkeypatch, "--set", "training.steps=2")
+    (run / FILE).unlink()
+    (run / "model.safetensors").unlink()
+    monkeypatch.chdir(elsewhere)
+    recipe = str(project / "recipe.toml")
+    assert main(["train", recipe, "--out", str(run), "--resume", "--device", "cpu"]) == 0
+    assert find_path(Path("data/valid.tsv"), run) == project / "data" / "valid.tsv"
+    assert main(["verify", str(run)]) == 0
+
+
 def test_data_that_are_nowhere_are_an_error_with_every_place_and_a_remedy(
     tmp_path, elsewhere, monkeypatch, capsys
 ):
