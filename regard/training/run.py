@@ -53,6 +53,7 @@ from regard.training.run_folder import (
     check_is_new,
     check_is_same,
     check_is_there,
+    delete_contents,
     holds_anything,
 )
 from regard.training.source_kinds import source_kind
@@ -109,12 +110,10 @@ def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> It
     except RegardError:
         if is_untouched:
             # a mended recipe can be given the same --out
-            shutil.rmtree(out, ignore_errors=True)
+            delete_contents(out)
             for folder in new:
                 with suppress(OSError):
                     folder.rmdir()
-            if out not in new:
-                out.mkdir(exist_ok=True)
         raise
     finally:
         training.metrics.close()

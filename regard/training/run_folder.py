@@ -2,6 +2,8 @@
 
 import difflib
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
@@ -13,6 +15,16 @@ from regard.training.recipes import Recipe, read_recipe
 def holds_anything(out: Path) -> bool:
     """Whether the folder is there and not empty."""
     return out.is_dir() and any(out.iterdir())
+
+
+def delete_contents(out: Path) -> None:
+    """Delete what can be deleted of a folder's contents; the folder, which is locked, stays."""
+    for each in out.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                each.unlink()
 
 
 def check_is_folder(out: Path) -> None:

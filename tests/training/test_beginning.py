@@ -44,6 +44,24 @@ def test_who_mends_a_recipe_goes_on_with_the_same_out(mistake, tmp_path, capsys)
     assert main(words) == 0
 
 
+def test_a_folder_that_was_there_is_empty_again_after_a_mistake_and_else_as_it_was(
+    recipe, tmp_path
+):
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    folder.chmod(0o2775)
+    link.symlink_to(folder, target_is_directory=True)
+    before = folder.stat()
+    with pytest.raises(RegardError):
+        list(run(read_recipe(recipe, ["model.max_len=2"]), link))
+    assert not list(folder.iterdir())
+    assert link.is_symlink()
+    after = folder.stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    list(run(read_recipe(recipe, ["training.steps=1"]), link))
+    assert (folder / "model.safetensors").exists()
+
+
 def _splits(tmp_path, valid, test):
     """A recipe that trains on generated letters, and measures on these files."""
     text = RECIPE.replace(
