@@ -125,8 +125,10 @@ def prediction(
 
 
 def without_answer(request: Request) -> Prediction:
-    """An empty answer to a text that has nothing to answer."""
-    return Prediction(request.text, "", 0.0, ())
+    """An empty answer to a text that has nothing to answer; what it should hold is told."""
+    is_plain = not (request.prefix or request.must_contain)
+    note = "the text is empty, and so is its answer: it has no prefix and no phrases"
+    return Prediction(request.text, "", 0.0, (), note=None if is_plain else note)
 
 
 def left_out(request: Request, longest: int) -> Prediction:

@@ -157,8 +157,10 @@ class Trained:
 
     def asks_nothing(self, text: str) -> bool:
         """Whether a text has nothing to answer: it is blank, and no beginning of an answer."""
+        # an empty address is that of no picture, which its reader tells
+        is_blank_text = self.loaded.recipe.source_kind == "texts" and not text.strip()
         # most models do not say; those that go on with a text do
-        return not (text.strip() or getattr(self.loaded.model, "continues_source", False))
+        return is_blank_text and not getattr(self.loaded.model, "continues_source", False)
 
     def vectors(
         self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None

@@ -1,6 +1,7 @@
 """An empty text has one answer, wherever it is asked: shell, Python, server, evaluation."""
 
 import json
+import math
 
 import pytest
 
@@ -11,6 +12,7 @@ from regard.errors import DataError
 from regard.serving import api
 from regard.serving.shelf import open_runs
 from regard.training.evaluation import answer
+from regard.training.trained import Request
 from tests.captioning import trained_captioner
 from tests.making import ENCODER, TRANSFORMER, make_run
 
@@ -94,12 +96,36 @@ def test_an_empty_text_begins_a_text_where_a_run_goes_on_with_texts(language_run
     assert first["record"] is None, "nothing was read that could be looked at"
 
 
-def test_an_empty_address_of_a_picture_has_an_empty_caption(tmp_path, capsys):
+def test_an_empty_address_is_a_picture_that_cannot_be_read(tmp_path, capsys):
     run = trained_captioner(tmp_path)
     (said,) = regard.load(run, device="cpu").predict([""])
-    assert (said.text, said.score, said.note) == ("", 0.0, None)
-    (row,) = _shell(capsys, run, "--text", "")
-    assert (row["text"], row["score"], row["note"]) == ("", 0.0, None)
+    assert said.text == ""
+    assert math.isnan(said.score)
+    assert "a file was expected" in said.note
+    assert main(["predict", str(run), "--text", "", "--json"]) == 1
+    row = json.loads(capsys.readouterr().out)
+    assert (row["text"], row["note"]) == ("", said.note)
+
+
+WISHES = {"prefix": "a b", "must_contain": ("a b",)}
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_wishes_for_the_answer_to_an_empty_text_are_not_ignored_in_silence(wish, run):
+    asked = Request("", **{wish: WISHES[wish]})
+    (said,) = regard.load(run, device="cpu").predict([asked])
+    assert (said.text, said.score) == ("", 0.0)
+    assert said.note == "the text is empty, and so is its answer: it has no prefix and no phrases"
+
+
+def test_a_prefix_is_told_to_be_left_out_for_each_empty_line_of_a_file(tmp_path, capsys):
+    run, file = make_run(tmp_path / "run"), tmp_path / "texts"
+    file.write_text("a b\n\nc\n")
+    assert main(["predict", str(run), str(file), "--prefix", "a"]) == 0
+    found = capsys.readouterr()
+    assert found.out.splitlines()[1] == ""
+    assert "line 2: the text is empty, and so is its answer" in " ".join(found.err.split())
+    assert "line 1: the text is empty" not in found.err
 
 
 def test_no_tokens_are_counted_for_an_empty_text(run):
