@@ -1,4 +1,4 @@
-"""What is asked of a run: the lines of files and of standard input, and what somebody typed.
+"""What is asked of a run: the lines of files and of standard input, and what the caller typed.
 
 Of JSON objects, a run that learned from such is asked what their keys say. A run that captions is
 asked pictures.
@@ -8,7 +8,7 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from regard.training.like_training import (
     cut_like,
     holds_columns,
     is_read_as_trained,
+    rows_like,
     sources_like,
     text_like,
     unread_like,
@@ -55,17 +56,26 @@ def _texts_of(trained: Trained, name: str) -> Iterator[str]:
 
 
 def typed_text(recipe: Recipe, text: str, where: str) -> str:
-    """What is asked by what somebody typed, which may be a JSON object."""
+    """What is asked by what the caller typed, which may be a JSON object."""
     found = text_like(recipe.data.train, text, where)
     if found is not text:
         _tell(unread_like(recipe.data.train))
     return found
 
 
-def tell_cut(recipe: Recipe, path: Path) -> None:
-    """Nothing of the JSON objects of a file is left unread in silence."""
-    if is_read_as_trained(recipe.data.train, path):
-        _tell(cut_like(recipe.data.train))
+def tell_cut(recipe: Recipe, source: Path, references: Sequence[Path] = ()) -> None:
+    """Nothing of the texts of a file is left unread in silence.
+
+    Args:
+        recipe: the run's.
+        source: the file.
+        references: files that were given with it; without, it holds both sides.
+    """
+    train = recipe.data.train
+    if references and any(rows_like(train, source)):
+        _tell(unread_like(train))
+    elif not references and is_read_as_trained(train, source):
+        _tell(cut_like(train))
 
 
 def _tell(note: str | None) -> None:
@@ -117,9 +127,9 @@ class Asked:
     """What is asked of a kind of run, and when an answer is none."""
 
     lines: Callable[[Trained, str], Iterator[str]]
-    """A run, and a file that somebody named → what is asked."""
+    """A run, and a file that the caller names → what is asked."""
     typed: Callable[[Recipe, str], str]
-    """The same of what somebody typed."""
+    """A run's recipe, and what the caller typed → what is asked."""
     has_failed: Callable[[Prediction], bool]
 
 

@@ -94,8 +94,8 @@ def compare(
     else:
         first = paths[0] if paths else None
         found = as_trained(recipe, chosen_texts(recipe, source, reference, split, first))
-        if recipe is not None and source is not None and not reference:
-            tell_cut(recipe, source)
+        if recipe is not None and source is not None:
+            tell_cut(recipe, source, reference)
         texts = [one.source for one in found]
         references = [one.targets for one in found]
     given = {name: _in_its_form(recipe, said) for name, said in _given(hypotheses, len(references))}
@@ -218,7 +218,7 @@ def _columns(files: Sequence[list[str]], paths: Sequence[Path]) -> list[tuple[st
 
 
 def _training_file(path: Path, recipe: Recipe | None) -> list[str]:
-    """What the systems learned to write, as somebody gives it: alone, or beside its sources."""
+    """What the systems learned to write, as the caller gives it: alone, or beside its sources."""
     train = None if recipe is None else recipe.data.train
     if holds_both_sides(train, path) or has_rows(train, path):
         found = [text for one in texts_of_files(path, [], recipe) for text in one.targets]

@@ -129,8 +129,8 @@ def evaluate(
             "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     given = chosen_texts(recipe, source, reference, split, run)
-    if source is not None and not reference:
-        tell_cut(recipe, source)
+    if source is not None:
+        tell_cut(recipe, source, reference)
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
     )

@@ -38,8 +38,10 @@ def texts_of_files(
         run: the run's directory, from which pictures are found that the file names.
     """
     train = None if recipe is None else recipe.data.train
-    for path in (source, *references) if references else ():
-        if held := holds_both_sides(train, path):
+    # a run's own form is that of sources: references may have tabs
+    forms = {source: train, **dict.fromkeys(references)} if references else {}
+    for path, form in forms.items():
+        if held := holds_both_sides(form, path):
             raise DataError(
                 f"test texts: '{path}' holds {held}, and so both sides, but two files were given, "
                 "and their lines would be taken for texts. Give it alone, as --source."

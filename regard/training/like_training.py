@@ -131,9 +131,19 @@ def holds_both_sides(train: Choice | None, path: Path) -> str | None:
 
 
 def has_rows(train: Choice | None, path: Path) -> bool:
-    """Whether a line of a file, whatever its name is, has the form that a run learned from."""
+    """Whether all lines of a file but blank ones have the form that a run learned from.
+
+    The name of the file says nothing; a plain text may have a line that looks so.
+    """
+    found = rows_like(train, path)
+    return next(found, False) and all(found)
+
+
+def rows_like(train: Choice | None, path: Path) -> Iterator[bool]:
+    """Whether each line of a file that is not blank has the form that a run learned from."""
     reader = None if train is None else _lines_like(train, path)
-    return reader is not None and any(map(reader.is_row, lines(path)))
+    if reader is not None:
+        yield from (reader.is_row(line) for line in lines(path) if line.strip())
 
 
 def reader_like(recipe: Recipe, path: Path, run: Path | None = None) -> Reader | None:
@@ -223,8 +233,8 @@ def text_like(train: Choice, line: str, where: str) -> str:
 
     Args:
         train: the training data of the run.
-        line: what somebody gave.
-        where: that was, for errors.
+        line: as the caller gives it.
+        where: it was given, for errors.
     """
     reader = _lines_like(train, Path())
     if reader is None or not reader.is_row(line):

@@ -1,4 +1,4 @@
-"""Which scores suit a run: those that are given unless somebody chooses, and which say nothing.
+"""Which scores suit a run: those that are given unless the caller chooses, and which say nothing.
 
 A run is known by what is asked of it (`asked_of`): texts, captions of pictures, or hidden words.
 """
@@ -14,7 +14,7 @@ from regard.training.labelling import says_labels
 from regard.training.recipes import Recipe
 
 USUAL = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
-"""What is scored of texts unless somebody says otherwise; accuracy of tokens is for tags."""
+"""What is scored of texts unless the caller chooses; accuracy of tokens is for tags."""
 
 LABELS = ("accuracy", "exact", "loss")
 """What is scored of tags and labels."""
@@ -57,12 +57,12 @@ MEANINGLESS: Mapping[str, Mapping[str, str]] = {
 
 
 def usual_of(recipe: Recipe) -> list[str]:
-    """What is scored of a run unless somebody says otherwise."""
+    """What is scored of a run unless the caller chooses."""
     return list(_usual(recipe))
 
 
 def is_scored_by_answers(recipe: Recipe) -> bool:
-    """Whether what is scored of a run has to be decoded, unless somebody says otherwise."""
+    """Whether what is scored of a run has to be decoded, unless the caller chooses."""
     return not WITHOUT_ANSWERS.issuperset(_usual(recipe))
 
 

@@ -191,6 +191,37 @@ def test_a_file_with_both_sides_is_not_given_with_another(name, content, what, t
         assert "Give it alone, as --source." in said
 
 
+def test_a_tab_in_one_line_makes_no_file_one_of_both_sides(tmp_path, asked, capsys):
+    run = learned_from(tmp_path / "run", '{ name = "tsv", path = "x.tsv" }')
+    source, reference = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("a b\n\nc\n")
+    reference.write_text("b\ta\n\nc\n")
+    words = ["--source", str(source), "--reference", str(reference), "--metrics", "exact"]
+    assert main(["evaluate", str(run), *words]) == 0
+    assert asked == ["a b", "", "c"]
+    assert "tab" not in capsys.readouterr().err
+    reference.write_text("b\ta\n\nc\td\n")
+    assert main(["evaluate", str(run), *words]) == 0, "references may have a tab in every line"
+    source.write_text("a b\te\n\nc\n")
+    asked.clear()
+    assert main(["evaluate", str(run), *words]) == 0
+    assert asked == ["a b", "", "c"]
+    assert "before the first tab" in capsys.readouterr().err, "nothing is left unread in silence"
+    source.write_text("a b\te\n\nc\td\n")
+    assert main(["evaluate", str(run), *words]) == 2
+    assert "holds references behind tabs" in " ".join(capsys.readouterr().err.split())
+
+
+def test_target_texts_of_training_may_have_a_tab_in_one_line(tmp_path, asked, capsys):
+    run = learned_from(tmp_path / "run", '{ name = "tsv", path = "x.tsv" }')
+    for name, content in {"a": "a b\n", "said": "b\n", "train": "b\ta\nc\n"}.items():
+        (tmp_path / name).write_text(content)
+    given = {"--source": "a", "--reference": "said", "--training": "train"}
+    words = [word for key, name in given.items() for word in (key, str(tmp_path / name))]
+    words += ["--hypotheses", f"other={tmp_path / 'said'}", "--samples", "5", "--trials", "5"]
+    assert main(["compare", str(run), *words]) == 0, capsys.readouterr().err
+
+
 def test_a_tsv_file_of_one_column_may_have_references_beside_it(tmp_path):
     (tmp_path / "x.tsv").write_text("a\n")
     (tmp_path / "y.tsv").write_text("b\n")
