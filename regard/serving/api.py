@@ -134,7 +134,7 @@ def prediction(
     if target is not None:
         _check_is_unlimited(max_tokens)
     # an answer without its record is none here, so that no text is split or skipped
-    trained.check_length(text)
+    trained.check_length(Request(text))
     if target is not None:
         trained.check_answer(target)
         return partial(_looked, shelf, served, text, target)

@@ -179,7 +179,7 @@ class Trained:
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
         check_reads_texts(self.loaded.recipe, "look")
-        self.check_length(text)
+        self.check_length(Request(text))
         read, note = self._read(text), None
         if target is None and fills_words(self.loaded.recipe):
             (said,) = self.predict([text], search=search)
@@ -202,10 +202,10 @@ class Trained:
         with self.hardware.on_threads():
             return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
 
-    def check_length(self, text: str) -> None:
-        """Refuse a text that is too long to be looked at as a whole."""
-        refusal = text_refusal(Request(text), "look at a part of it")
-        encode_fitting(self.loaded.source, self._read(text), self.longest, refusal)
+    def check_length(self, request: Request, remedy: str = "look at a part of it") -> None:
+        """Refuse a text that is too long to be read as a whole, and say what to do about it."""
+        refusal = text_refusal(request, remedy)
+        encode_fitting(self.loaded.source, self._read(request.text), self.longest, refusal)
 
     def check_answer(self, target: str) -> None:
         """Refuse an answer that the model could not have written."""
@@ -304,7 +304,9 @@ class Trained:
         return read_text(self.loaded.recipe, text)
 
     def _is_long(self, request: Request) -> bool:
-        return self.length(request.text) > self.longest
+        # a text that is much too long is not cut, which takes long
+        fewest = self.loaded.source.fewest(self._read(request.text)) + 1
+        return fewest > self.longest or self.length(request.text) > self.longest
 
     def length(self, text: str) -> int:
         """How many tokens the model would read, the end token counted."""
@@ -361,8 +363,8 @@ def _refuse(trained: Trained, request: Request) -> list[Request]:
     parted = "have such texts split or skipped (--on-long)"
     whole = "leave such texts out (--on-long skip)"
     remedy = whole if stays_whole(trained.loaded.recipe) else parted
-    n_tokens = f"{trained.length(request.text):,}"
-    raise text_refusal(request, remedy)(n_tokens, trained.longest)
+    trained.check_length(request, remedy)
+    return [request]
 
 
 def _split(trained: Trained, request: Request) -> list[Request]:

@@ -95,7 +95,10 @@ def test_answers_of_any_system_are_compared_without_a_run(files, tmp_path, capsy
 def test_long_texts_are_refused_skipped_or_split_as_in_evaluate(files, capsys, monkeypatch):
     monkeypatch.chdir(files)
     words = ["one", "two", "--source", "long", "--reference", "long", *QUICK]
-    assert "has 100 tokens, but the model reads at most 20" in _says(capsys, *words, code=2).err
+    assert (
+        "has at least 51 tokens, but the model reads at most 20"
+        in _says(capsys, *words, code=2).err
+    )
     said = _says(capsys, *words, "--on-long", "skip").err
     for name in ("one", "two"):
         assert f"{name}: 1 of 2 texts: left out" in said

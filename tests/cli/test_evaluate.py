@@ -271,7 +271,10 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
             "there are no gold links (--alignment), so --alignment-swapped would change nothing.",
         ),
         ("run --split valid --tokenizer 14a", "tokenizer: there is no '14a'"),
-        ("run --source long --reference long", "text 2 has 100 tokens, but the model reads"),
+        (
+            "run --source long --reference long",
+            "text 2 has at least 100 tokens, but the model reads",
+        ),
         ("run --source source --reference wanted --alignment wrong", "sentence 2: link 9-1"),
         ("run --source source --reference wanted --alignment source", "is no link in Pharaoh"),
         ("run --source source --reference wanted --alignment empty", "'empty' is empty"),

@@ -156,7 +156,7 @@ def test_phrases_need_a_beam(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--text", "a" * 10_000], "has 10,001 tokens, but the model reads at most 64"),
+        (["--text", "a" * 10_000], "has at least 10,001 tokens, but the model reads at most 64"),
         (["nowhere.txt"], "there is no file 'nowhere.txt'. For a text itself, use --text."),
         (["a.jsonl.xz"], "there is no file 'a.jsonl.xz'"),
         (["--text", "a", "--beam", "0"], "--beam must be at least 1, got 0"),

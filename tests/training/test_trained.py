@@ -3,6 +3,7 @@
 import pytest
 
 import regard
+from regard.data import Subwords
 from regard.decoding import Beam, Greedy, Limits, Sampling
 from regard.errors import (
     CheckpointError,
@@ -13,7 +14,7 @@ from regard.errors import (
     UnknownChoice,
 )
 from regard.training.trained import Request, Trained
-from tests.making import make_run
+from tests.making import ENCODER, TRANSFORMER, make_run
 
 TEXTS = ["a b", "e d c b a", "c", "d d d e"]
 GREEDY = Greedy(limits=Limits(max_tokens=12))
@@ -70,9 +71,27 @@ def test_a_seed_of_its_own_makes_each_text_s_draws(trained):
 
 
 def test_a_long_text_is_an_error_that_names_both_lengths(trained):
-    message = r"has 101 tokens, but the model reads at most 64 .*split"
+    message = r"has at least 101 tokens, but the model reads at most 64 .*split"
     with pytest.raises(LengthError, match=message):
         trained.predict(["a" * 100])
+
+
+@pytest.mark.parametrize("model", [TRANSFORMER, ENCODER.format(task="words")])
+def test_a_text_that_is_much_too_long_is_left_out_or_refused_without_being_cut(
+    model, tmp_path, monkeypatch
+):
+    trained = regard.load(make_run(tmp_path / "run", model=model), device="cpu")
+    encode, cut = Subwords.encode, []
+    monkeypatch.setattr(
+        Subwords, "encode", lambda self, text: cut.append(text) or encode(self, text)
+    )
+    (said,) = trained.predict(["a" * 1000], on_long="skip")
+    assert said.note.startswith("left out")
+    with pytest.raises(
+        LengthError, match=r"has at least [\d,]+ tokens, but the model reads at most"
+    ):
+        trained.predict(["a" * 1000])
+    assert not cut
 
 
 def test_a_long_text_is_left_out_or_answered_in_pieces_if_one_wishes_and_says_so(trained):
