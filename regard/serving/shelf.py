@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any, final
@@ -78,16 +77,20 @@ class Served:
     trained: Trained
     busy: RLock = field(default_factory=RLock)
     """Held while the model computes."""
+    _offer: Once[Offer] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_offer", Once(lambda: own_examples(self.trained)))
 
     @property
     def reads(self) -> str:
         """What it reads: texts or pictures."""
         return self.trained.loaded.recipe.source_kind
 
-    @cached_property
+    @property
     def offer(self) -> Offer:
-        """Some of its own data that it may be asked (offering.py)."""
-        return own_examples(self.trained)
+        """Some of its own data that it may be asked (offering.py); read when first needed."""
+        return self._offer()
 
 
 @final

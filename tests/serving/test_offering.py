@@ -1,10 +1,13 @@
 """Examples that a run is offered: each can be asked as it is, and is answered."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import pytest
 from starlette.testclient import TestClient
 
 from regard.serving import build_app
-from regard.serving.offering import SENTENCES, with_hidden_word
+from regard.serving.offering import SENTENCES, own_examples, with_hidden_word
 from regard.serving.shelf import open_runs
 from tests.making import ENCODER, make_run
 from tests.serving.serving import write_card
@@ -103,3 +106,27 @@ def test_texts_longer_than_the_model_reads_are_not_offered(tmp_path):
 )
 def test_one_word_is_hidden_and_all_else_stays(text, hidden):
     assert with_hidden_word(text) == hidden
+
+
+def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path, monkeypatch):
+    first, second = (make_run(tmp_path / name) for name in ("first", "second"))
+    shelf, begun, may_end, read = open_runs([first, second], device="cpu"), Event(), Event(), []
+
+    def slow(trained):
+        read.append(trained.path.name)
+        if trained.path == first:
+            begun.set()
+            assert may_end.wait(60)
+        return own_examples(trained)
+
+    monkeypatch.setattr("regard.serving.shelf.own_examples", slow)
+    with ThreadPoolExecutor(3) as others:
+        waiting = [others.submit(lambda: shelf.run("first").offer) for _ in range(2)]
+        try:
+            assert begun.wait(60)
+            assert others.submit(lambda: shelf.run("second").offer).result(20).examples
+        finally:
+            may_end.set()
+        one, other = (each.result(60) for each in waiting)
+    assert one is other
+    assert sorted(read) == ["first", "second"]
