@@ -54,9 +54,7 @@ def _check_known(run: Path, found: Sequence[tuple[Path, Path]], split: str) -> N
 
 
 def _holds(path: Path, mark: str | None) -> bool:
-    # devices and pipes may have no end
-    is_stored = path.is_file() or path.is_dir()
-    return mark is not None and is_stored and file_hash(path) == mark
+    return mark is not None and file_hash(path) == mark
 
 
 def _is_within(path: Path, places: Sequence[Path]) -> bool:
