@@ -2,10 +2,12 @@
 
     event loop    what is at hand: health, metrics, names, files of the page
     reading       what reads files or cuts texts, and waits for no model
-    one a run     predictions and captions: one at a time, in the order in which they came
+    one a run     predictions and captions: one at a time
 
-A request waits for its thread in the event loop, where it takes nothing but its own memory. Maps
-and records of answers have the threads that Starlette gives to all other routes.
+The texts of several requests are checked at once, and a run answers in the order in which the
+checks end: a short text may overtake a long one that came before it. A request waits for its thread
+in the event loop, where it takes nothing but its own memory. Maps and records of answers have the
+threads that Starlette gives to all other routes.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +20,7 @@ from regard.serving.turns import check_asker
 
 T = TypeVar("T")
 
-READING = 8
+MAX_READING_REQUESTS = 8
 """How many requests read files or cut texts at a time."""
 
 
@@ -52,5 +54,5 @@ class Pools:
     """
 
     def __init__(self, runs: Iterable[str]) -> None:
-        self.reading = Pool(READING)
+        self.reading = Pool(MAX_READING_REQUESTS)
         self.of_run = {name: Pool(1) for name in runs}
