@@ -43,8 +43,8 @@ MOST_POINTS = 600
 AS_IT_IS = Wish()
 """The model's own temperature."""
 USUAL = 300
-"""The most tokens of an answer that is written freely, unless somebody says otherwise; a document's
-has room for as many as the document, and people wait for it."""
+"""The most tokens of an answer that is written freely, unless the request says otherwise; a
+document's has room for as many as the document, and people wait for it."""
 SPEECHLESS = "This run gives vectors and writes nothing; below is where it looked as it read."
 
 
@@ -90,7 +90,7 @@ def info(served: Served) -> dict[str, object]:
 
 
 def _usual(trained: Trained) -> int:
-    """The most tokens of an answer unless somebody says otherwise.
+    """The most tokens of an answer unless the request says otherwise.
 
     A model that does not read its answers says something of each place of a text: all of it.
     """
@@ -98,11 +98,11 @@ def _usual(trained: Trained) -> int:
     return min(most, USUAL) if reads_answers(trained.loaded.model) else most
 
 
-Answered = Callable[[], dict[str, object]]
+AnswerWork = Callable[[], dict[str, object]]
 """Computes an answer when it is called."""
 
 
-def prediction(
+def prepare_prediction(
     shelf: Shelf,
     run: str,
     text: str,
@@ -110,7 +110,7 @@ def prediction(
     target: str | None = None,
     n_best: int = 5,
     max_tokens: int | None = None,
-) -> Answered:
+) -> AnswerWork:
     """What answers a text, once it is certain that it can be answered; the model is not asked yet.
 
     Every answer has a record that can be asked for, unless the text is blank. A model that only
@@ -133,7 +133,7 @@ def prediction(
         limits = replace(limits, max_tokens=_usual(trained))
     if target is not None:
         _check_is_unlimited(max_tokens)
-    # an answer without its record is none here, so that no text is split or skipped
+    # every answer needs a record of the whole text, so that no text is split or skipped
     trained.check_length(Request(text))
     if target is not None:
         trained.check_answer(target)

@@ -93,7 +93,7 @@ def _answers(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
         asked = await read_json(request, AskedToPredict)
         # a text that is refused waits for no other
         answer = await pools.reading.run(
-            lambda: api.prediction(
+            lambda: api.prepare_prediction(
                 shelf,
                 run,
                 asked.text,

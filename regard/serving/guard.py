@@ -35,7 +35,7 @@ PICTURES = "/caption"
 """How the addresses end to which pictures are sent."""
 ELSEWHERE = frozenset({"cross-site", "same-site"})
 """What browsers say of pages that this server did not send; "same-site" is another port of it."""
-LEFT: Message = {"type": "http.disconnect"}
+DISCONNECT_MESSAGE: Message = {"type": "http.disconnect"}
 """What ends the reading of a body."""
 MOST_DIGITS = 18
 """Of a length; more are not worth reading."""
@@ -161,10 +161,10 @@ class _Counted:
     async def receive(self) -> Message:
         """The next part of the body."""
         if self._came > self._limit:
-            return LEFT
+            return DISCONNECT_MESSAGE
         message = await self._receive()
         self._came += len(message.get("body", b""))
-        return LEFT if self._came > self._limit else message
+        return DISCONNECT_MESSAGE if self._came > self._limit else message
 
     async def send(self, message: Message) -> None:
         """The answer with the house's headers, or a refusal where too much came."""

@@ -85,7 +85,7 @@ async def answer_while_there(
         has_body: whether the application is to take a body, part by part; the asker's going is
             noticed as soon as the body has ended.
     """
-    coming = _Coming(receive)
+    coming = _RequestMessages(receive)
     _ASKER.set(coming.asker)
     if not has_body:
         await coming.begin()
@@ -95,7 +95,7 @@ async def answer_while_there(
         coming.stop()
 
 
-class _Coming:
+class _RequestMessages:
     """What comes from an asker: the parts of a body as they are taken, and then the end."""
 
     def __init__(self, receive: Receive) -> None:

@@ -64,7 +64,7 @@ def test_python_the_shell_and_the_server_give_an_empty_text_an_empty_answer(run,
     assert (said.n_best, said.note, said.candidates) == ((), None, ())
     (row,) = _shell(capsys, run, "--text", text)
     assert (row["source"], row["text"], row["score"], row["tokens"]) == (text, "", 0.0, [])
-    told = api.prediction(open_runs([run], device="cpu"), run.name, text)()
+    told = api.prepare_prediction(open_runs([run], device="cpu"), run.name, text)()
     assert (told["source"], told["note"]) == (text, None)
     assert told["answers"] == [{"text": "", "score": 0.0, "record": None, "words": []}]
 
@@ -89,7 +89,7 @@ def test_an_empty_text_begins_a_text_where_a_run_goes_on_with_texts(language_run
     (answered,) = answer(trained, [""], SHORT).texts
     assert answered == " ".join(said.text.splitlines())
     shelf = open_runs([language_run], device="cpu")
-    told = api.prediction(shelf, language_run.name, "", max_tokens=4, n_best=1)()
+    told = api.prepare_prediction(shelf, language_run.name, "", max_tokens=4, n_best=1)()
     (first,) = told["answers"]
     assert first["text"] == said.text
     assert first["score"] == pytest.approx(said.score)
@@ -144,4 +144,4 @@ def test_to_look_at_an_empty_text_is_refused_by_every_door(run, capsys):
 def test_the_server_refuses_to_look_at_an_answer_to_an_empty_text(tmp_path):
     run = make_run(tmp_path / "run")
     with pytest.raises(DataError, match="nothing to look at"):
-        api.prediction(open_runs([run], device="cpu"), "run", "", target="a")()
+        api.prepare_prediction(open_runs([run], device="cpu"), "run", "", target="a")()

@@ -8,7 +8,7 @@ import torch
 from starlette.testclient import TestClient
 
 from regard.serving import build_app
-from regard.serving.api import info, prediction
+from regard.serving.api import info, prepare_prediction
 from regard.serving.shelf import open_runs
 from tests.making import ENCODER, make_run
 from tests.serving.serving import make_readers
@@ -56,7 +56,7 @@ def test_pieces_that_are_shown_alike_have_each_its_own_probability(tmp_path):
     liked = torch.zeros(len(loaded.target))
     liked[plain], liked[spaced] = 90.0, 89.0
     loaded.model.output.register_forward_hook(lambda _, __, logits: logits + liked)
-    answers = prediction(shelf, "bytes", "[MASK] dog ate", n_best=2)()["answers"]
+    answers = prepare_prediction(shelf, "bytes", "[MASK] dog ate", n_best=2)()["answers"]
     assert [one["text"] for one in answers] == ["the dog ate"] * 2
     for one in answers:
         ((word, probability),) = one["filled"]
@@ -87,7 +87,7 @@ def test_every_word_of_a_long_text_has_its_tag_and_what_is_written_freely_ends(t
     tags = make_run(tmp_path / "tags", kind="words", max_len=512, model=ENCODER.format(task="tags"))
     writer = make_run(tmp_path / "writer", kind="words", max_len=512)
     shelf, text = open_runs([tags, writer], device="cpu"), "a b c " * 150
-    (said,) = prediction(shelf, "tags", text, n_best=1)()["answers"]
+    (said,) = prepare_prediction(shelf, "tags", text, n_best=1)()["answers"]
     (want,) = shelf.run("tags").trained.predict([text])
     assert len(want.tokens) == 450
     assert (said["text"], said["has_ended"]) == (want.text, True)
