@@ -29,6 +29,17 @@ CAUSAL = {
     "causal global_tokens": all_of(CausalPattern(), GlobalTokensPattern(first=2)),
     "causal big_bird": BigBirdPattern(block=2, n_random=2, is_causal=True),
     "causal random_links": RandomLinksPattern(block=3, n_random=2, is_causal=True),
+    **{
+        f"causal random_links besides {name}": RandomLinksPattern(
+            block=2, n_random=1, is_causal=True, besides=besides
+        )
+        for name, besides in {
+            "sliding_window": SlidingWindowPattern(size=1),
+            "global_tokens": GlobalTokensPattern(first=1),
+            # queries of one block see other blocks of the past
+            "random_links": RandomLinksPattern(block=1, n_random=1, is_causal=True),
+        }.items()
+    },
 }
 """Everything that never shows a later key."""
 

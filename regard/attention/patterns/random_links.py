@@ -83,7 +83,13 @@ def _drawn(pattern: RandomLinksPattern, length: int, device: torch.device) -> Bo
     row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
     allowed = column < row if pattern.is_causal else row != column
     if pattern.besides is not None:
-        allowed = allowed & ~_shown(pattern.besides, block, length)
+        # a causal row asks for whole blocks, so that its answer is the same at every length
+        shown = (
+            _touched(pattern.besides, block, n_blocks * block)
+            if pattern.is_causal
+            else _shown(pattern.besides, block, length)
+        )
+        allowed = allowed & ~shown
     ranks = _hash(pattern.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
     best = ranks.topk(min(pattern.n_random, n_blocks), largest=False).indices
     return (torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed).to(device)
@@ -95,9 +101,8 @@ def _shown(besides: Pattern, block: int, length: int) -> Bool[Tensor, "nb nb"]:
     A query that sees something of every block needs no link. Where it shares its block with queries
     that do not, as a global one may where blocks do not divide the length, only these count.
     """
-    starts = torch.arange(0, max(1, length), block)[None]
-    ends = (starts + block).clamp(max=length) - 1
-    shown = besides.touches(Grid(starts.T, ends.T, starts, ends, length)).clone()
+    shown = _touched(besides, block, length).clone()
+    starts, ends = _blocks(block, length)
     for row in shown.all(-1).nonzero().flatten().tolist():
         queries = torch.arange(row * block, int(ends[0, row]) + 1)[:, None]
         each = besides.touches(Grid(queries, queries, starts, ends, length))
@@ -105,6 +110,18 @@ def _shown(besides: Pattern, block: int, length: int) -> Bool[Tensor, "nb nb"]:
         if len(needy):
             shown[row] = needy.any(0)
     return shown
+
+
+def _touched(besides: Pattern, block: int, length: int) -> Bool[Tensor, "nb nb"]:
+    """Blocks of keys of which some query of each block may see something."""
+    starts, ends = _blocks(block, length)
+    return besides.touches(Grid(starts.T, ends.T, starts, ends, length))
+
+
+def _blocks(block: int, length: int) -> tuple[Int[Tensor, "1 nb"], Int[Tensor, "1 nb"]]:
+    """The first and last position of each block."""
+    starts = torch.arange(0, max(1, length), block)[None]
+    return starts, (starts + block).clamp(max=length) - 1
 
 
 def _hash(seed: int, row: Int[Tensor, "nb 1"], column: Int[Tensor, "1 nb"]) -> Int[Tensor, "nb nb"]:
