@@ -97,7 +97,8 @@ def padding_share(
 
 
 def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: int = 1) -> Batch:
-    """Read rows from the corpus and pad them."""
+    """Read rows from the corpus and pad them; damaged ones are refused."""
+    corpus.check_ids(rows)
     source, source_lengths = corpus.sources.fetch(
         corpus.source_ids, corpus.source_begins, rows, pad_to_multiple
     )

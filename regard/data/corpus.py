@@ -33,6 +33,8 @@ from regard.errors import DataError
 SIDES = ("source", "target")
 STEP = 1 << 20
 """How many places of an index are looked at in one go."""
+ANY_SIZE = 1 << 32
+"""Of the vocabularies of a corpus from before sizes were written: every id lies below it."""
 
 
 @runtime_checkable
@@ -69,10 +71,15 @@ class Corpus:
     """Of the source's and the target's sub-words."""
     sources: Sources = field(default_factory=TokenRows)
     """What a model is given of the sources' numbers."""
+    sizes: tuple[int, int] = (ANY_SIZE, ANY_SIZE)
+    """How many numbers the source's and the target's sub-words have."""
 
     @classmethod
     def open(cls, path: Path) -> "Corpus":
-        """Map a corpus that `write_corpus` wrote; sizes that do not agree are refused."""
+        """Map a corpus that `write_corpus` wrote; sizes that do not agree are refused.
+
+        The ids are not read before their rows are.
+        """
         facts = _facts(path)
         begins = [_index(path, f"{side}.npy") for side in SIDES]
         ids = [_ids(path, side, facts, begin) for side, begin in zip(SIDES, begins, strict=True)]
@@ -84,18 +91,35 @@ class Corpus:
                 f"{len(begins[1]) - 1} and {len(examples)} rows",
             )
         marks = (facts["source"]["fingerprint"], facts["target"]["fingerprint"])
-        return cls(path, ids[0], ids[1], begins[0], begins[1], examples, marks)
+        sizes = (facts["source"].get("size", ANY_SIZE), facts["target"].get("size", ANY_SIZE))
+        return cls(path, ids[0], ids[1], begins[0], begins[1], examples, marks, sizes=sizes)
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def source(self, row: int) -> UInt[np.ndarray, " s"]:
         """The ids of one source, with eos: a view, not a copy."""
+        self.check_ids(np.array([row]))
         return self.source_ids[self.source_begins[row] : self.source_begins[row + 1]]
 
     def target(self, row: int) -> UInt[np.ndarray, " t"]:
         """The ids of one target, with eos: a view, not a copy."""
+        self.check_ids(np.array([row]))
         return self.target_ids[self.target_begins[row] : self.target_begins[row + 1]]
+
+    def check_ids(self, rows: Int64[np.ndarray, " b"]) -> None:
+        """Refuse rows of which an id, on either side, is none of its vocabulary."""
+        both = (
+            (self.source_ids, self.source_begins),
+            (self.target_ids, self.target_begins),
+        )
+        for side, (ids, begins), size in zip(SIDES, both, self.sizes, strict=True):
+            lengths = begins[rows + 1] - begins[rows]
+            # the places of all rows, one after another
+            skipped = begins[rows] - (np.cumsum(lengths) - lengths)
+            places = np.repeat(skipped, lengths) + np.arange(lengths.sum())
+            if (ids[places] >= size).any():
+                raise _damaged(self.path, f"{side}.bin holds ids past the {size} of its vocabulary")
 
     @property
     def source_lengths(self) -> Int64[np.ndarray, " rows"]:
@@ -237,7 +261,7 @@ def _facts(path: Path) -> dict[str, Any]:
             "version": 1,
             "source": {"dtype": "<u2" | "<u4", "tokens": int(), "fingerprint": str()},
             "target": {"dtype": "<u2" | "<u4", "tokens": int(), "fingerprint": str()},
-        }:
+        } if all(type(facts[side].get("size", ANY_SIZE)) is int for side in SIDES):
             return facts
     raise _damaged(path, "corpus.json does not say what it should")
 
@@ -265,13 +289,7 @@ def _ids(path: Path, side: str, facts: dict[str, Any], begins: np.ndarray) -> np
         )
     if len(begins) < 2 or begins[0] != 0 or begins[-1] != tokens or not _rises(begins):
         raise _damaged(path, f"{side}.npy does not rise from 0 to {tokens}")
-    ids = np.memmap(file, dtype=dtype, mode="r")
-    # a corpus from before sizes were written has none
-    size = facts[side].get("size", 1 << 32)
-    steps = range(0, tokens, STEP)
-    if type(size) is not int or any(int(ids[i : i + STEP].max()) >= size for i in steps):
-        raise _damaged(path, f"{side}.bin holds ids past the {size} of its vocabulary")
-    return ids
+    return np.memmap(file, dtype=dtype, mode="r")
 
 
 def _rises(begins: np.ndarray) -> bool:

@@ -1,5 +1,6 @@
 """Batches: every row once, never over the budget, a pure function of seed and epoch."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -139,3 +140,31 @@ def test_a_batch_holds_its_rows_padded_with_zeros(tmp_path):
     wide = collate(corpus, np.array([0]), pad_to_multiple=4)
     assert (wide.source.shape, wide.target.shape) == ((1, 4), (1, 4))
     assert wide.target.tolist() == [[5, 6, 2, 0]]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_ids_past_the_vocabulary_are_an_error_where_their_rows_are_read(tmp_path, side):
+    subwords = Subwords.train(["a b c d"], kind=WORDS, size=8)
+    path = tmp_path / "corpus"
+    write_corpus(path, [Example("a", ("b",)), Example("c d", ("d c",))], subwords, subwords)
+    ids = np.memmap(path / f"{side}.bin", dtype="<u2", mode="r+")
+    ids[-2] = 60_000
+    ids.flush()
+    # opening reads no id: a corpus may be larger than memory
+    corpus = Corpus.open(path)
+    assert len(collate(corpus, np.array([0])).rows) == 1
+    said = rf"corpus: '.*corpus' is damaged: {side}\.bin holds ids past the {len(subwords)} of its"
+    with pytest.raises(DataError, match=said):
+        collate(corpus, np.array([0, 1]))
+    with pytest.raises(DataError, match=said):
+        getattr(corpus, side)(1)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_ids_of_a_corpus_from_before_sizes_were_written_are_read(tmp_path, side):
+    subwords = Subwords.train(["a b c d"], kind=WORDS, size=8)
+    path = write_corpus(tmp_path / "corpus", [Example("a", ("b",))], subwords, subwords).path
+    facts = json.loads((path / "corpus.json").read_text())
+    del facts[side]["size"]
+    (path / "corpus.json").write_text(json.dumps(facts))
+    assert collate(Corpus.open(path), np.array([0])).rows.tolist() == [0]
