@@ -46,7 +46,8 @@ class Start:
         """A path from the current folder as a path from the recorded one; absolute ones stay."""
         if path.is_absolute():
             return path
-        return Path(os.path.relpath(Path.cwd().resolve() / path, self.folder))
+        here = Path.cwd().resolve() / path
+        return _relative(here, self.folder) or here
 
 
 def record_start(run: Path, data: DataRecipe) -> None:
@@ -119,11 +120,20 @@ def _places(path: Path, run: Path) -> Iterator[Path]:
     if start is not None:
         then = start.folder / path
         yield _normal(then)
-        yield _normal(own / os.path.relpath(then, start.run))
+        if (from_run := _relative(then, start.run)) is not None:
+            yield _normal(own / from_run)
     # an absolute path is the same from everywhere
     yield _normal(here / path)
     if start is None:
         yield from (_normal(folder / path) for folder in (own, *own.parents[:N_ABOVE]))
+
+
+def _relative(path: Path, folder: Path) -> Path | None:
+    """A path from a folder; None where they lie on two drives."""
+    try:
+        return Path(os.path.relpath(path, folder))
+    except ValueError:
+        return None
 
 
 def _normal(path: Path) -> Path:

@@ -1,6 +1,7 @@
 """A run finds its data again from any folder, and wherever run and data were moved together."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -15,7 +16,7 @@ from regard.errors import DataError, RunError
 from regard.serving import build_app
 from regard.serving.offering import own_examples
 from regard.serving.shelf import open_runs
-from regard.training.data_paths import FILE, find_path, read_start
+from regard.training.data_paths import FILE, Start, find_path, read_start, write_start
 from regard.training.dictionaries import dictionary_of
 from regard.training.evaluation_texts import texts_of_split
 from regard.training.quoting import read_quoted
@@ -287,3 +288,21 @@ def test_a_path_is_given_back_as_it_was_where_it_starts_from_here(tmp_path, monk
     assert find_path(project / "data" / "valid.tsv", run) == project / "data" / "valid.tsv"
     with pytest.raises(DataError, match=r"there is no 'data/nothing\.tsv'"):
         find_path(Path("data/nothing.tsv"), run)
+
+
+def test_data_on_another_drive_than_the_run_are_where_they_were_or_nowhere(tmp_path, monkeypatch):
+    def on_two_drives(*_):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")
+
+    run, here = tmp_path / "run", tmp_path / "here"
+    for folder in (run, here, tmp_path / "elsewhere"):
+        folder.mkdir()
+    write_start(run, Start(here.resolve(), run.resolve()))
+    (here / "a.tsv").write_text("a\tb\n")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(os.path, "relpath", on_two_drives)
+    assert find_path(Path("a.tsv"), run) == here / "a.tsv"
+    with pytest.raises(DataError, match=r"there is no 'b\.tsv', which the recipe of"):
+        find_path(Path("b.tsv"), run)
+    given = Start(here, run).path_from(Path("mean.safetensors"))
+    assert given == tmp_path / "elsewhere" / "mean.safetensors"
