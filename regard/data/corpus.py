@@ -10,7 +10,6 @@ pictures the source holds one number, its row in a store, and no eos (sources.py
 Nothing is ever read as a whole, so a corpus may be larger than memory.
 """
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,9 +22,9 @@ import numpy as np
 from jaxtyping import Int64, UInt
 from numpy.lib import format as npy
 
-from regard.data.atomic_writes import move_into_place
 from regard.data.examples import Example
 from regard.data.kinds import EOS
+from regard.data.mapped_arrays import new_folder, write_facts
 from regard.data.regular_files import Unreadable, check_is_regular, read_json
 from regard.data.sources import Sources, TokenRows
 from regard.errors import DataError
@@ -153,29 +152,22 @@ def write_corpus(
         source_end: what stands behind every source.
         chunk: how many examples are in memory at once.
     """
-    if path.exists():
-        raise DataError(f"corpus: '{path}' exists; take it away, or open it as it is.")
-    beside = path.with_name(path.name + ".part")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
     rows = 0
-    with (
-        _Side(beside, "source", source_subwords, source_end) as source,
-        _Side(beside, "target", target_subwords, (EOS,)) as target,
-        _Index(beside, "examples") as origins,
-    ):
-        for first, some in _chunks(examples, chunk):
-            pairs = [(i, e.source, t) for i, e in enumerate(some, first) for t in e.targets]
-            source.write([text for _, text, _ in pairs])
-            target.write([text for _, _, text in pairs])
-            origins.write(np.array([i for i, _, _ in pairs]))
-            rows += len(pairs)
-    if not rows:
-        shutil.rmtree(beside)
-        raise DataError(f"corpus: there are no examples to write to '{path}'.")
-    facts = {"version": 1, "source": source.facts(), "target": target.facts()}
-    (beside / "corpus.json").write_text(json.dumps(facts, indent=1) + "\n")
-    move_into_place(beside, path)
+    with new_folder(path, "corpus") as folder:
+        with (
+            _Side(folder, "source", source_subwords, source_end) as source,
+            _Side(folder, "target", target_subwords, (EOS,)) as target,
+            _Index(folder, "examples") as origins,
+        ):
+            for first, some in _chunks(examples, chunk):
+                pairs = [(i, e.source, t) for i, e in enumerate(some, first) for t in e.targets]
+                source.write([text for _, text, _ in pairs])
+                target.write([text for _, _, text in pairs])
+                origins.write(np.array([i for i, _, _ in pairs]))
+                rows += len(pairs)
+        if not rows:
+            raise DataError(f"corpus: there are no examples to write to '{path}'.")
+        write_facts(folder / "corpus.json", {"source": source.facts(), "target": target.facts()})
     return Corpus.open(path)
 
 

@@ -8,7 +8,6 @@ Numbers are mapped from disk, never read as a whole, so an array may be larger t
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import written_beside
 from regard.data.regular_files import Unreadable, read_json
 from regard.errors import DataError
 
@@ -26,11 +25,9 @@ def new_folder(path: Path, who: str) -> Iterator[Path]:
     """A folder to write into, which takes its name when everything is written."""
     if path.exists():
         raise DataError(f"{who}: '{path}' exists; take it away, or open it as it is.")
-    beside = path.with_name(path.name + ".part")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    yield beside
-    move_into_place(beside, path)
+    with written_beside(path) as partial:
+        partial.mkdir(parents=True)
+        yield partial
 
 
 def write_facts(file: Path, facts: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from unicodedata import east_asian_width
 
 from tokenizers import Encoding, Tokenizer
 
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import written_beside
 from regard.data.kinds import (
     BPE,
     BYTES,
@@ -80,9 +80,8 @@ class Subwords:
 
     def save(self, path: Path) -> None:
         """Write one JSON file, which the tokenizers library reads too."""
-        beside = path.with_name(path.name + ".part")
-        beside.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
-        move_into_place(beside, path)
+        with written_beside(path) as partial:
+            partial.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
 
     def as_json(self) -> str:
         """What `save` writes, in one line."""

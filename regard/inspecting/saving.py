@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.attention import AttentionMap
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import written_beside
 from regard.data.permissions import as_any_file
 from regard.data.regular_files import Unreadable, check_is_regular, parse_json
 from regard.errors import DataError, LengthError
@@ -102,10 +102,8 @@ def from_plain(told: Mapping[str, Any], tensor: Callable[[str], Tensor]) -> Reco
 
 def write_file(told: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
     """Write plain data and tensors beside the name, then rename: nothing is left half-written."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with as_any_file(beside):
-        save_file(_apart(tensors.named), beside, metadata={"record": json.dumps(told)})
-    move_into_place(beside, path)
+    with written_beside(path, writer=os.getpid()) as partial, as_any_file(partial):
+        save_file(_apart(tensors.named), partial, metadata={"record": json.dumps(told)})
 
 
 def read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[str], Tensor]]:

@@ -17,8 +17,9 @@ from torch import Tensor
 import regard
 from regard.choices import Choice
 from regard.data import READERS
+from regard.data.atomic_writes import PARTIAL
 from regard.data.files import PACKINGS, UNPACKING
-from regard.training.checkpoints import PARTIAL, Progress, write_text
+from regard.training.checkpoints import Progress, write_text
 from regard.training.data_paths import data_files, read_start
 from regard.training.events import Validated, validated_record
 from regard.training.hardware import Hardware

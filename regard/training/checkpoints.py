@@ -23,17 +23,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import PARTIAL as PARTIAL
+from regard.data.atomic_writes import sync_all, written_beside
 from regard.data.permissions import as_any_file
 from regard.data.regular_files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
 from regard.training.json_fields import read_fields
 from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
 
-PARTIAL = ".partial"
 NAME = re.compile(r"step-\d+")
-LARGEST = 2**63
-"""Below it lie the counts of a progress."""
+MAX_COUNT = 2**63
+"""The counts of a progress lie below it."""
 _DELETE = "Or delete '{}': --resume goes on from the checkpoint before it, or from the start."
 TensorForm = tuple[str, tuple[int, ...]]
 """The type and the shape of a tensor, as a safetensors file names them."""
@@ -82,28 +82,27 @@ def save_checkpoint(
     """
     states = random_states(_device(model)) if random is None else random
     path = folder / f"step-{progress.step:06d}"
-    partial = folder / (path.name + PARTIAL)
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        write_tensors(partial / "model.safetensors", distinct_tensors(model))
-        write_tensors(
-            partial / "optimiser.safetensors", {**states, **_optimiser_tensors(model, optimiser)}
-        )
-        if average is not None:
-            write_tensors(partial / "average.safetensors", {k: w.cpu() for k, w in average.items()})
-        write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
+        with written_beside(path) as partial:
+            partial.mkdir(parents=True)
+            write_tensors(partial / "model.safetensors", distinct_tensors(model))
+            remembered = {**states, **_optimiser_tensors(model, optimiser)}
+            write_tensors(partial / "optimiser.safetensors", remembered)
+            if average is not None:
+                kept = {name: weight.cpu() for name, weight in average.items()}
+                write_tensors(partial / "average.safetensors", kept)
+            write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
+            if path.exists():
+                # one of the same update goes once the new one is on disk
+                sync_all(partial)
+                shutil.rmtree(path)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
         before = checkpoints(folder)
-        kept = f"the last whole one is '{before[-1].name}'" if before else "there is none yet"
+        last = f"the last whole one is '{before[-1].name}'" if before else "there is none yet"
         raise OSError(
-            f"checkpoint '{path}' cannot be written ({error}); {kept}. Make room and go on with "
+            f"checkpoint '{path}' cannot be written ({error}); {last}. Make room and go on with "
             "--resume."
         ) from error
-    if path.exists():
-        shutil.rmtree(path)
-    move_into_place(partial, path)
     return path
 
 
@@ -190,7 +189,7 @@ def first_progress(run: Path, progress: Progress) -> Progress:
 
 def _check_counts(progress: Progress) -> None:
     for name, value in vars(progress).items():
-        if type(value) is int and not 0 <= value < LARGEST:
+        if type(value) is int and not 0 <= value < MAX_COUNT:
             raise Unreadable(f"must hold a count as '{name}', got {value:.3g}")
     threads = progress.environment.get("threads", "1")
     if not re.fullmatch(r"[1-9]\d{0,3}", threads):
@@ -276,17 +275,14 @@ def _reading(path: Path) -> Iterator[None]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write beside the name, then rename."""
-    partial = path.with_name(path.name + PARTIAL)
-    with as_any_file(partial):
+    with written_beside(path) as partial, as_any_file(partial):
         save_file(dict(tensors), partial)
-    move_into_place(partial, path)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the name, then rename."""
-    partial = path.with_name(path.name + PARTIAL)
-    partial.write_text(text, encoding="utf-8")
-    move_into_place(partial, path)
+    with written_beside(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """A name stands for contents that are on disk: they are synchronised before the rename."""
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -13,8 +14,8 @@ from torch import nn
 import regard
 from regard.cli import main
 from regard.cli.vectors import write_vectors
-from regard.data import Example, Subwords, write_corpus
-from regard.data.atomic_writes import move_into_place
+from regard.data import Example, Subwords, atomic_writes, write_corpus
+from regard.data.atomic_writes import move_into_place, written_beside
 from regard.data.mapped_arrays import new_folder, write_facts
 from regard.inspecting.saving import save_record
 from regard.layers.vision.published_weights import _write_cache
@@ -151,3 +152,59 @@ def test_contents_that_do_not_reach_the_disk_are_an_error(tmp_path, monkeypatch,
     with pytest.raises(OSError, match="Input/output error"):
         move_into_place(tmp_path / "new", tmp_path / "name")
     assert (tmp_path / "name").read_text() == ("old" if where == "the file" else "new")
+
+
+def test_windows_is_given_a_handle_that_it_may_write_to(tmp_path, monkeypatch):
+    def refuse_readers(handle):
+        if not fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_RDWR:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(atomic_writes, "IS_WINDOWS", True)
+    monkeypatch.setattr(os, "fsync", refuse_readers)
+    (tmp_path / "new").write_text("words")
+    move_into_place(tmp_path / "new", tmp_path / "name")
+    assert (tmp_path / "name").read_text() == "words"
+
+
+def _a_file(path):
+    path.write_text("half")
+
+
+def _a_folder(path):
+    path.mkdir()
+    (path / "file").write_text("half")
+
+
+@pytest.mark.parametrize("write", [_a_file, _a_folder])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_what_could_not_be_written_whole_is_removed(tmp_path, write, error):
+    def fail():
+        with written_beside(tmp_path / "name") as partial:
+            write(partial)
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("write", [_a_file, _a_folder])
+@pytest.mark.parametrize("left", [_a_file, _a_folder])
+def test_what_a_kill_left_is_not_in_the_way(tmp_path, write, left):
+    left(tmp_path / "name.partial")
+    with written_beside(tmp_path / "name") as partial:
+        assert partial == tmp_path / "name.partial"
+        assert not partial.exists()
+        write(partial)
+    assert list(tmp_path.iterdir()) == [tmp_path / "name"]
+
+
+def test_two_writers_of_one_name_write_apart(tmp_path):
+    with (
+        written_beside(tmp_path / "name", writer=1) as one,
+        written_beside(tmp_path / "name", writer=2) as other,
+    ):
+        one.write_text("one")
+        other.write_text("other")
+    assert (tmp_path / "name").read_text() == "one"
+    assert list(tmp_path.iterdir()) == [tmp_path / "name"]

@@ -1,10 +1,13 @@
 """Checkpoints come in the order of their updates, however many digits the numbers have."""
 
+import errno
 import json
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -94,3 +97,34 @@ def test_numbers_are_on_disk_before_the_checkpoint_that_knows_of_them(
     monkeypatch.setattr(os, "replace", replacing)
     list(run(read_recipe(recipe), tmp_path / "run"))
     assert len(saved) == 24 // 4
+
+
+def test_an_older_checkpoint_of_the_name_stays_until_the_new_one_is_on_disk(tmp_path, monkeypatch):
+    saved(tmp_path, 4, 8)
+    whole = []
+
+    def full(handle):
+        # the disk is full once every file has its name
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            whole.append((tmp_path / "step-000008.partial" / "state.json").exists())
+        elif any(whole):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = (
+        r"checkpoint '.*step-000008' cannot be written \(\[Errno 28\] No space .*\); the last "
+        r"whole one is 'step-000008'\. Make room and go on with --resume\."
+    )
+    with pytest.raises(OSError, match=said):
+        saved(tmp_path, 8)
+    assert numbers(tmp_path) == [4, 8]
+    assert not (tmp_path / "step-000008.partial").exists()
+
+
+def test_a_checkpoint_is_replaced_by_one_of_the_same_update(tmp_path):
+    saved(tmp_path, 4)
+    model, _ = saved(tmp_path, 4)
+    read = nn.Linear(2, 1)
+    load_checkpoint(tmp_path / "step-000004", read, torch.optim.Adam(read.parameters()))
+    assert torch.equal(read.weight, model.weight)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000004"]

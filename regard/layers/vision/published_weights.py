@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import written_beside
 from regard.data.permissions import as_any_file
 from regard.errors import CheckpointError, MissingExtra
 
@@ -136,7 +136,5 @@ def _read_cache(path: Path) -> dict[str, Tensor]:
 def _write_cache(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write beside the name, then rename: no reader meets half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with as_any_file(partial):
+    with written_beside(path, writer=os.getpid()) as partial, as_any_file(partial):
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)
-    move_into_place(partial, path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 import regard
+from regard.data.atomic_writes import PARTIAL
 from regard.training.checkpoints import write_text
 from regard.training.quoting import (
     MODEL,
@@ -34,7 +35,7 @@ def write_imported_card(
         for path in sorted(folder.iterdir())
         if path.is_file()
     )
-    own = {path.name: file_hash(path) for path in sorted(run.iterdir()) if path.suffix != ".part"}
+    own = {path.name: file_hash(path) for path in sorted(run.iterdir()) if path.suffix != PARTIAL}
     own[MODEL] = weights_hash(weights)
     quoted = Quoted(files, own, None, {"regard": regard.__version__, "code": code_hash()})
     lines = "\n".join(f"| {Path(file.path).name} | SHA-256 {file.sha256} |" for file in files)
