@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.attention import Chain
 from regard.attention.links import StopsGradient
 from regard.data.batches import collate
 from regard.errors import RecipeError
@@ -25,11 +26,11 @@ from regard.training.objectives import objective
 from regard.training.preparing import Prepared
 from regard.training.random_states import random_states, restore
 
-EXAMPLES = 4
+EXAMPLES_PER_ATTEMPT = 4
 """How many are read at once."""
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 """How often examples are read while a weight is not reached; one suffices as a rule."""
-NOISE = 0.02
+WEIGHT_NOISE_STD = 0.02
 """The standard deviation of what is added to every weight before another attempt."""
 MAX_NAMED_WEIGHTS = 4
 """How many an error names."""
@@ -55,7 +56,7 @@ def _check(model: Model, prepared: Prepared, hardware: Hardware) -> None:
     shown = ", ".join(names[:MAX_NAMED_WEIGHTS]) + (f" and {more} more" if more > 0 else "")
     raise RecipeError(
         f"model: the loss gives no gradient to {len(names)} of {count} weights, which would stay "
-        f"as they begin: {shown}. {_reason(model)}"
+        f"as they begin: {shown}. {_reason(model, names)}"
     )
 
 
@@ -88,10 +89,10 @@ def _examples(material: Material, target_tokens: int) -> list[np.ndarray]:
     lengths = material.corpus.source_lengths + material.corpus.target_lengths
     rows = np.arange(len(lengths)) if material.rows is None else material.rows
     ordered = rows[np.argsort(lengths[rows], kind="stable")]
-    places = np.linspace(len(ordered) // 2, len(ordered) - 1, ATTEMPTS * EXAMPLES)
+    places = np.linspace(len(ordered) // 2, len(ordered) - 1, MAX_ATTEMPTS * EXAMPLES_PER_ATTEMPT)
     longest = int(material.corpus.target_lengths[ordered].max())
-    at_once = max(1, min(EXAMPLES, target_tokens // longest))
-    return [part[-at_once:] for part in np.split(ordered[places.astype(int)], ATTEMPTS)]
+    at_once = max(1, min(EXAMPLES_PER_ATTEMPT, target_tokens // longest))
+    return [part[-at_once:] for part in np.split(ordered[places.astype(int)], MAX_ATTEMPTS)]
 
 
 @torch.no_grad()
@@ -99,7 +100,7 @@ def _disturb(model: nn.Module) -> None:
     """Move every weight a little, so that none is zero any more."""
     for weight in model.parameters():
         if weight.requires_grad:
-            weight.add_(torch.randn_like(weight), alpha=NOISE)
+            weight.add_(torch.randn_like(weight), alpha=WEIGHT_NOISE_STD)
 
 
 def _without_gradient(model: nn.Module) -> set[str]:
@@ -120,10 +121,18 @@ def _without_gradient(model: nn.Module) -> set[str]:
     return names
 
 
-def _reason(model: nn.Module) -> str:
-    """What the links say for themselves."""
-    links = (part for part in model.modules() if isinstance(part, StopsGradient))
-    reasons = dict.fromkeys(reason for link in links if (reason := link.stops_gradient()))
+def _reason(model: nn.Module, names: list[str]) -> str:
+    """What the links say for themselves, of those attentions that hold an unreached weight."""
+    links = []
+    for path, chain in model.named_modules():
+        holder = path[: path.rfind(".") + 1]
+        if isinstance(chain, Chain) and any(name.startswith(holder) for name in names):
+            links += list(chain.modules())
+    reasons = dict.fromkeys(
+        reason
+        for link in links
+        if isinstance(link, StopsGradient) and (reason := link.stops_gradient())
+    )
     return " ".join(reasons) or (
         "Nothing that the loss reads depends on them. Make another choice in [model] for the part "
         "that they belong to."

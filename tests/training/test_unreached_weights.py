@@ -154,6 +154,18 @@ def test_a_weight_that_nothing_reads_is_named_with_a_remedy(reversed_letters):
     check_reaches_all_weights(model, reversed_letters, CPU)
 
 
+def test_a_link_that_holds_back_no_named_weight_is_not_blamed(tmp_path):
+    (tmp_path / "recipe.toml").write_text(CAPTIONS)
+    prepared = prepare(read_recipe(tmp_path / "recipe.toml"), tmp_path, ALONE)
+    model = _built(prepared)
+    model.spare = torch.nn.Linear(3, 2)
+    with pytest.raises(RecipeError) as caught:
+        check_reaches_all_weights(model, prepared, CPU)
+    said = str(caught.value)
+    assert "spare.weight, spare.bias. Nothing that the loss reads depends on them." in said
+    assert "select" not in said, "hard attention learns by REINFORCE"
+
+
 def test_weights_behind_zeros_and_experts_without_a_token_are_reached(reversed_letters):
     model = _built(reversed_letters)
     with torch.no_grad():
