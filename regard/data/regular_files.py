@@ -85,7 +85,7 @@ def parse_json(text: str) -> Any:
     except RecursionError as error:
         raise Unreadable("is not JSON (it is nested too deeply)") from error
     except ValueError as error:
-        # the only mistake that is none of JSON's grammar
+        # Python reads no number of so many digits, though JSON allows it
         raise Unreadable("is not JSON (a number has thousands of digits)") from error
 
 

@@ -29,7 +29,7 @@ from regard.decoding.trellis import Chosen, Trellis
 from regard.errors import SettingError
 from regard.models.stepping import BOS, EOS, Stepper, rows_of
 
-WIDEST = 2**31
+MAX_BEAM_WIDTH = 2**31
 """What the width of a beam stays below."""
 WORTHWHILE = 1 / 8
 """Finished sentences leave the batch once they are this share of it: leaving costs a copy."""
@@ -49,9 +49,9 @@ class Beam:
     rules: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_best <= self.width < WIDEST:
+        if not 1 <= self.n_best <= self.width < MAX_BEAM_WIDTH:
             raise SettingError(
-                f"beam: expected 1 <= n_best <= width < {WIDEST:,}, got "
+                f"beam: expected 1 <= n_best <= width < {MAX_BEAM_WIDTH:,}, got "
                 f"n_best = {self.n_best} and width = {self.width}."
             )
 

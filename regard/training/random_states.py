@@ -30,6 +30,4 @@ def restore(states: Mapping[str, Tensor], device: torch.device) -> None:
         if CUDA_STATE in states and device.type == "cuda":
             torch.cuda.set_rng_state(states[CUDA_STATE], device)
     except (RuntimeError, TypeError) as error:
-        raise CheckpointError(
-            f"random states: what was saved is none that torch takes: {error}."
-        ) from error
+        raise CheckpointError(f"random states: torch refuses the saved state: {error}.") from error

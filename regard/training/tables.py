@@ -14,9 +14,9 @@ from regard.errors import RecipeError, SettingError
 from regard.models import NAMED, TransformerSpec
 from regard.training.sections import Mistakes
 
-DEEPEST = 32
+MAX_NESTING = 32
 """How many tables and lists may stand inside one another."""
-MOST_BITS = 1000
+MAX_INTEGER_BITS = 1000
 """Of a whole number, so that every one can be printed and made a real one."""
 _DIGITS = re.compile(r"[\d_]{4000,}")
 """More than Python makes a number of."""
@@ -61,10 +61,12 @@ def _deepest_line(text: str) -> int:
 def check_extent(table: Mapping[str, Any], mistakes: Mistakes) -> None:
     """Refuse whole numbers that no setting can have, and tables too deep to be one's settings."""
     for path, value, depth in _values(table):
-        if type(value) is int and value.bit_length() > MOST_BITS:
-            mistakes.add(path, f"must be below 2^{MOST_BITS}; it has {value.bit_length():,} bits.")
-        if depth > DEEPEST:
-            mistakes.add(path, f"is nested too deeply: at most {DEEPEST} tables or lists.")
+        if type(value) is int and value.bit_length() > MAX_INTEGER_BITS:
+            mistakes.add(
+                path, f"must be below 2^{MAX_INTEGER_BITS}; it has {value.bit_length():,} bits."
+            )
+        if depth > MAX_NESTING:
+            mistakes.add(path, f"is nested too deeply: at most {MAX_NESTING} tables or lists.")
 
 
 def _values(table: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
@@ -73,7 +75,7 @@ def _values(table: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
     while waiting:
         path, value, depth = waiting.pop()
         yield path, value, depth
-        if depth > DEEPEST:
+        if depth > MAX_NESTING:
             continue
         if isinstance(value, Mapping):
             inner = {f"{path}.{key}" if path else key: each for key, each in value.items()}

@@ -33,7 +33,7 @@ PROJECTIONS = ("W_Q", "W_K", "W_V")
 TABLE = "source.E.weight"
 FIRST_ATTENTIONS = ("encoder.0.attention", "decoder.0.attention")
 """They read the token vectors."""
-CLOSED = -1e4
+NEVER_WRITTEN_BIAS = -1e4
 """The bias of a piece that is never written; float16 can hold it."""
 
 
@@ -114,7 +114,7 @@ def _moved(name: str, tensor: Tensor, order: Sequence[int]) -> Tensor:
     part = name.split(".")[-2]
     if name == TABLE:
         bias = tensor.new_zeros(len(tensor), 1)
-        bias[[PAD, BOS]] = CLOSED
+        bias[[PAD, BOS]] = NEVER_WRITTEN_BIAS
         return torch.cat([tensor[:, order], bias], 1)
     if part in PROJECTIONS or name.endswith("inner.weight"):
         return tensor[:, order]
