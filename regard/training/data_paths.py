@@ -57,7 +57,7 @@ def record_start(run: Path, data: DataRecipe) -> None:
         run: the run's directory.
         data: where its examples come from.
     """
-    if any(_paths(each) for each in (data.train, data.valid, data.test) if each):
+    if any(paths_of(each) for each in (data.train, data.valid, data.test) if each):
         write_start(run, Start(Path.cwd().resolve(), run.resolve()))
 
 
@@ -149,7 +149,7 @@ def located(choice: Choice, run: Path) -> Choice:
     """
     found = {
         name: [str(find_path(path, run)) for path in paths]
-        for name, paths in _paths(choice).items()
+        for name, paths in paths_of(choice).items()
     }
     settings = {
         name: paths if isinstance(choice.settings[name], list) else paths[0]
@@ -170,7 +170,7 @@ def data_files(choice: Choice, run: Path) -> list[tuple[Path, Path]]:
     it.
     """
     found = []
-    for given in (path for paths in _paths(choice).values() for path in paths):
+    for given in (path for paths in paths_of(choice).values() for path in paths):
         place = path_or_unchanged(given, run)
         if choice.name in PICTURE_READERS or not place.is_dir():
             found.append((given, place))
@@ -188,7 +188,7 @@ def path_or_unchanged(path: Path, run: Path) -> Path:
         return path
 
 
-def _paths(choice: Choice) -> dict[str, list[Path]]:
+def paths_of(choice: Choice) -> dict[str, list[Path]]:
     """The settings of a reader that are paths, by their names."""
     if choice.name not in READERS:
         return {}

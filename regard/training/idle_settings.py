@@ -7,12 +7,23 @@ from typing import Any
 
 from regard.choices import Choice
 from regard.data import READERS
+from regard.training.data_paths import found_or_given, paths_of
 from regard.training.recipes import DataRecipe, Recipe
 from regard.training.sections import Mistakes, read_section
 
+FORM_SETTINGS = frozenset(
+    {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees"}
+)
+"""Settings of readers that choose the form of what is read: how it is cut, and how written."""
 
-def idle_settings(recipe: Recipe) -> Iterator[str]:
-    """Sentences for people, before the first update."""
+
+def idle_settings(recipe: Recipe, run: Path | None = None) -> Iterator[str]:
+    """Sentences for people, before the first update.
+
+    Args:
+        recipe: what is asked for.
+        run: whose recipe it is; its files are looked for where the run finds them.
+    """
     training = recipe.training
     update, batch = training.target_tokens_per_update, training.target_tokens_per_batch
     if update < batch:
@@ -28,32 +39,30 @@ def idle_settings(recipe: Recipe) -> Iterator[str]:
             "reaches its peak. Lower warmup_steps, to a tenth of the steps for instance, or train "
             "longer."
         )
-    if validates_on_training_data(recipe.data):
+    if validates_on_training_data(recipe.data, run):
         yield (
             "data.valid reads what data.train reads: the validations say how well the training "
             "examples are remembered, and nothing of others. Give data.valid files of its own."
         )
 
 
-def validates_on_training_data(data: DataRecipe) -> bool:
+def validates_on_training_data(data: DataRecipe, run: Path | None) -> bool:
     """Whether both splits read the same files, or copies of them; generated splits never do."""
     if data.train.name != data.valid.name or data.train.name not in READERS:
         return False
-    train, valid = _read_from(data.train, "train"), _read_from(data.valid, "valid")
+    train, valid = _what_is_read(data.train, run), _what_is_read(data.valid, run)
     return train.keys() == valid.keys() and all(_is_same(train[key], valid[key]) for key in train)
 
 
-def _read_from(choice: Choice, split: str) -> dict[str, Any]:
-    """The files that a reader reads, and which part of them; all it is told if it has no file."""
-    reader = read_section(READERS[choice.name], choice.settings, f"data.{split}", Mistakes())
+def _what_is_read(choice: Choice, run: Path | None) -> dict[str, Any]:
+    """The settings that choose what a reader reads, with its files where they are found."""
+    reader = read_section(READERS[choice.name], choice.settings, "data", Mistakes())
     settings = {} if reader is None else vars(reader)
-    files = {key: value for key, value in settings.items() if _holds_paths(value)}
-    return {**files, "split": settings.get("split")} if files else settings
-
-
-def _holds_paths(value: Any) -> bool:
-    values = value if isinstance(value, tuple) else (value,)
-    return any(isinstance(each, Path) for each in values)
+    files = {
+        name: tuple(path if run is None else found_or_given(path, run) for path in paths)
+        for name, paths in paths_of(choice).items()
+    }
+    return {name: files.get(name, settings[name]) for name in settings.keys() - FORM_SETTINGS}
 
 
 def _is_same(one: Any, other: Any) -> bool:

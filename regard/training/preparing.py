@@ -97,7 +97,7 @@ class Prepared:
 
     def notes(self) -> Iterator[str]:
         """What a person should know before the first update."""
-        yield from idle_settings(self.recipe)
+        yield from idle_settings(self.recipe, self.folder)
         limit = self.recipe.data.max_tokens
         for split, count in self.left_out.items():
             if count:

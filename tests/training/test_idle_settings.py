@@ -7,6 +7,7 @@ import pytest
 
 from regard.cli import main
 from regard.training import read_recipe, run
+from regard.training.data_paths import Start, write_start
 from regard.training.events import Said
 from regard.training.idle_settings import idle_settings
 from tests.training.small_recipe import RECIPE
@@ -66,6 +67,7 @@ def _files(tmp_path):
     (tmp_path / "folder").mkdir()
     shutil.copy(tmp_path / "train.tsv", tmp_path / "folder" / "copy.tsv")
     shutil.copytree(tmp_path / "folder", tmp_path / "again")
+    (tmp_path / "rows.jsonl").write_text('{"source": "a", "target": "b", "other": "c"}\n')
     (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 9)
 
 
@@ -95,8 +97,19 @@ DATA = {
         '"caption_lines", path = "train.tsv", pictures = "folder", split = "valid"',
         False,
     ),
+    "other keys": (
+        '"jsonl", path = "rows.jsonl"', '"jsonl", path = "rows.jsonl", target = "other"', False,
+    ),
+    "the same keys": (
+        '"jsonl", path = "rows.jsonl"', '"jsonl", path = "rows.jsonl", target = "target"', True,
+    ),
+    "other files of a folder": (
+        '"shards", folder = "folder", suffixes = ["en", "de"]',
+        '"shards", folder = "folder", suffixes = ["en", "fr"]',
+        False,
+    ),
     "generated": ('"reverse", count = 20', '"reverse", count = 20', False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -109,3 +122,18 @@ def test_validation_on_what_is_learned_from_is_said(name, tmp_path, monkeypatch)
         text = text.replace('size = "tiny"\nd_model = 16\n', 'kind = "captioner"\n')
     (tmp_path / "recipe.toml").write_text(text)
     assert list(idle_settings(read_recipe(tmp_path / "recipe.toml"))) == [SAME] * is_same
+
+
+def test_the_files_of_a_run_are_compared_where_they_are_found(tmp_path, monkeypatch):
+    folder, run_folder = tmp_path / "project", tmp_path / "project" / "run"
+    run_folder.mkdir(parents=True)
+    _files(folder)
+    train, valid, _ = DATA["a copy"]
+    text = RECIPE.replace('"reverse", count = 300', train).replace('"reverse", count = 20', valid)
+    (run_folder / "recipe.toml").write_text(text)
+    write_start(run_folder, Start(folder, run_folder))
+    monkeypatch.chdir(tmp_path)
+    assert list(idle_settings(read_recipe(run_folder / "recipe.toml"), run_folder)) == [SAME]
+    # a run goes on without the files from which its corpora were written
+    (folder / "train.tsv").unlink()
+    assert list(idle_settings(read_recipe(run_folder / "recipe.toml"), run_folder)) == []
