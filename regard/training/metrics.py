@@ -68,7 +68,7 @@ class Metrics:
 
     def go_on(self, step: int) -> None:
         """Forget what came after a step, which is trained again."""
-        kept = [line for line in lines(self.path) if json.loads(line)["step"] <= step]
+        kept = [line for line, row in _read(self.path) if row["step"] <= step]
         write_text(self.path, "".join(kept))
         self.board = self.open_board(self.run / "tensorboard", step)
 
@@ -124,6 +124,16 @@ NULLS = frozenset({"train_loss", "gradient_norm", "valid_loss", "valid_loss_per_
 
 def lines(path: Path) -> list[str]:
     """The lines of a `metrics.jsonl`, up to one that a kill has cut short; each is a row of it."""
+    return [line for line, _ in _read(path)]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """What the lines of a `metrics.jsonl` say."""
+    return [row for _, row in _read(path)]
+
+
+def _read(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Each whole line, and what it says."""
     if not path.exists():
         return []
     try:
@@ -133,18 +143,14 @@ def lines(path: Path) -> list[str]:
     return [_line(path, number, line) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    """What the lines of a `metrics.jsonl` say."""
-    return [json.loads(line) for line in lines(path)]
-
-
-def _line(path: Path, number: int, line: bytes) -> str:
+def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
     try:
         text = decoded(line)
-        _check_row(parse_json(text))
+        row = parse_json(text)
+        _check_row(row)
     except Unreadable as error:
         raise _damaged(f"'{path}', line {number} {error}") from error
-    return text + "\n"
+    return text + "\n", row
 
 
 def _check_row(row: Any) -> None:

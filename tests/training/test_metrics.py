@@ -6,7 +6,7 @@ import math
 from regard.training.checkpoints import Progress
 from regard.training.events import Said, Validated
 from regard.training.loop import Step
-from regard.training.metrics import Metrics, open_board
+from regard.training.metrics import Metrics, open_board, rows
 
 
 class FakeBoard:
@@ -60,3 +60,14 @@ def test_going_on_forgets_what_is_trained_again_and_half_a_line(tmp_path):
     metrics = Metrics(tmp_path, lambda folder, step: None)
     metrics.go_on(2)
     assert (tmp_path / "metrics.jsonl").read_text() == "".join(lines[:2])
+
+
+def test_each_line_is_parsed_once(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": n}) + "\n" for n in (1, 2, 3)))
+    parsed, parse = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or parse(text))
+    assert rows(path) == [{"step": 1}, {"step": 2}, {"step": 3}]
+    Metrics(tmp_path, lambda folder, step: None).go_on(2)
+    assert len(parsed) == 6
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
