@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.choices import Choice
 from regard.data import READERS
-from regard.training.data_paths import found_or_given, paths_of
+from regard.training.data_paths import path_or_unchanged, paths_of
 from regard.training.recipes import DataRecipe, Recipe
 from regard.training.sections import Mistakes, read_section
 
@@ -59,7 +59,7 @@ def _what_is_read(choice: Choice, run: Path | None) -> dict[str, Any]:
     reader = read_section(READERS[choice.name], choice.settings, "data", Mistakes())
     settings = {} if reader is None else vars(reader)
     files = {
-        name: tuple(path if run is None else found_or_given(path, run) for path in paths)
+        name: tuple(path if run is None else path_or_unchanged(path, run) for path in paths)
         for name, paths in paths_of(choice).items()
     }
     return {name: files.get(name, settings[name]) for name in settings.keys() - FORM_SETTINGS}
