@@ -7,12 +7,11 @@ from pathlib import Path
 
 import typer
 
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import written_beside
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
 from regard.training.checkpoints import (
-    PARTIAL,
     TensorForm,
     checkpoints,
     tensor_forms,
@@ -126,18 +125,16 @@ def _make_run(out: Path, files: Sequence[Path]) -> None:
                 f"average: '{run}' has other sub-words than '{runs[0]}', so that their weights "
                 "mean other things. Average runs that started from one another."
             )
-    partial = out.with_name(out.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    for name in ("recipe.toml", *subword_files(recipe)):
-        shutil.copyfile(runs[0] / name, partial / name)
-    if (start := read_start(runs[0])) is not None:
-        write_start(partial, Start(start.folder, out.resolve()))
-    write_tensors(partial / MODEL, mean_of(files))
-    write_mean_card(partial, recipe, files, recorded_data(runs[0]))
-    # what does not load is no run
-    load_run(partial)
-    move_into_place(partial, out)
+    with written_beside(out) as partial:
+        partial.mkdir(parents=True)
+        for name in ("recipe.toml", *subword_files(recipe)):
+            shutil.copyfile(runs[0] / name, partial / name)
+        if (start := read_start(runs[0])) is not None:
+            write_start(partial, Start(start.folder, out.resolve()))
+        write_tensors(partial / MODEL, mean_of(files))
+        write_mean_card(partial, recipe, files, recorded_data(runs[0]))
+        # what does not load is no run
+        load_run(partial)
 
 
 def _fingerprints(run: Path) -> tuple[str, str]:

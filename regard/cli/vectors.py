@@ -7,7 +7,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from regard.cli.counting import counting
-from regard.data.atomic_writes import move_into_place
+from regard.data.atomic_writes import written_beside
 from regard.data.permissions import as_any_file
 from regard.errors import SettingError
 from regard.training.trained import Trained
@@ -42,6 +42,5 @@ def write_vectors(trained: Trained, texts: Sequence[str], path: Path) -> None:
     """Write the vectors of all texts, in their order, beside the name, and rename."""
     with counting("vectors", len(texts)) as each:
         rows = trained.vectors(texts, each=each).numpy()
-    partial = path.with_name(path.name + ".part")
-    FORMATS[path.suffix](partial, rows)
-    move_into_place(partial, path)
+    with written_beside(path) as partial:
+        FORMATS[path.suffix](partial, rows)

@@ -98,27 +98,32 @@ class Corpus:
 
     def source(self, row: int) -> UInt[np.ndarray, " s"]:
         """The ids of one source, with eos: a view, not a copy."""
-        self.check_ids(np.array([row]))
-        return self.source_ids[self.source_begins[row] : self.source_begins[row + 1]]
+        found = self.source_ids[self.source_begins[row] : self.source_begins[row + 1]]
+        self._check("source", found)
+        return found
 
     def target(self, row: int) -> UInt[np.ndarray, " t"]:
         """The ids of one target, with eos: a view, not a copy."""
-        self.check_ids(np.array([row]))
-        return self.target_ids[self.target_begins[row] : self.target_begins[row + 1]]
+        found = self.target_ids[self.target_begins[row] : self.target_begins[row + 1]]
+        self._check("target", found)
+        return found
 
     def check_ids(self, rows: Int64[np.ndarray, " b"]) -> None:
-        """Refuse rows of which an id, on either side, is none of its vocabulary."""
+        """Refuse rows with an id, on either side, that is not in its vocabulary."""
         both = (
             (self.source_ids, self.source_begins),
             (self.target_ids, self.target_begins),
         )
-        for side, (ids, begins), size in zip(SIDES, both, self.sizes, strict=True):
+        for side, (ids, begins) in zip(SIDES, both, strict=True):
             lengths = begins[rows + 1] - begins[rows]
             # the places of all rows, one after another
             skipped = begins[rows] - (np.cumsum(lengths) - lengths)
-            places = np.repeat(skipped, lengths) + np.arange(lengths.sum())
-            if (ids[places] >= size).any():
-                raise _damaged(self.path, f"{side}.bin holds ids past the {size} of its vocabulary")
+            self._check(side, ids[np.repeat(skipped, lengths) + np.arange(lengths.sum())])
+
+    def _check(self, side: str, ids: UInt[np.ndarray, " n"]) -> None:
+        size = self.sizes[SIDES.index(side)]
+        if ids.size and int(ids.max()) >= size:
+            raise _damaged(self.path, f"{side}.bin holds ids past the {size} of its vocabulary")
 
     @property
     def source_lengths(self) -> Int64[np.ndarray, " rows"]:

@@ -3,7 +3,6 @@
 Nothing here knows of HTTP. Numbers are those of `regard.inspecting`; none is made up on the way.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -30,7 +29,7 @@ from regard.serving.watched_search import WatchedSearch
 from regard.training.filling import Filled, fill_each, fills_words
 from regard.training.like_training import text_like
 from regard.training.limiting import limits_of, writes_nothing
-from regard.training.metrics import lines
+from regard.training.metrics import rows as read_metrics
 from regard.training.predictions import Request, Wishes
 from regard.training.text_form import read_text
 from regard.training.trained import Trained
@@ -343,7 +342,7 @@ def statistics(shelf: Shelf, name: str, kind: str) -> dict[str, object]:
 
 def curves(served: Served) -> dict[str, object]:
     """How a run learned, as `metrics.jsonl` has it; long trainings are thinned, and it says so."""
-    rows = [json.loads(line) for line in lines(served.trained.path / "metrics.jsonl")]
+    rows = read_metrics(served.trained.path / "metrics.jsonl")
     learned = [row for row in rows if "train_loss" in row]
     checked = [row for row in rows if "valid_loss" in row]
     every = max(1, -(-len(learned) // MOST_POINTS))

@@ -23,7 +23,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.atomic_writes import PARTIAL as PARTIAL
 from regard.data.atomic_writes import sync_all, written_beside
 from regard.data.permissions import as_any_file
 from regard.data.regular_files import Unreadable, check_is_regular, read_json

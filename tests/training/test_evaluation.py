@@ -83,7 +83,7 @@ def test_an_empty_text_is_answered_by_an_empty_one_and_every_answer_is_counted(t
 
 
 def test_a_long_text_is_refused_or_told(trained):
-    with pytest.raises(LengthError, match="has 81 tokens"):
+    with pytest.raises(LengthError, match="has at least 81 tokens"):
         answer(trained, ["a" * 80, "b"], GREEDY)
     said = answer(trained, ["a" * 80, "b"], GREEDY, on_long="skip")
     assert said.texts[0] == ""
