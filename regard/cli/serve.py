@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from regard.cli.loaded_runs import take_one_thread
 from regard.cli.options import (
     AlignmentFirst,
     AlignmentFormat,
@@ -41,7 +42,6 @@ def serve(
     Example: regard serve demo-run --open
     """
     try:
-        from regard.cli.loaded_runs import take_threads
         from regard.serving.app import build_app
         from regard.serving.gold import read_pairs
         from regard.serving.running import address_of, bind, run_server
@@ -66,12 +66,11 @@ def serve(
         refuse_without_links(
             "serve", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
+    take_one_thread()
     # the port first: a long load for nothing is no joy
     listening = bind(host, port)
     try:
         shelf = open_runs(run or [], device=device, gold=gold, saved=record)
-        for served in shelf.runs.values():
-            take_threads(served.trained.hardware)
         names = [*shelf.runs, *shelf.saved, *shelf.saved_captions]
         print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
         sys.stdout.flush()

@@ -47,16 +47,21 @@ def use_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
+def asked_by() -> str | None:
+    """The variable by which the user chose a number of threads, if there is one."""
+    return next((name for name in ASKED_BY if os.environ.get(name)), None)
+
+
 def free_threads() -> Threads:
     """One thread for each core that this process may use and nothing else does.
 
     Never more than torch was set to, and exactly what OMP_NUM_THREADS says where it is given.
     """
     most = torch.get_num_threads()
-    asked_by = next((name for name in ASKED_BY if os.environ.get(name)), None)
-    if asked_by is not None and os.environ[asked_by] == str(most):
-        return Threads(most, f"{asked_by} says so")
-    if asked_by is not None or most == 1:
+    variable = asked_by()
+    if variable is not None and os.environ[variable] == str(most):
+        return Threads(most, f"{variable} says so")
+    if variable is not None or most == 1:
         return Threads(most, "torch is set so")
     cores = _own_cores()
     quota = cpu_quota()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.cli import main
+from regard.cli.loaded_runs import take_one_thread
 from regard.errors import CheckpointError
 from regard.training import read_recipe, run, threads
 from regard.training import trained as trained_module
@@ -225,6 +226,15 @@ def test_a_verb_says_where_it_leaves_cores_to_others_and_is_silent_where_it_take
     assert capsys.readouterr().err.startswith("on 3 threads: other programs keep 1 of 4 cores busy")
     # the whole process takes no more
     assert torch.get_num_threads() == 3
+
+
+def test_a_server_answers_each_request_on_one_thread_unless_the_user_chose_otherwise(machine):
+    take_one_thread()
+    assert torch.get_num_threads() == 1
+    torch.set_num_threads(4)
+    machine.setenv("OMP_NUM_THREADS", "4")
+    take_one_thread()
+    assert torch.get_num_threads() == 4
 
 
 def test_looking_takes_the_free_cores_too(machine, tmp_path, monkeypatch):
