@@ -12,6 +12,7 @@ from regard.serving.running import running
 from regard.serving.shelf import open_runs
 from tests.browser.looking import settle, violations
 from tests.making import make_run
+from tests.serving.serving import write_card
 
 pytestmark = pytest.mark.browser
 
@@ -32,6 +33,7 @@ def papers(tmp_path_factory):
     own = re.sub(r'valid = \{ name = "copy", count = \d+ \}', papers, recipe)
     assert own != recipe
     (run / "recipe.toml").write_text(own)
+    write_card(run)
     return open_runs([run], device="cpu")
 
 

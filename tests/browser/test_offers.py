@@ -26,6 +26,9 @@ ELSEWHERE = {
 def unknown(tmp_path_factory):
     """Two runs whose data are files that they do not hold and that no card records."""
     folder = tmp_path_factory.mktemp("unknown")
+    (folder / "photos").mkdir()
+    for name in ("valid.tsv", "valid.jsonl"):
+        (folder / name).write_text("not of the run\n")
     runs = {
         "texts": make_run(folder / "texts", *TEXTS),
         "pictures": trained_captioner(folder / "made").rename(folder / "pictures"),
