@@ -16,7 +16,7 @@ from regard.errors import RunError
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment] # a module that is not there has no other type
 
 
 def check_can_be_made(path: Path, who: str) -> None:

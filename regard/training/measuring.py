@@ -23,7 +23,7 @@ from regard.errors import RegardError, RunError
 try:
     import resource
 except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment] # a module that is not there has no other type
 
 _TRIM, _TOP_PAD, _MMAP = -1, -2, -3
 """What malloc.h calls M_TRIM_THRESHOLD, M_TOP_PAD and M_MMAP_THRESHOLD."""
