@@ -32,7 +32,7 @@ from regard.models import TransformerSpec, build_transformer
 from regard.plots.bars import bars
 from regard.plots.curves import curves
 from regard.plots.page import page, table
-from regard.training.recipes import examples, read_recipe
+from regard.recipes.recipe import examples, read_recipe
 
 WHOLE = "whole"
 VARIANTS: Mapping[str, Sequence[str]] = {

@@ -28,19 +28,20 @@ import torch
 
 from regard import load
 from regard.data import Corpus, Subwords
+from regard.data.atomic_writes import write_text
 from regard.data.corpus import write_corpus
 from regard.data.kinds import BPE
 from regard.decoding import Greedy, Limits, Sentence
 from regard.decoding.batching import decode_each
 from regard.decoding.rules import NoRepeatedNgrams
-from regard.training.checkpoints import checkpoints, read_tensors, write_tensors, write_text
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.runs.trained import Trained
+from regard.training.checkpoints import checkpoints, read_tensors, write_tensors
 from regard.training.events import Finished, Said, Validated
-from regard.training.hardware import Hardware
 from regard.training.loop import Step
-from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.row_losses import row_losses
 from regard.training.run import run
-from regard.training.trained import Trained
 
 ROOT = Path(__file__).parent.parent
 PIECE = 768

@@ -23,7 +23,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.linear_bias import LinearBiasRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.selections.local_predictive import LocalPredictiveSelection
-from regard.decoding.scoring import best_next
+from regard.decoding.token_scores import best_next
 from regard.training.losses import token_loss
 
 DIMS = Dims(d_model=64, n_heads=4, max_len=4096)

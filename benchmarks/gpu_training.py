@@ -18,12 +18,12 @@ from regard.choices import Choice
 from regard.data.batches import Batch
 from regard.data.kinds import SPECIALS
 from regard.decoding import Beam, Limits, Replaying, Sentence
+from regard.hardware.hardware import Hardware
+from regard.hardware.random_states import random_states, restore
 from regard.models import RecurrentSpec, Transformer, TransformerSpec, build_transformer
 from regard.models.recurrent.building import build_recurrent
-from regard.training.accumulating import Accumulator
-from regard.training.hardware import Hardware
+from regard.training.accumulation import Accumulator
 from regard.training.objectives import Smoothed
-from regard.training.random_states import random_states, restore
 
 GPU = torch.device("cuda")
 TOKENS = 1003

@@ -19,14 +19,14 @@ from benchmarks.long_systems import MODELS, READ_BEFORE, SYSTEMS, spec_of
 from regard.data.batches import Batch, collate, epoch_batches
 from regard.data.corpus import Corpus
 from regard.data.kinds import BOS, PAD, SPECIALS
+from regard.hardware.hardware import Hardware
 from regard.models import build_model
-from regard.training.accumulating import Accumulator
+from regard.recipes.recipe import Recipe
+from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
-from regard.training.hardware import Hardware
 from regard.training.loop import Material, Step, learn, make_optimiser
 from regard.training.losses import token_losses
 from regard.training.objectives import Smoothed
-from regard.training.recipes import Recipe
 
 STEP_TOKENS, N_TOKENS = 65536, 8000
 """Tokens of a timed step, whatever the length of its rows, and size of its vocabulary."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from regard.data.corpus import Corpus
 from regard.data.kinds import EOS
-from regard.training.preparing import Prepared, prepare
-from regard.training.recipes import Recipe, examples, read_recipe
+from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.training.preparation import Prepared, prepare
 from regard.training.workers import ALONE
 
 RECIPES = Path(__file__).parent.parent / "recipes"

@@ -28,8 +28,8 @@ from regard.attention.links import NO_RELATION, SoftRows
 from regard.attention.masks import FULL
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.inspecting import Pyramid, load_record, save_record, survey
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
+from regard.inspecting.token_labels import Tokens
 from regard.places import Places
 
 HEADS, WIDTH = 8, 64

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.choices import Choice
 from regard.models import LanguageSpec, TransformerSpec
 from regard.models.building import build_language_model, build_masked_language_model
-from regard.models.learning import Lesson, shifted
+from regard.models.learner import Lesson, shifted
 
 LENGTHS = (512, 2048, 8192, 16384)
 """Tokens of a row, for models that learn."""

@@ -33,19 +33,19 @@ from benchmarks.side_by_side import (
     side_by_side,
 )
 from regard import load
-from regard.cli.benching.training_gpu import Clock
+from regard.bench.training_gpu import Clock
 from regard.data import Example, lines
 from regard.data.batches import Batch
 from regard.evaluating import Gold, bleu, chrf
 from regard.models import build_model
-from regard.training.accumulating import Accumulator
-from regard.training.aligning import align, read_gold
-from regard.training.evaluation import answer, search_for
-from regard.training.evaluation_texts import places_of_short
+from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.runs.alignment import align, read_gold
+from regard.runs.evaluation import answer, search_for
+from regard.runs.evaluation_texts import places_of_short
+from regard.runs.trained import Trained
+from regard.training.accumulation import Accumulator
 from regard.training.objectives import Smoothed
-from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.run import run
-from regard.training.trained import Trained
 
 ROOT = Path(__file__).parent.parent
 LANGUAGES: Mapping[str, tuple[str, str, str]] = {

@@ -16,8 +16,8 @@ from benchmarks.luong import BEAM, PENALTY, german_errors
 from benchmarks.side_by_side import history_of, recording
 from regard import load
 from regard.evaluating import bleu, chrf
-from regard.training.evaluation import answer, search_for
-from regard.training.recipes import Recipe, examples, read_recipe
+from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.runs.evaluation import answer, search_for
 from regard.training.run import run
 
 RECIPES = Path(__file__).parent.parent / "recipes"

@@ -29,8 +29,8 @@ from regard.evaluating.bleu import measured_bleu, words
 from regard.evaluating.buckets import by_length
 from regard.evaluating.score import Measured
 from regard.evaluating.tokenizers import tokenizer_for
-from regard.training.aligning import read_gold
-from regard.training.recipes import examples, read_recipe
+from regard.recipes.recipe import examples, read_recipe
+from regard.runs.alignment import read_gold
 
 Row = Mapping[str, Any]
 RECIPES = Path(__file__).parent.parent / "recipes"

@@ -27,9 +27,9 @@ from benchmarks.side_by_side import (
 from regard import load
 from regard.decoding import Greedy
 from regard.evaluating.token_accuracy import measured_token_accuracy
-from regard.training.evaluation import answer
+from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.runs.evaluation import answer
 from regard.training.loop import Step
-from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.run import run
 
 RECIPE = ROOT / "recipes" / "tagging-luong.toml"

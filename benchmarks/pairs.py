@@ -41,15 +41,15 @@ from benchmarks.side_by_side import (
 from regard import load
 from regard.data import lines
 from regard.data.treebanks import HEAD
+from regard.hardware.hardware import Hardware
 from regard.layers import WeightedBranches
-from regard.training.evaluation import Judged, answer, score, search_for
-from regard.training.evaluation_texts import texts_of_split
+from regard.recipes.recipe import Recipe, read_recipe
+from regard.runs.evaluation import Judged, answer, score, search_for
+from regard.runs.evaluation_texts import texts_of_split
+from regard.runs.trained import Trained
 from regard.training.events import Validated
-from regard.training.hardware import Hardware
 from regard.training.loop import Step
-from regard.training.recipes import Recipe, read_recipe
 from regard.training.run import run
-from regard.training.trained import Trained
 
 BEAM, PENALTY = 5, 0.6
 SHUFFLED = "shuffled"

@@ -36,12 +36,12 @@ from benchmarks.side_by_side import (
 from regard import load
 from regard.data.kinds import BOS
 from regard.errors import LengthError
+from regard.hardware.hardware import Hardware
 from regard.models import LanguageModel
+from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.runs.trained import Trained
 from regard.training.events import Validated
-from regard.training.hardware import Hardware
-from regard.training.recipes import Recipe, examples, read_recipe
 from regard.training.run import run
-from regard.training.trained import Trained
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "wikitext2-positions.toml"
 CELLS: Mapping[str, Sequence[str]] = {

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.training.hardware import Hardware
-from regard.training.preparing import prepare
-from regard.training.recipes import Recipe
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import Recipe
+from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 
 ROOT = Path(__file__).parent.parent

@@ -34,13 +34,13 @@ from benchmarks.documents import ROOT, learn
 from regard import load
 from regard.data.batches import collate
 from regard.data.kinds import PAD
-from regard.training.evaluation import numbered
-from regard.training.evaluation_texts import texts_of_split
-from regard.training.hardware import Hardware
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import Recipe, read_recipe
+from regard.runs.evaluation import numbered
+from regard.runs.evaluation_texts import texts_of_split
+from regard.runs.trained import Trained
 from regard.training.losses import token_losses
-from regard.training.recipes import Recipe, read_recipe
 from regard.training.row_losses import row_losses
-from regard.training.trained import Trained
 
 SPLITS = ("valid", "test")
 ROWS = 128

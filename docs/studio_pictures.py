@@ -22,10 +22,11 @@ from playwright.sync_api import Browser, sync_playwright
 
 from regard.data import Example
 from regard.evaluating import Gold
+from regard.recipes import read_recipe
 from regard.serving import build_app, open_runs
-from regard.serving.running import running
-from regard.serving.shelf import GoldPairs, Shelf
-from regard.training import read_recipe, run
+from regard.serving.registry import GoldPairs, Shelf
+from regard.serving.server import running
+from regard.training import run
 
 OUT = Path(__file__).parent / "img" / "studio"
 TEXT = "Mittwoch, 9. Mai 2029"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError as RegardError
     from regard.places import Places as Places
     from regard.places import Tree as Tree
-    from regard.training.trained import load as load
+    from regard.runs.trained import load as load
 
 __version__ = "0.2.0"
 
@@ -42,7 +42,7 @@ _HOMES = {
     "RegardError": "regard.errors",
     "Tree": "regard.places",
     "attend": "regard.attention",
-    "load": "regard.training.trained",
+    "load": "regard.runs.trained",
     "multi_head": "regard.attention",
 }
 """The module that each public name is loaded from."""

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from regard.data.pictures import pillow
 from regard.data.scenes import scene
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 
 RECIPE = """\
 [data]

@@ -7,9 +7,9 @@ import torch
 from regard.data.subwords import Subwords
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.models import build_model
-from regard.training import read_recipe
+from regard.recipes import read_recipe
+from regard.tasks.masked_words import fills_words
 from regard.training.checkpoints import distinct_tensors, write_tensors
-from regard.training.filling import fills_words
 
 TRANSFORMER = """\
 d_model = 16

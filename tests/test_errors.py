@@ -34,9 +34,10 @@ from regard.errors import (
 from regard.places import Tree
 from regard.plots import heatmap
 from regard.positions.learned import LearnedPositions
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.recipes.recipe import parse_recipe
+from regard.training import run
 from regard.training.checkpoints import read_tensors
-from regard.training.recipes import parse_recipe
 
 DIMS = Dims(d_model=12, n_heads=3, max_len=17)
 

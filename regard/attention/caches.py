@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 SPARE = 16
-"""Room is made for whole multiples of this many positions."""
+"""GraphPool is made for whole multiples of this many positions."""
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class Past(Protocol):
 
 
 @runtime_checkable
-class Forgets(Protocol):
+class BoundedPattern(Protocol):
     """A pattern under which keys fall out of sight for good."""
 
     def still_seen(self, length: int) -> tuple[range, ...] | None:
@@ -56,7 +56,7 @@ class House:
         # by position, so that what is filled lies together and rows are copied in one piece each
         self._now = like.new_empty(capacity, n_rows, 2 * n_rooms, groups, width)
         self._other: Tensor | None = None
-        self.rooms = [Room(self, *views) for views in self._views()]
+        self.rooms = [GraphPool(self, *views) for views in self._views()]
 
     def reorder(self, rows: Int[Tensor, " b"], length: int) -> None:
         """Put the rows in a new order, into space that the order before the last one had."""
@@ -74,7 +74,7 @@ class House:
         return list(zip(parts[::2], parts[1::2], self._now.split(2, 2), strict=True))
 
 
-class Room:
+class GraphPool:
     """Space for the keys and values of some rows, filled from the front."""
 
     def __init__(
@@ -117,7 +117,7 @@ class KeyValues(NamedTuple):
 
     key: Float[Tensor, "b g k d"]
     value: Float[Tensor, "b g k d"]
-    room: Room | None = None
+    room: GraphPool | None = None
     """Where the two stand, if others may follow them there."""
 
     @property
@@ -182,7 +182,7 @@ class WindowedPast(NamedTuple):
         more = torch.arange(self.length, end, device=self.positions.device)
         return WindowedPast(self.kept.append(new), torch.cat([self.positions, more]), end)
 
-    def trimmed(self, pattern: Forgets) -> "WindowedPast":
+    def trimmed(self, pattern: BoundedPattern) -> "WindowedPast":
         """Without what no later query can see."""
         seen = pattern.still_seen(self.length)
         if seen is None:

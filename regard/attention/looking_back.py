@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.attend import Attended
-from regard.attention.caches import CompressedPast, Forgets, KeyValues, Past, WindowedPast
+from regard.attention.caches import BoundedPattern, CompressedPast, KeyValues, Past, WindowedPast
 from regard.attention.heads.grouped_query import GroupedQueryHeads
 from regard.attention.links import Pattern
 from regard.attention.masks import FULL
@@ -54,14 +54,14 @@ def look_back(
     memory, pattern = heads.chain.memory, heads.chain.pattern
     if isinstance(memory, Merges):
         return _at_slots(heads, memory, x, cast(CompressedPast | None, past), mask)
-    if isinstance(pattern, Forgets):
+    if isinstance(pattern, BoundedPattern):
         return _at_window(heads, pattern, x, cast(WindowedPast | None, past), mask)
     return heads.look_back(x, cast(KeyValues | None, past), mask)
 
 
 def _at_window(
     heads: GroupedQueryHeads,
-    pattern: Forgets,
+    pattern: BoundedPattern,
     x: Tensor,
     past: WindowedPast | None,
     mask: Pattern | Tensor,

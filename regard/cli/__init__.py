@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return 2
         except (RuntimeError, MemoryError) as error:
-            from regard.training.measuring import lacks_memory
+            from regard.hardware.memory import lacks_memory
 
             if not lacks_memory(error):
                 raise

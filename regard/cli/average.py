@@ -9,19 +9,20 @@ import typer
 
 from regard.data.atomic_writes import written_beside
 from regard.errors import CheckpointError, RunError, SettingError
+from regard.recipes.data_paths import Start, read_start, write_start
+from regard.recipes.recipe import read_recipe
+from regard.runs.loading import load_run
+from regard.tasks.loaded import load_subwords, subword_files
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
+from regard.training.card_json import MODEL, recorded_data
 from regard.training.checkpoints import (
     TensorForm,
     checkpoints,
     tensor_forms,
     write_tensors,
 )
-from regard.training.data_paths import Start, read_start, write_start
-from regard.training.loading import load_run, load_subwords, subword_files
-from regard.training.locking import check_can_be_made
-from regard.training.quoting import MODEL, recorded_data
-from regard.training.recipes import read_recipe
+from regard.training.run_lock import check_can_be_made
 
 
 def average(

@@ -8,18 +8,18 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, track
 
+from regard.bench import cases
+from regard.bench.attention_report import attention_report, attention_text
+from regard.bench.contests import CONTESTS, Wish
+from regard.bench.decoding import DecodingCase, bench_decoding, decoding_text
+from regard.bench.environment import environment, versions
+from regard.bench.measure import Measured, free_memory, measure
+from regard.bench.training_report import training_text
 from regard.choices import find
-from regard.cli.benching import cases
-from regard.cli.benching.attention_report import attention_report, attention_text
-from regard.cli.benching.contests import CONTESTS, Wish
-from regard.cli.benching.decoding import DecodingCase, bench_decoding, decoding_text
-from regard.cli.benching.environment import environment, versions
-from regard.cli.benching.measure import Measured, free_memory, measure
-from regard.cli.benching.training_report import training_text
 from regard.cli.options import Device
 from regard.errors import SettingError
+from regard.hardware.hardware import Hardware
 from regard.models import SIZES
-from regard.training.hardware import Hardware
 
 LENGTHS = "128,512,2048,4096,8192"
 

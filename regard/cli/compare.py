@@ -10,26 +10,26 @@ from typing import Any
 
 import typer
 
-from regard.cli.asking import tell_cut
-from regard.cli.counting import counting
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
+from regard.cli.progress_bar import counting
+from regard.cli.requests import tell_cut
 from regard.data import Example, lines
+from regard.data.atomic_writes import write_text
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
 from regard.evaluating import compare as compared
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
-from regard.training.checkpoints import write_text
-from regard.training.data_paths import examples_of
-from regard.training.evaluation import answer, search_for
-from regard.training.evaluation_texts import chosen_texts, texts_of_files
-from regard.training.like_training import has_rows, holds_both_sides
-from regard.training.limiting import check_limit, limits_of
-from regard.training.loading import finished_weights
-from regard.training.recipes import Recipe, read_recipe
-from regard.training.suiting import check_has_hidden, check_has_sources
-from regard.training.text_form import as_trained, form_name, read_text
+from regard.recipes.data_paths import examples_of
+from regard.recipes.recipe import Recipe, read_recipe
+from regard.runs.evaluation import answer, search_for
+from regard.runs.evaluation_texts import chosen_texts, texts_of_files
+from regard.runs.length_limits import check_limit, limits_of
+from regard.tasks.default_metrics import check_has_hidden, check_has_sources
+from regard.tasks.input_format import has_rows, holds_both_sides
+from regard.tasks.normalisation import as_trained, form_name, read_text
+from regard.training.starting_weights import finished_weights
 
 BY_LOSS = "compare losses: regard evaluate RUN --metrics loss"
 """What is left where answers say nothing."""

@@ -15,7 +15,8 @@ from regard.evaluating.heads import view_table
 from regard.inspecting.panels import View
 from regard.plots.alignment import head_grid
 from regard.plots.words import print_words
-from regard.training.demo import (
+from regard.recipes.recipe import Recipe
+from regard.runs.demo import (
     ALIGNED,
     HARDWARE,
     Answered,
@@ -28,11 +29,10 @@ from regard.training.demo import (
     to_show,
     unseen,
 )
-from regard.training.demo_report import write_demo_report
+from regard.runs.demo_report import write_demo_report
+from regard.runs.trained import Trained, load
 from regard.training.events import Finished
-from regard.training.recipes import Recipe
 from regard.training.run import run
-from regard.training.trained import Trained, load
 
 T = TypeVar("T")
 

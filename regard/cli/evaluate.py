@@ -10,8 +10,6 @@ from typing import Any
 import typer
 
 from regard.choices import find
-from regard.cli.asking import tell_cut
-from regard.cli.counting import counting
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import (
     ALPHA,
@@ -26,19 +24,20 @@ from regard.cli.options import (
     refuse,
     refuse_without_links,
 )
+from regard.cli.progress_bar import counting
+from regard.cli.requests import tell_cut
+from regard.data.atomic_writes import write_text
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Score, View
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
-from regard.training.aligning import Aligned, align, read_gold
-from regard.training.checkpoints import write_text
-from regard.training.dictionaries import dictionary_of
-from regard.training.evaluation import METRICS, Answers, Judged, answer, score_each, search_for
-from regard.training.evaluation_texts import chosen_texts, places_of_short
-from regard.training.filling import fills_words
-from regard.training.limiting import limits_of
-from regard.training.locking import check_can_be_made
-from regard.training.suiting import (
+from regard.runs.alignment import Aligned, align, read_gold
+from regard.runs.dictionaries import dictionary_of
+from regard.runs.evaluation import METRICS, Answers, Judged, answer, score_each, search_for
+from regard.runs.evaluation_texts import chosen_texts, places_of_short
+from regard.runs.length_limits import limits_of
+from regard.runs.trained import Trained
+from regard.tasks.default_metrics import (
     OF_LOSS,
     WITHOUT_ANSWERS,
     check_has_hidden,
@@ -47,8 +46,9 @@ from regard.training.suiting import (
     check_metrics,
     usual_of,
 )
-from regard.training.text_form import as_trained, form_name
-from regard.training.trained import Trained
+from regard.tasks.masked_words import fills_words
+from regard.tasks.normalisation import as_trained, form_name
+from regard.training.run_lock import check_can_be_made
 
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from regard.choices import find
-from regard.training.exporting import TARGETS
+from regard.interop.exporting import TARGETS
 
 
 def export(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from regard.training.importing import FAMILIES, import_run
+from regard.interop.importing import FAMILIES, import_run
 
 HELP = f"A folder with config.json and model.safetensors ({', '.join(FAMILIES)})."
 

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from regard.training.hardware import Hardware
-from regard.training.threads import asked_by, use_threads
-from regard.training.trained import Trained, load
+from regard.hardware.hardware import Hardware
+from regard.hardware.threads import asked_by, use_threads
+from regard.runs.trained import Trained, load
 
 
 def load_for_verb(

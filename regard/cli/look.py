@@ -10,25 +10,25 @@ import typer
 from rich.console import Console
 
 from regard.choices import find
-from regard.cli.asking import typed_text
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import LIMIT, MaxTokens
 from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
 from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
-from regard.cli.waiting import counted_words, waiting
+from regard.cli.requests import typed_text
+from regard.cli.spinner import counted_words, waiting
 from regard.decoding import Search
 from regard.errors import DataError, SettingError
-from regard.inspecting.looking import sizes_of
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
-from regard.inspecting.saving import save_record
+from regard.inspecting.record_files import save_record
+from regard.inspecting.text_record import sizes_of
 from regard.plots.document_page import record_page
 from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
 from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
-from regard.training.limiting import limits_of
-from regard.training.trained import Trained
+from regard.runs.length_limits import limits_of
+from regard.runs.trained import Trained
 
 
 def look(

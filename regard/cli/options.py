@@ -7,9 +7,9 @@ import typer
 
 from regard.choices import find
 from regard.errors import SettingError
-from regard.training.aligning import FORMATS
-from regard.training.hardware import device_named
-from regard.training.trained import ON_LONG
+from regard.hardware.hardware import device_named
+from regard.runs.alignment import FORMATS
+from regard.runs.trained import ON_LONG
 
 BEAM = 5
 """How many answers are followed at once, unless somebody says."""

@@ -11,7 +11,7 @@ from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.panels import View
 from regard.plots.picture_page import picture_page
 from regard.plots.pictures import caption_sheet
-from regard.training.trained import Trained
+from regard.runs.trained import Trained
 
 DOTS_PER_INCH = 150
 

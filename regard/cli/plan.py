@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 
 from regard.cli.options import Device
-from regard.training.hardware import Hardware
-from regard.training.locking import check_can_be_made
-from regard.training.planning import Disk, Doing, Duration, Memory, Plan
-from regard.training.planning import plan as planned
-from regard.training.recipes import read_recipe
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import read_recipe
+from regard.runs.plan import Disk, Doing, Duration, Memory, Plan
+from regard.runs.plan import plan as planned
+from regard.training.run_lock import check_can_be_made
 
 
 def plan(

@@ -13,20 +13,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from regard.cli.asking import ASKED, lines_of
-from regard.cli.counting import counting
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
+from regard.cli.progress_bar import counting
+from regard.cli.requests import ASKED, lines_of
+from regard.cli.spinner import counted_words, spinning
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
-from regard.cli.waiting import counted_words, spinning
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
-from regard.training.dictionaries import dictionary_of
-from regard.training.filling import asked_of, check_alone, fills_words
-from regard.training.limiting import limits_of
-from regard.training.recipes import Recipe
-from regard.training.trained import Answer, Prediction, Request, Trained
+from regard.recipes.recipe import Recipe
+from regard.runs.dictionaries import dictionary_of
+from regard.runs.length_limits import limits_of
+from regard.runs.trained import Answer, Prediction, Request, Trained
+from regard.tasks.masked_words import asked_of, check_alone, fills_words
 
 AT_ONCE = 2048
 """How many lines are answered together; output begins before the last is read."""

@@ -44,8 +44,8 @@ def serve(
     try:
         from regard.serving.app import build_app
         from regard.serving.gold import read_pairs
-        from regard.serving.running import address_of, bind, run_server
-        from regard.serving.shelf import open_runs
+        from regard.serving.registry import open_runs
+        from regard.serving.server import address_of, bind, run_server
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"serve: '{error.name}' is not installed: pip install 'regard[serve]'."

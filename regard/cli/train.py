@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regard.cli.options import Device
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import read_recipe
 from regard.training.events import (
     Event,
     Finished,
@@ -23,9 +25,7 @@ from regard.training.events import (
     step_record,
     validated_record,
 )
-from regard.training.hardware import Hardware
 from regard.training.loop import Step
-from regard.training.recipes import read_recipe
 from regard.training.run import run
 from regard.training.workers import joined, local_device
 

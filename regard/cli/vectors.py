@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from regard.cli.counting import counting
+from regard.cli.progress_bar import counting
 from regard.data.atomic_writes import written_beside
 from regard.data.permissions import as_any_file
 from regard.errors import SettingError
-from regard.training.trained import Trained
+from regard.runs.trained import Trained
 
 
 def _npy(path: Path, rows: np.ndarray) -> None:

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from regard.cli.options import check_device
-from regard.training.verifying import Check, Note
-from regard.training.verifying import verify as verified
+from regard.runs.verification import Check, Note
+from regard.runs.verification import verify as verified
 
 MARKS = {True: "same", False: "DIFFERS"}
 

@@ -20,7 +20,7 @@ from regard.data.examples import Example
 from regard.data.files import lines
 from regard.data.generators import GENERATORS, PICTURE_GENERATORS
 from regard.data.kinds import BOS, EOS, KINDS, PAD, UNK
-from regard.data.normalising import NORMALISERS, Normalised
+from regard.data.normalisation import NORMALISERS, Normalised
 from regard.data.readers import (
     PICTURE_READERS,
     READERS,

@@ -41,6 +41,12 @@ def written_beside(path: Path, *, writer: int | None = None) -> Iterator[Path]:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write beside the name, then rename."""
+    with written_beside(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 def move_into_place(written: Path, path: Path) -> None:
     """Give a file, or a folder with all that it holds, its name.
 

@@ -14,7 +14,7 @@ from regard.choices import find
 from regard.data.addresses import check_is_there
 from regard.data.examples import Example
 from regard.data.files import Broken, lines
-from regard.data.normalising import NORMALISERS
+from regard.data.normalisation import NORMALISERS
 from regard.data.rows import Row
 from regard.errors import DataError
 

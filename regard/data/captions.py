@@ -20,7 +20,7 @@ from typing import Any
 from regard.data.captioned import Captioned, NamesWanted, SplitWanted, captions_in_form, gathered
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, UNPACKING, Broken, check_is_file
-from regard.data.normalising import check_is_normaliser
+from regard.data.normalisation import check_is_normaliser
 from regard.data.regular_files import Unreadable, decoded, parse_json
 from regard.data.rows import Row, check_is_text, from_json, parsed, strict
 from regard.errors import DataError

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.data.boxes import Box
-from regard.data.framing import FRAMINGS, Framing
+from regard.data.framings import FRAMINGS, Framing
 from regard.data.mapped_arrays import damaged, new_folder, open_array, read_facts, write_facts
 from regard.data.pictures import read_picture
 from regard.data.processes import Died, in_processes

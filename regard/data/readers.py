@@ -26,10 +26,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from regard.data.captions import CaptionLines, Flickr8kTokens, KarpathyJson
 from regard.data.documents import Documents
-from regard.data.elsewhere import LearnedElsewhere
 from regard.data.examples import Example
 from regard.data.files import PACKINGS, Broken, check_is_file, lines, tolerant_lines
-from regard.data.normalising import check_is_normaliser, in_form
+from regard.data.imported_data import LearnedElsewhere
+from regard.data.normalisation import check_is_normaliser, in_form
 from regard.data.rows import Row, begins_object, check_is_text, from_json, rows_of, strict
 from regard.data.running_text import RunningText
 from regard.data.treebanks import Treebank

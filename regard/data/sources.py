@@ -15,7 +15,7 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor
 
 from regard.data.annotation_store import AnnotationStore
-from regard.data.augmenting import augmented
+from regard.data.augmentation import augmented
 from regard.data.kinds import PAD
 from regard.data.picture_store import PictureStore
 

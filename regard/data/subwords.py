@@ -21,6 +21,7 @@ from unicodedata import east_asian_width
 from tokenizers import Encoding, Tokenizer
 
 from regard.data.atomic_writes import written_beside
+from regard.data.bpe_merges import Merging
 from regard.data.kinds import (
     BPE,
     BYTES,
@@ -33,7 +34,6 @@ from regard.data.kinds import (
     UNKNOWN,
     Kind,
 )
-from regard.data.merging import Merging
 from regard.data.vocabulary_files import read_vocabulary
 from regard.errors import DataError, SettingError
 

@@ -4,9 +4,9 @@ A search is an object that is called with a model and some sentences; `decode_al
 sentences into batches for it. A model is anything that satisfies `regard.models.Stepper`.
 """
 
-from regard.decoding.arranging import arranged
 from regard.decoding.batching import Answered, Search, decode_all, decode_each
 from regard.decoding.beam import Beam
+from regard.decoding.cpu_layout import arranged
 from regard.decoding.ensembles import Ensemble
 from regard.decoding.greedy import Greedy, greedy
 from regard.decoding.hypotheses import Hypothesis
@@ -17,7 +17,7 @@ from regard.decoding.lengths import (
     NoPenalty,
     PaperPenalty,
 )
-from regard.decoding.replaying import Replaying
+from regard.decoding.recorded_search import Replaying
 from regard.decoding.rules import RULES, Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
 from regard.decoding.sampling import Sampling
 from regard.decoding.sentences import Limits, Sentence

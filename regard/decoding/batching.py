@@ -13,7 +13,7 @@ import torch
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.sentences import Sentence
 from regard.errors import SettingError
-from regard.models.stepping import Stepper
+from regard.models.stepper import Stepper
 
 BATCH_TOKENS = 4096
 """Source tokens in a batch, padding included."""

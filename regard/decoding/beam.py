@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.decoding.choosing import Chooser, Likeliest, Ruled
+from regard.decoding.choosers import Chooser, Likeliest, Ruled
 from regard.decoding.constraints import Wishes
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.lengths import LengthPenalty, PaperPenalty
@@ -27,7 +27,7 @@ from regard.decoding.rules import Rule, Written
 from regard.decoding.sentences import Batch, Limits, Sentence
 from regard.decoding.trellis import Chosen, Trellis
 from regard.errors import SettingError
-from regard.models.stepping import BOS, EOS, Stepper, rows_of
+from regard.models.stepper import BOS, EOS, Stepper, rows_of
 
 MAX_BEAM_WIDTH = 2**31
 """What the width of a beam stays below."""

@@ -18,10 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.rules import Rule, Written
-from regard.decoding.scoring import Judged, judge
 from regard.decoding.sentences import Sentence
+from regard.decoding.token_scores import Judged, judge
 from regard.decoding.trellis import Chosen
-from regard.models.stepping import EOS
+from regard.models.stepper import EOS
 
 Phrase = tuple[int, ...]
 

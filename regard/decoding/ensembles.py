@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.attention.links import wide
 from regard.errors import SettingError
-from regard.models.stepping import Stepper
+from regard.models.stepper import Stepper
 
 
 @final

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.rules import Rule, Written
-from regard.decoding.scoring import Best, best_next, judge
 from regard.decoding.sentences import Batch, Limits, Sentence, refuse_wishes
-from regard.decoding.walking import walk
-from regard.models.stepping import PAD, Stepper
+from regard.decoding.single_path import walk
+from regard.decoding.token_scores import Best, best_next, judge
+from regard.models.stepper import PAD, Stepper
 
 
 @final

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues
 from regard.attention.engine.kernels import softmax_attention
-from regard.attention.folding import Folded
+from regard.attention.folded_source import Folded
 from regard.attention.links import Pattern
 from regard.attention.masks import is_full
 from regard.layers import DecoderCache, DecoderLayer

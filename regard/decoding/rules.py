@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.models.stepping import PAD
+from regard.models.stepper import PAD
 
 
 class Written(NamedTuple):

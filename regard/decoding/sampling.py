@@ -18,11 +18,11 @@ from torch import Tensor
 
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.rules import Rule, Written
-from regard.decoding.scoring import Best, Judged, judge
 from regard.decoding.sentences import Batch, Limits, Sentence, refuse_wishes
-from regard.decoding.walking import walk
+from regard.decoding.single_path import walk
+from regard.decoding.token_scores import Best, Judged, judge
 from regard.errors import SettingError
-from regard.models.stepping import Stepper
+from regard.models.stepper import Stepper
 
 MANY = 1_000_003
 """Keeps the seeds of runs apart, as long as sentences have smaller ones."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.decoding.rules import ForcedPrefix, Rule
 from regard.errors import SettingError
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 
 SIGNS = (PAD, BOS, EOS)
 """Tokens that say nothing and that nobody can wish for."""

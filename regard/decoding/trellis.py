@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.lengths import LengthPenalty
 from regard.errors import CheckpointError
-from regard.models.stepping import EOS
+from regard.models.stepper import EOS
 
 
 class Chosen(NamedTuple):

@@ -5,17 +5,17 @@ from regard.evaluating.bleu import bleu, bleu_orders
 from regard.evaluating.captions import score_captions
 from regard.evaluating.chrf import chrf
 from regard.evaluating.cider import cider, cider_d
-from regard.evaluating.comparing import Comparison, compare
+from regard.evaluating.comparison import Comparison, compare
 from regard.evaluating.digits import digit_gold
 from regard.evaluating.exact_match import exact_match
 from regard.evaluating.heads import Pieces, Row, View, best_head, view_links, view_table
 from regard.evaluating.length_ratio import length_ratio
 from regard.evaluating.links import Gold, check_links, read_naacl, read_pharaoh, write_pharaoh
 from regard.evaluating.perplexity import loss_and_perplexity, perplexity
-from regard.evaluating.pointing import Pointing, pointing_game
+from regard.evaluating.pointing_game import Pointing, pointing_game
 from regard.evaluating.score import Score
-from regard.evaluating.scoring import score_all
 from regard.evaluating.significance import Difference, Resampling, compare_pair, score_interval
+from regard.evaluating.system_scores import score_all
 from regard.evaluating.ter import ter
 from regard.evaluating.token_accuracy import token_accuracy
 

@@ -16,7 +16,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from regard.choices import find
 from regard.errors import MissingExtra
-from regard.evaluating.readings import READINGS, Reading
+from regard.evaluating.caption_readings import READINGS, Reading
 from regard.evaluating.sacre import Sacre
 from regard.evaluating.score import Measured, Score, check_texts
 from regard.evaluating.tokenizers import Tokenizer, chosen_tokenizer

@@ -6,10 +6,10 @@ from sacrebleu.metrics.chrf import CHRF
 
 from regard.choices import find
 from regard.evaluating.bleu import measured_bleu_orders
+from regard.evaluating.caption_readings import READINGS
 from regard.evaluating.cider import measured_cider_d
 from regard.evaluating.exact_match import measured_exact_match
 from regard.evaluating.length_ratio import ratio_of
-from regard.evaluating.readings import READINGS
 from regard.evaluating.sacre import Sacre
 from regard.evaluating.score import Measured, Score
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from regard.choices import find
 from regard.evaluating.bleu import words
-from regard.evaluating.readings import READINGS
+from regard.evaluating.caption_readings import READINGS
 from regard.evaluating.score import Measured, Score, Statistics, check_texts, reference_counts
 from regard.evaluating.tokenizers import chosen_tokenizer
 

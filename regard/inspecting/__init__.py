@@ -1,23 +1,23 @@
 """a mechanism, or a model and a text → what there is to see of it."""
 
+from regard.inspecting.caption_files import load_caption, save_caption
 from regard.inspecting.caption_record import CaptionRecord
-from regard.inspecting.caption_saving import load_caption, save_caption
 from regard.inspecting.catalogue import CHAINS, KINDS, Mechanism, mechanism, mechanisms
 from regard.inspecting.dead_maps import dead_maps
 from regard.inspecting.examples import Picture, example
-from regard.inspecting.looking import look_at
 from regard.inspecting.panels import Link, Panel, View
 from regard.inspecting.path_lengths import Meeting, meetings
 from regard.inspecting.record import Record
-from regard.inspecting.recording import capture
+from regard.inspecting.record_files import load_record, save_record
+from regard.inspecting.recorder import capture
 from regard.inspecting.rollout import Shares, answer_rollout, flow, rollout
-from regard.inspecting.saving import load_record, save_record
 from regard.inspecting.scales import SCALES, scaled
-from regard.inspecting.scaling import Saturation, saturation
+from regard.inspecting.score_scaling import Saturation, saturation
 from regard.inspecting.statistics import HeadStatistics, head_statistics
 from regard.inspecting.survey import Survey, survey
+from regard.inspecting.text_record import look_at
 from regard.inspecting.tiles import Pyramid, Tile
-from regard.inspecting.worked import WORDS, WORDS_ZH, worked
+from regard.inspecting.worked_example import WORDS, WORDS_ZH, worked
 
 __all__ = [
     "CHAINS",

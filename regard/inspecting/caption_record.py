@@ -20,17 +20,17 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from regard.data.boxes import Box
-from regard.data.framing import Framing
+from regard.data.framings import Framing
 from regard.data.kinds import BOS, EOS
 from regard.data.pictures import Picture
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, ShapeError
 from regard.inspecting.capture import frozen, with_values
 from regard.inspecting.dead_maps import dead_maps, entropies
-from regard.inspecting.looking import by_layer, mask_of, mechanism_of, versions
 from regard.inspecting.panels import View
-from regard.inspecting.reading import Tokens, read_ids
 from regard.inspecting.record import DIGITS, MOST_NUMBERS, Attention, Record
+from regard.inspecting.text_record import by_layer, mask_of, mechanism_of, versions
+from regard.inspecting.token_labels import Tokens, read_ids
 from regard.layers.vision.image_encoder import GridSize, ImageEncoder
 from regard.models.captioner.network import Captioner
 

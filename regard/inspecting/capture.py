@@ -13,7 +13,7 @@ from regard.attention import AttentionMap
 from regard.attention.capture import captured
 from regard.errors import SettingError
 from regard.models import Model
-from regard.models.stepping import BOS
+from regard.models.stepper import BOS
 
 
 @torch.inference_mode()

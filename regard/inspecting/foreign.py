@@ -24,7 +24,7 @@ from regard.attention import FULL, AttentionMap
 from regard.attention.attend import SCALED_DOT, SOFT
 from regard.attention.links import NO_RELATION, Pattern, Relation, SoftRows
 from regard.attention.masks import given
-from regard.inspecting.later import Later
+from regard.inspecting.lazy_map import Later
 from regard.places import Places
 
 BLOCK = 1 << 22

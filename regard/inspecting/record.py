@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.choices import find
 from regard.errors import LengthError, SettingError
 from regard.inspecting.panels import OVERVIEW, Panel, View
-from regard.inspecting.reading import Tokens
+from regard.inspecting.token_labels import Tokens
 
 BLOCK = 1 << 20
 """About how many weights are rebuilt at a time."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.caches import reordered as reordered_pasts
-from regard.attention.folding import Folded
+from regard.attention.folded_source import Folded
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.layers.residual import Residual

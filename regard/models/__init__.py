@@ -22,7 +22,7 @@ from regard.models.encoders.spec import EncoderSpec
 from regard.models.kinds import KINDS, LOOKERS, NAMED, Spec, build_model, shapes_of
 from regard.models.language.spec import ExpertsSpec, LanguageSpec
 from regard.models.language_model import LanguageModel
-from regard.models.learning import Learner, Lesson
+from regard.models.learner import Learner, Lesson
 from regard.models.masking import MASK, Masked, masked
 from regard.models.model import Model
 from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
@@ -31,7 +31,7 @@ from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.network import Recurrent
 from regard.models.recurrent.spec import RecurrentSpec
 from regard.models.spec import SIZES, TransformerSpec
-from regard.models.stepping import Stepper
+from regard.models.stepper import Stepper
 from regard.models.transformer import Transformer
 
 __all__ = [

@@ -26,11 +26,11 @@ from regard.dims import Dims
 from regard.errors import ShapeError
 from regard.layers import Norm
 from regard.layers.feed_forward import ACTIVATIONS
-from regard.models.apart import read_apart
+from regard.models.by_length import read_apart
 from regard.models.embedding import Embedding
-from regard.models.learning import Lesson
+from regard.models.learner import Lesson
 from regard.models.masking import MASK, masked, masked_alone
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 from regard.places import ROOT, Places, Tree
 
 

@@ -9,16 +9,16 @@ from torch import nn
 from regard.choices import Choice, find
 from regard.errors import SettingError
 from regard.layers import Norm
-from regard.models.attending import is_movable
 from regard.models.bert import POOLS, Classifier, Encoder, MaskedLanguageModel, Tagger
-from regard.models.checking import check_future, check_padding
 from regard.models.language.rows import ROWS
 from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel
-from regard.models.parts import LAYER_KINDS, Parts, speak_softly
+from regard.models.mask_checks import check_future, check_padding
+from regard.models.parts import LAYER_KINDS, Parts, scale_output_gain
+from regard.models.self_attention import is_movable
 from regard.models.spec import TransformerSpec
+from regard.models.ties import check_sides
 from regard.models.transformer import Transformer, check_masks
-from regard.models.tying import check_sides
 
 
 def build_transformer(
@@ -39,7 +39,7 @@ def build_transformer(
         counts_from_the_end=parts.counts_from_the_end,
     )
     if LAYER_KINDS[spec.layer].is_faint:
-        speak_softly(model, n_target_tokens)
+        scale_output_gain(model, n_target_tokens)
     if not _is_meta(model):
         check_masks(model, min(n_source_tokens, n_target_tokens))
     return model
@@ -74,7 +74,7 @@ def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int)
         output_dropout=spec.output_dropout,
         balance=spec.experts.balance if spec.experts else 0.0,
     )
-    speak_softly(model, n_tokens)
+    scale_output_gain(model, n_tokens)
     if not _is_meta(model):
         check_future(model, model.read, n_tokens)
         check_padding(model, model.read, n_tokens)

@@ -26,9 +26,9 @@ from regard.models.embedding import Embedding
 from regard.models.language.rows import NOWHERE, ROWS, Rows, joined
 from regard.models.language.states import Apart, LanguageState, by_length
 from regard.models.language.token_maps import by_token, part_of
-from regard.models.learning import Lesson, LessonWithExtra
+from regard.models.learner import Lesson, LessonWithExtra
 from regard.models.model import Model
-from regard.models.stepping import PAD, UNK, rows_of
+from regard.models.stepper import PAD, UNK, rows_of
 
 __all__ = ["LanguageModel", "LanguageState", "joined"]
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import AttentionMap
-from regard.models.learning import Lesson, shifted
+from regard.models.learner import Lesson, shifted
 
 
 class Model(nn.Module, ABC):

@@ -24,8 +24,13 @@ from regard.layers import (
     Residual,
     WeightedBranches,
 )
-from regard.models.attending import COUNTS_FROM_THE_END, Attending, attending_in_turn, seeing_all
 from regard.models.embedding import Embedding
+from regard.models.self_attention import (
+    COUNTS_FROM_THE_END,
+    Attending,
+    attending_in_turn,
+    seeing_all,
+)
 from regard.models.spec import TransformerSpec
 from regard.positions import POSITIONS, RotaryPositions
 
@@ -206,7 +211,7 @@ LAYER_KINDS: Mapping[str, LayerKind] = {
 
 
 @torch.no_grad()
-def speak_softly(model: nn.Module, n_tokens: int) -> None:
+def scale_output_gain(model: nn.Module, n_tokens: int) -> None:
     """Lower the gain of a model's last norm, so that the loss begins near the logarithm of V.
 
     A tied output layer compares the last state with every embedding. A state that still looks

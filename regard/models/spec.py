@@ -15,8 +15,8 @@ from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers import FEED_FORWARDS, RESIDUALS
 from regard.layers.feed_forward import ACTIVATIONS
-from regard.models.attending import FULL_CHOICE, check_attending
-from regard.models.tying import check_is_tie, table_apart
+from regard.models.self_attention import FULL_CHOICE, check_attending
+from regard.models.ties import check_is_tie, table_apart
 from regard.positions import POSITIONS
 
 LARGEST: Mapping[str, int] = {

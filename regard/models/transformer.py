@@ -18,11 +18,11 @@ from regard.attention.links import Pattern
 from regard.attention.masks import Padding
 from regard.layers import DecoderCache, EncoderLayer
 from regard.layers.decoder_layer import reordered
-from regard.models.apart import read_apart
-from regard.models.checking import check_hidden
+from regard.models.by_length import read_apart
 from regard.models.embedding import Embedding
+from regard.models.mask_checks import check_hidden
 from regard.models.model import Model
-from regard.models.stepping import PAD, rows_of
+from regard.models.stepper import PAD, rows_of
 from regard.places import Places, Tree
 
 

@@ -17,8 +17,8 @@ from regard.evaluating.alignment import AlignmentCounts
 from regard.evaluating.heads import LEFT_OUT, Pieces, Row, argmax_links, merge_pieces
 from regard.evaluating.links import Gold, Link
 from regard.inspecting.panels import OVERVIEW, View
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Record
+from regard.inspecting.token_labels import Tokens
 from regard.plots.fonts import drawable
 from regard.plots.heatmap import heatmap, note_missing, on_axis
 

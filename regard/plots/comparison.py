@@ -8,7 +8,7 @@ from html import escape
 from rich.cells import cell_len
 
 from regard.evaluating.buckets import Bucket
-from regard.evaluating.comparing import Comparison, Sentence
+from regard.evaluating.comparison import Comparison, Sentence
 from regard.evaluating.significance import Difference
 from regard.plots.bars import Whisker, bars, whiskers
 from regard.plots.page import page, table

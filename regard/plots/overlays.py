@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from regard.plots.colours import DARK
-from regard.plots.smoothing import smooth
+from regard.plots.smooth_maps import smooth
 
 Grid = Float[np.ndarray, "rows columns"]
 

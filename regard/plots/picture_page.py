@@ -22,7 +22,7 @@ from regard.inspecting.caption_record import CaptionRecord, check_numbers
 from regard.plots.look_page import ESCAPED
 from regard.plots.overlays import OVERLAYS, Overlay
 from regard.plots.page import page, table
-from regard.plots.smoothing import smooth
+from regard.plots.smooth_maps import smooth
 
 HERE = Path(__file__).parent
 MOST_PIXELS = 800

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.errors import LengthError, MissingExtra
 from regard.inspecting.panels import OVERVIEW, Panel, View
-from regard.inspecting.reading import harmless
 from regard.inspecting.record import Record
+from regard.inspecting.token_labels import harmless
 from regard.plots.colours import LIGHT, RGB, colour, ink
 from regard.plots.fonts import Labels, drawable
 from regard.plots.heatmap import new_figure

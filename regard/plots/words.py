@@ -16,8 +16,8 @@ from rich.text import Text
 
 from regard.errors import LengthError
 from regard.inspecting.panels import OVERVIEW, Panel, View
-from regard.inspecting.reading import harmless
 from regard.inspecting.record import Record
+from regard.inspecting.token_labels import harmless
 from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
 
 MOST_CELLS = 20_000

@@ -16,24 +16,24 @@ from regard.choices import find
 from regard.decoding import Hypothesis
 from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
-from regard.inspecting.looking import reads_answers
 from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
-from regard.serving.kept import Once, name_of_answer
-from regard.serving.offering import name_of_example, other_examples
+from regard.inspecting.text_record import reads_answers
+from regard.runs.length_limits import limits_of, writes_nothing
+from regard.runs.trained import Trained
+from regard.serving.lru_cache import Once, name_of_answer
+from regard.serving.offers import name_of_example, other_examples
 from regard.serving.quantities import numbers_of, offered, spans_of
-from regard.serving.shelf import Served, Shelf
+from regard.serving.registry import Served, Shelf
 from regard.serving.shown_numbers import Wish
 from regard.serving.turns import held
 from regard.serving.watched_search import WatchedSearch
-from regard.training.filling import Filled, fill_each, fills_words
-from regard.training.like_training import text_like
-from regard.training.limiting import limits_of, writes_nothing
-from regard.training.metrics import rows as read_metrics
-from regard.training.predictions import Request, Wishes
-from regard.training.text_form import read_text
-from regard.training.trained import Trained
-from regard.training.vectors import is_speechless
+from regard.tasks.input_format import text_like
+from regard.tasks.masked_words import Filled, fill_each, fills_words
+from regard.tasks.normalisation import read_text
+from regard.tasks.predictions import Request, Wishes
+from regard.tasks.sentence_vectors import is_speechless
+from regard.training.metrics_file import rows as read_metrics
 
 MOST_ROWS = 512
 """About how many queries the statistics of a long text are made of."""

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp
 import regard
 from regard.errors import LengthError, RegardError, UnknownChoice
 from regard.serving import api, captions, gold
-from regard.serving.asked import AskedToPredict, AskedToWork
 from regard.serving.atlas import Asked, atlas, profile, tile
 from regard.serving.colour_maps import colour_ramps
 from regard.serving.files import page_files, read_file
@@ -23,7 +22,8 @@ from regard.serving.guard import Guard, Names, fault
 from regard.serving.link_drawing import Drawing
 from regard.serving.loaded_head import loaded_head
 from regard.serving.pools import Pools
-from regard.serving.shelf import Shelf
+from regard.serving.registry import Shelf
+from regard.serving.schemas import AskedToPredict, AskedToWork
 from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
 from regard.serving.turns import GONE

@@ -15,8 +15,8 @@ from regard.errors import SettingError
 from regard.inspecting.record import Record
 from regard.inspecting.survey import ANYWHERE, survey
 from regard.inspecting.tiles import BLOCK, EXACT, PIXELS, Head, Pause, Pyramid
-from regard.serving.kept import Once, name_of_answer
-from regard.serving.shelf import SentTile, Shelf
+from regard.serving.lru_cache import Once, name_of_answer
+from regard.serving.registry import SentTile, Shelf
 from regard.serving.turns import Turns, check_asker
 
 TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}

@@ -8,9 +8,9 @@ import numpy as np
 from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
-from regard.serving.kept import name_of_answer
-from regard.serving.offering import name_of_example
-from regard.serving.shelf import Served, Shelf
+from regard.serving.lru_cache import name_of_answer
+from regard.serving.offers import name_of_example
+from regard.serving.registry import Served, Shelf
 from regard.serving.turns import held
 from regard.serving.uploads import Upload
 from regard.serving.watched_search import WatchedSearch

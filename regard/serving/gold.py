@@ -17,14 +17,14 @@ from regard.evaluating.heads import LEFT_OUT, Row, merge_pieces, views
 from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import weights_of
 from regard.inspecting.record import rounded
-from regard.serving.kept import Once, name_of_answer
+from regard.runs.alignment import Aligned, cross_maps, has_gold, read_gold
+from regard.runs.evaluation_texts import texts_of_files
 from regard.serving.link_drawing import Drawing
-from regard.serving.shelf import GoldPairs, Served, Shelf, WordWeights
+from regard.serving.lru_cache import Once, name_of_answer
+from regard.serving.registry import GoldPairs, Served, Shelf, WordWeights
 from regard.serving.turns import held
-from regard.training.aligning import Aligned, cross_maps, has_gold, read_gold
-from regard.training.evaluation_texts import texts_of_files
-from regard.training.source_kinds import check_reads_texts
-from regard.training.text_form import as_read
+from regard.tasks.normalisation import as_read
+from regard.tasks.source_kinds import check_reads_texts
 
 ROWS = {row.name.lower(): row for row in Row}
 MOST_PAIRS = 300

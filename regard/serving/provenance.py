@@ -13,9 +13,9 @@ from pathlib import Path
 from regard.choices import Choice
 from regard.data import PICTURE_READERS, READERS, Example
 from regard.errors import DataError
-from regard.training.data_paths import data_files, examples_of
-from regard.training.quoting import file_hash, recorded_data
-from regard.training.recipes import examples
+from regard.recipes.data_paths import data_files, examples_of
+from regard.recipes.recipe import examples
+from regard.training.card_json import file_hash, recorded_data
 
 
 def known_examples(run: Path, choice: Choice, split: str) -> Iterator[Example]:

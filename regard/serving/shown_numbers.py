@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention import AttentionMap
 from regard.errors import SettingError
-from regard.inspecting.later import Later
+from regard.inspecting.lazy_map import Later
 from regard.inspecting.record import Record, Weights
 from regard.inspecting.rollout import answer_rollout, flow, rollout
 

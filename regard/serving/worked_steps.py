@@ -4,8 +4,8 @@
     S = Q Kᵀ  (/ √d)  / temperature                then masked
     A = softmax(S),  C = A V,  out = [C₁ … C_h] W_O
 
-With the inputs of `regard.inspecting.worked` and matrices that change nothing, these are the
-numbers of `regard explain`.
+With the inputs of `regard.inspecting.worked_example` and matrices that change nothing, these are
+the numbers of `regard explain`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from regard.attention.patterns.causal import CausalPattern
 from regard.attention.scores.dot import DotScore
 from regard.attention.scores.scaled_dot import ScaledDotScore
 from regard.errors import SettingError, ShapeError
-from regard.inspecting.worked import WORDS, WORDS_ZH, worked
+from regard.inspecting.worked_example import WORDS, WORDS_ZH, worked
 
 Matrix = Sequence[Sequence[float]]
 

@@ -17,15 +17,13 @@ from torch import Tensor
 import regard
 from regard.choices import Choice
 from regard.data import READERS
-from regard.data.atomic_writes import PARTIAL
+from regard.data.atomic_writes import PARTIAL, write_text
 from regard.data.files import PACKINGS, UNPACKING
-from regard.training.checkpoints import Progress, write_text
-from regard.training.data_paths import data_files, read_start
-from regard.training.events import Validated, validated_record
-from regard.training.hardware import Hardware
-from regard.training.loading import subword_files
-from regard.training.metrics import rows as read_metrics
-from regard.training.quoting import (
+from regard.hardware.hardware import Hardware
+from regard.recipes.data_paths import data_files, read_start
+from regard.recipes.recipe import Recipe
+from regard.tasks.loaded import subword_files
+from regard.training.card_json import (
     MODEL,
     Quoted,
     QuotedFile,
@@ -35,7 +33,9 @@ from regard.training.quoting import (
     quoted_text,
     weights_hash,
 )
-from regard.training.recipes import Recipe
+from regard.training.checkpoints import Progress
+from regard.training.events import Validated, validated_record
+from regard.training.metrics_file import rows as read_metrics
 from regard.training.workers import Workers
 
 Facts = Mapping[str, str]

@@ -23,12 +23,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.atomic_writes import sync_all, written_beside
+from regard.data.atomic_writes import sync_all, write_text, written_beside
+from regard.data.json_fields import read_fields
 from regard.data.permissions import as_any_file
 from regard.data.regular_files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
-from regard.training.json_fields import read_fields
-from regard.training.random_states import CPU_STATE, CUDA_STATE, random_states, restore
+from regard.hardware.random_states import CPU_STATE, CUDA_STATE, random_states, restore
 
 NAME = re.compile(r"step-\d+")
 MAX_COUNT = 2**63
@@ -276,12 +276,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write beside the name, then rename."""
     with written_beside(path) as partial, as_any_file(partial):
         save_file(dict(tensors), partial)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write beside the name, then rename."""
-    with written_beside(path) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

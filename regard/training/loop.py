@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
 from regard.errors import DataError
+from regard.hardware.hardware import Hardware
+from regard.hardware.memory import keep_freed_memory
 from regard.layers import project_all
 from regard.models import Model
-from regard.training.accumulating import CPU, Accumulator, accumulate
+from regard.recipes.recipe import Recipe, TrainingRecipe
+from regard.recipes.schedules import SCHEDULES, Pace
+from regard.training.accumulation import CPU, Accumulator, accumulate
 from regard.training.checkpoints import Progress
-from regard.training.hardware import Hardware
-from regard.training.measuring import keep_freed_memory
 from regard.training.objectives import Smoothed, objective
-from regard.training.recipes import Recipe, TrainingRecipe
-from regard.training.schedules import SCHEDULES, Pace
 from regard.training.workers import ALONE, Workers
 
 __all__ = [

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.models.stepping import PAD
+from regard.models.stepper import PAD
 
 LOGITS_AT_ONCE = 1 << 22
 """How many logits exist at a time …"""

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.models import Lesson
-from regard.models.learning import Extra
+from regard.models.learner import Extra
+from regard.recipes.recipe import TrainingRecipe
 from regard.training.losses import Loss, token_loss, token_losses
 from regard.training.r_drop import divergence
-from regard.training.recipes import TrainingRecipe
 
 Reading = Callable[[Tensor, Tensor], Lesson]
 """A model's `lesson`, compiled or not."""

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.models.stepping import PAD
+from regard.models.stepper import PAD
 from regard.training.losses import LOGITS_AT_ONCE
 
 

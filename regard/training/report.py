@@ -5,10 +5,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from regard.data.atomic_writes import write_text
 from regard.plots.curves import curves
 from regard.plots.page import page
-from regard.training.checkpoints import write_text
-from regard.training.metrics import rows as read_metrics
+from regard.training.metrics_file import rows as read_metrics
 
 
 def write_report(run: Path) -> Path:

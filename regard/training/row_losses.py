@@ -9,9 +9,9 @@ import torch
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
 from regard.data.kinds import PAD
+from regard.hardware.hardware import Hardware
 from regard.models import Model
-from regard.training.accumulating import CPU
-from regard.training.hardware import Hardware
+from regard.training.accumulation import CPU
 from regard.training.losses import token_losses
 
 

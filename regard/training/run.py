@@ -15,10 +15,17 @@ from pathlib import Path
 import tomli_w
 import torch
 
-from regard.data.atomic_writes import sync
+from regard.data.atomic_writes import sync, write_text
 from regard.errors import RegardError, RunError
+from regard.hardware.hardware import Hardware
+from regard.hardware.memory import lacks_memory
+from regard.hardware.random_states import random_states
+from regard.hardware.threads import Threads, use_threads
 from regard.models import Model, build_model
-from regard.training.accumulating import CPU
+from regard.recipes.data_paths import record_start
+from regard.recipes.recipe import Recipe
+from regard.tasks.source_kinds import source_kind
+from regard.training.accumulation import CPU
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
 from regard.training.checkpoints import (
@@ -33,19 +40,11 @@ from regard.training.checkpoints import (
     save_checkpoint,
     tensor_forms,
     write_tensors,
-    write_text,
 )
-from regard.training.data_paths import record_start
 from regard.training.events import Event, Finished, Said, Validated, matched
-from regard.training.hardware import Hardware
-from regard.training.loading import start_from
-from regard.training.locking import locked
 from regard.training.loop import Step, learn_by_epoch, make_optimiser
-from regard.training.measuring import lacks_memory
-from regard.training.metrics import Metrics
-from regard.training.preparing import Prepared, prepare
-from regard.training.random_states import random_states
-from regard.training.recipes import Recipe
+from regard.training.metrics_file import Metrics
+from regard.training.preparation import Prepared, prepare
 from regard.training.report import write_report
 from regard.training.run_folder import (
     changed_settings,
@@ -56,11 +55,11 @@ from regard.training.run_folder import (
     delete_contents,
     holds_anything,
 )
-from regard.training.source_kinds import source_kind
+from regard.training.run_lock import locked
+from regard.training.starting_weights import start_from
 from regard.training.stop_signals import StopSignals
-from regard.training.threads import Threads, use_threads
 from regard.training.unreached_weights import check_reaches_all_weights
-from regard.training.validating import Best, validate
+from regard.training.validation import Best, validate
 from regard.training.workers import ALONE, Workers
 
 __all__ = ["Event", "Finished", "Said", "Validated", "run"]

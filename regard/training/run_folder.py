@@ -8,8 +8,8 @@ from pathlib import Path
 from shlex import quote
 
 from regard.errors import RunError
-from regard.training.locking import check_can_be_made
-from regard.training.recipes import Recipe, read_recipe
+from regard.recipes.recipe import Recipe, read_recipe
+from regard.training.run_lock import check_can_be_made
 
 
 def holds_anything(out: Path) -> bool:

@@ -18,13 +18,13 @@ from regard.attention import Chain
 from regard.attention.links import StopsGradient
 from regard.data.batches import collate
 from regard.errors import RecipeError
+from regard.hardware.hardware import Hardware
+from regard.hardware.random_states import random_states, restore
 from regard.models import Model
-from regard.training.accumulating import Accumulator
-from regard.training.hardware import Hardware
+from regard.training.accumulation import Accumulator
 from regard.training.loop import Material
 from regard.training.objectives import objective
-from regard.training.preparing import Prepared
-from regard.training.random_states import random_states, restore
+from regard.training.preparation import Prepared
 
 EXAMPLES_PER_ATTEMPT = 4
 """How many are read at once."""

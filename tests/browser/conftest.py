@@ -14,8 +14,8 @@ import torch
 from playwright.sync_api import expect
 
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import Shelf, open_runs
+from regard.serving.registry import Shelf, open_runs
+from regard.serving.server import running
 from tests.browser.looking import COUNTING
 from tests.captioning import RECIPE, trained_captioner
 from tests.serving.serving import make_shelf

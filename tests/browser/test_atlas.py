@@ -10,12 +10,12 @@ from playwright.sync_api import expect
 from regard.attention import FULL, AttentionMap
 from regard.attention.attend import SCALED_DOT, SOFT
 from regard.attention.links import NO_RELATION, SoftRows
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
+from regard.inspecting.token_labels import Tokens
 from regard.places import Places
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import Shelf
+from regard.serving.registry import Shelf
+from regard.serving.server import running
 from tests.browser.looking import hear, settle
 
 pytestmark = pytest.mark.browser

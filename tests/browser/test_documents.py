@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
+from regard.serving.server import running
 from tests.browser.looking import settle, violations
 from tests.making import make_run
 from tests.serving.serving import write_card

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 from regard.data import Example
 from regard.evaluating import Gold
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import GoldPairs, Shelf, open_runs
+from regard.serving.registry import GoldPairs, Shelf, open_runs
+from regard.serving.server import running
 from tests.browser.looking import VIEWS, open_view
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
 from tests.making import make_run

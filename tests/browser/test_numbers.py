@@ -6,7 +6,7 @@ import re
 import pytest
 
 from regard.inspecting.panels import View
-from regard.inspecting.worked import worked
+from regard.inspecting.worked_example import worked
 from regard.plots.colours import LIGHT, colour
 from tests.browser.looking import TARGET, TEXT, hear, open_view, settle, table
 

@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
+from regard.serving.server import running
 from tests.browser.looking import violations
 from tests.captioning import trained_captioner
 from tests.making import make_run

@@ -15,8 +15,8 @@ from regard.serving.gold import sentence
 from regard.serving.link_drawing import Drawing
 from regard.serving.loaded_head import loaded_head
 from regard.serving.quantities import numbers_of
-from regard.serving.running import running
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
+from regard.serving.server import running
 from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
 from tests.browser.looking import TARGET, TEXT, hear, open_view, settle, table, violations

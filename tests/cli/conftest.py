@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from regard.cli.benching.sentences import english_german
+from regard.bench.sentences import english_german
 
 
 @pytest.fixture

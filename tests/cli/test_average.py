@@ -7,8 +7,8 @@ import torch
 
 import regard
 from regard.cli import main
+from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text, read_quoted
 from regard.training.checkpoints import read_tensors, write_tensors
-from regard.training.quoting import Quoted, QuotedFile, file_hash, quoted_text, read_quoted
 from tests.making import make_run
 
 

@@ -3,11 +3,11 @@
 import json
 import sys
 
+from regard.bench.decoding import DecodingCase, DecodingResult, random_model, sources
+from regard.bench.decoding_worker import _regard
 from regard.cli import main
-from regard.cli.benching.decoding import DecodingCase, DecodingResult, random_model, sources
-from regard.cli.benching.decoding_worker import _regard
 from regard.decoding import Beam, Hypothesis, Replaying
-from regard.training.trained import load
+from regard.runs.trained import load
 from tests.making import make_run
 
 SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from regard.bench import contests, joeynmt_worker
+from regard.bench.contestants import build_regard, epoch_rows
+from regard.bench.contests import CONTESTS
+from regard.bench.joeynmt_worker import GivenBatches, do_without
+from regard.bench.race import Plan, race
+from regard.bench.sentences import write_for_joeynmt
+from regard.bench.sizes import RecurrentSize
+from regard.bench.training_race import PEERS, Setting, race_report
+from regard.bench.training_report import training_text
 from regard.cli import main
-from regard.cli.benching import contests, joeynmt_worker
-from regard.cli.benching.contestants import build_regard, epoch_rows
-from regard.cli.benching.contests import CONTESTS
-from regard.cli.benching.joeynmt_worker import GivenBatches, do_without
-from regard.cli.benching.race import Plan, race
-from regard.cli.benching.sentences import write_for_joeynmt
-from regard.cli.benching.sizes import RecurrentSize
-from regard.cli.benching.training_race import PEERS, Setting, race_report
-from regard.cli.benching.training_report import training_text
 from regard.data.batches import collate
 
 TINY = RecurrentSize(d_hidden=6, n_layers=2, n_tokens=300, batch_tokens=90)

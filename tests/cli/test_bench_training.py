@@ -11,11 +11,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, kl_div
 
-from regard.cli import main
-from regard.cli.benching import contestants, contests, training_gpu
-from regard.cli.benching.contestants import CONTESTANTS, marian_loss, training_recipe
-from regard.cli.benching.joeynmt_worker import Asked, ProcessMeter, entropy
-from regard.cli.benching.race import (
+from regard.bench import contestants, contests, training_gpu
+from regard.bench.contestants import CONTESTANTS, marian_loss, training_recipe
+from regard.bench.joeynmt_worker import Asked, ProcessMeter, entropy
+from regard.bench.race import (
     Course,
     Round,
     joeynmt_command,
@@ -24,14 +23,15 @@ from regard.cli.benching.race import (
     race,
     ratio,
 )
-from regard.cli.benching.sentences import english_german, write_for_joeynmt
-from regard.cli.benching.sizes import TransformerSize
-from regard.cli.benching.training_gpu import Work, gpu_report
-from regard.cli.benching.training_race import PEERS, Setting, race_report
-from regard.cli.benching.training_report import training_text
+from regard.bench.sentences import english_german, write_for_joeynmt
+from regard.bench.sizes import TransformerSize
+from regard.bench.training_gpu import Work, gpu_report
+from regard.bench.training_race import PEERS, Setting, race_report
+from regard.bench.training_report import training_text
+from regard.cli import main
 from regard.data.batches import collate
 from regard.errors import DataError, MissingExtra, SettingError
-from regard.training.hardware import Hardware
+from regard.hardware.hardware import Hardware
 from regard.training.loop import epoch_updates
 
 TINY = TransformerSize(d_model=8, n_heads=2, d_hidden=12, n_layers=1, n_tokens=300)

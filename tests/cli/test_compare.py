@@ -9,9 +9,9 @@ import regard
 from regard.cli import main
 from regard.decoding import Limits
 from regard.evaluating import Resampling, compare
+from regard.recipes.recipe import examples
+from regard.runs.evaluation import search_for
 from regard.training.checkpoints import read_tensors, write_tensors
-from regard.training.evaluation import search_for
-from regard.training.recipes import examples
 from tests.making import make_run
 
 FEW = ["--samples", "9", "--trials", "9"]

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from regard.cli import main
 from regard.errors import RegardError
 from regard.serving.app import build_app
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
 
 RECIPE = """\
 [data]

@@ -9,8 +9,8 @@ import pytest
 
 from regard.cli import main
 from regard.data.dates import language_name
+from regard.runs.demo import demo_recipe, unseen
 from regard.training.checkpoints import Progress, checkpoints
-from regard.training.demo import demo_recipe, unseen
 from regard.training.events import Finished
 from regard.training.run import run
 

@@ -7,7 +7,7 @@ import regard
 from regard.cli import main
 from regard.cli.verbs import VERBS as cli_verbs
 from regard.errors import SettingError
-from regard.training.hardware import Hardware, device_named
+from regard.hardware.hardware import Hardware, device_named
 from tests.making import make_run
 from tests.training.small_recipe import RECIPE
 

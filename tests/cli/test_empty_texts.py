@@ -9,10 +9,10 @@ import regard
 from regard.cli import main
 from regard.decoding import Beam, Greedy, Limits, Sampling
 from regard.errors import DataError
+from regard.runs.evaluation import answer
+from regard.runs.trained import Request
 from regard.serving import api
-from regard.serving.shelf import open_runs
-from regard.training.evaluation import answer
-from regard.training.trained import Request
+from regard.serving.registry import open_runs
 from tests.captioning import trained_captioner
 from tests.making import ENCODER, TRANSFORMER, make_run
 

@@ -11,9 +11,9 @@ from regard.cli.evaluate import WITHOUT_ANSWERS, alignment_text
 from regard.data import Example
 from regard.decoding import Beam, Limits
 from regard.evaluating import AlignmentCounts, Gold, Row, View, best_head, score_all
-from regard.training import evaluation
-from regard.training.aligning import Aligned
-from regard.training.evaluation import METRICS, Judged, score, search_for
+from regard.runs import evaluation
+from regard.runs.alignment import Aligned
+from regard.runs.evaluation import METRICS, Judged, score, search_for
 from tests.making import make_run
 
 CUT = "the answer was cut at the longest allowed"

@@ -67,7 +67,7 @@ def test_unknown_words_are_replaced_when_asked_for(files, capsys, monkeypatch):
     err = _report(files, capsys, "--replace-unknown", code=2, run="letters")
     assert "kind characters, which has no unknown words" in err
     # nobody may wish for an unknown word, but here one must come
-    monkeypatch.setattr("regard.training.wishing._check_is_known", lambda *given: None)
+    monkeypatch.setattr("regard.tasks.constraint_tokens._check_is_known", lambda *given: None)
     words = ["predict", files / "run", "--text", "zebra a", "--prefix", "qq", "--beam", 1]
     assert main([*map(str, words)]) == 0
     assert "\N{REPLACEMENT CHARACTER}" in capsys.readouterr().out

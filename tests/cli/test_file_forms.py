@@ -13,10 +13,10 @@ from regard.choices import Choice
 from regard.cli import main
 from regard.data import Example
 from regard.errors import DataError
-from regard.training import read_recipe
-from regard.training.evaluation_texts import texts_of_files
-from regard.training.recipes import examples
-from regard.training.trained import Prediction, Trained
+from regard.recipes import read_recipe
+from regard.recipes.recipe import examples
+from regard.runs.evaluation_texts import texts_of_files
+from regard.runs.trained import Prediction, Trained
 from tests.captioning import RECIPE as CAPTIONER
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run

@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.inspecting.looking import reads_answers, sizes_of
+from regard.inspecting.text_record import reads_answers, sizes_of
 from regard.models import KINDS, LOOKERS
 from tests.making import TRANSFORMER, make_run
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.waiting import counted_words, spinning
+from regard.cli.spinner import counted_words, spinning
 from tests.making import make_run
 
 COMPRESSED = """\

@@ -13,11 +13,11 @@ from torch.testing import assert_close
 from regard.cli import main
 from regard.decoding import Beam, Limits
 from regard.inspecting import load_record
-from regard.inspecting.looking import look_at
 from regard.inspecting.panels import View
+from regard.inspecting.text_record import look_at
 from regard.plots import plain_words
-from regard.training.loading import load_run
-from regard.training.trained import Trained, load
+from regard.runs.loading import load_run
+from regard.runs.trained import Trained, load
 from tests.making import TRANSFORMER, make_run
 
 TEXT, ANSWER = "a b cd", "cd a"

@@ -9,9 +9,10 @@ from PIL import Image
 
 import regard
 from regard.cli import main
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.events import Said
-from regard.training.preparing import prepare
+from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE, draw, trained_captioner
 

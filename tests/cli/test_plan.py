@@ -8,7 +8,8 @@ import pytest
 
 from regard.cli import main
 from regard.cli.plan import plan_text, size_text, time_text
-from regard.training import planning, trial
+from regard.runs import plan as planning
+from regard.runs import trial
 
 RECIPE = str(Path(__file__).parents[2] / "recipes" / "copy.toml")
 SMALL = [

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.training.trained import Prediction, Trained
+from regard.runs.trained import Prediction, Trained
 from tests.making import make_run
 
 

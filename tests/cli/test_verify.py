@@ -6,16 +6,16 @@ import shutil
 import pytest
 
 from regard.cli import main
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import read_recipe
 from regard.training.card import write_card
+from regard.training.card_json import file_hash, read_quoted, weights_hash
 from regard.training.checkpoints import (
     checkpoints,
     read_progress,
     read_tensors,
     write_tensors,
 )
-from regard.training.hardware import Hardware
-from regard.training.quoting import file_hash, read_quoted, weights_hash
-from regard.training.recipes import read_recipe
 from regard.training.workers import ALONE
 from tests.making import make_run
 

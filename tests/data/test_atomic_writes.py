@@ -15,11 +15,11 @@ import regard
 from regard.cli import main
 from regard.cli.vectors import write_vectors
 from regard.data import Example, Subwords, atomic_writes, write_corpus
-from regard.data.atomic_writes import move_into_place, written_beside
+from regard.data.atomic_writes import move_into_place, write_text, written_beside
 from regard.data.mapped_arrays import new_folder, write_facts
-from regard.inspecting.saving import save_record
+from regard.inspecting.record_files import save_record
 from regard.layers.vision.published_weights import _write_cache
-from regard.training.checkpoints import Progress, save_checkpoint, write_tensors, write_text
+from regard.training.checkpoints import Progress, save_checkpoint, write_tensors
 from tests.inspecting.hand_made import of_a_model
 from tests.making import ENCODER, make_run
 

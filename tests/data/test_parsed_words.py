@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.data.carrying import for_files, for_sources
 from regard.data.parsed_words import PARSED_WORDS, heads_of, with_heads
 from regard.data.subwords import Subwords
+from regard.data.tree_ids import for_files, for_sources
 from regard.data.treebanks import Treebank
 from regard.errors import DataError
 from regard.places import Tree

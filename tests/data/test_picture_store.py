@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from regard.data import picture_store
-from regard.data.framing import FRAMINGS
+from regard.data.framings import FRAMINGS
 from regard.data.picture_store import PictureStore, Said, write_pictures
 from regard.data.pictures import read_picture
 from regard.data.processes import Died

@@ -6,7 +6,7 @@ import torch
 from regard.data import Corpus, Example, collate, epoch_batches, too_long, write_corpus
 from regard.data.annotation_store import write_annotations
 from regard.data.kinds import KINDS
-from regard.data.normalising import NORMALISERS
+from regard.data.normalisation import NORMALISERS
 from regard.data.picture_store import write_pictures
 from regard.data.sources import (
     AnnotationRows,

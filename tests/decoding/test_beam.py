@@ -16,7 +16,7 @@ from regard.decoding import (
     Replaying,
     Sentence,
 )
-from regard.decoding.scoring import largest
+from regard.decoding.token_scores import largest
 from regard.errors import SettingError
 from tests.decoding.writers import Table
 from tests.oracles.decoding import answers, paper_divisor

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.attention import Chain, KeyValues, multi_head
-from regard.attention.folding import Folded
+from regard.attention.folded_source import Folded
 from regard.attention.heads.grouped_query import GroupedQueryHeads
 from regard.attention.patterns.full import FullPattern
 from regard.attention.scores.dot import DotScore
@@ -19,7 +19,7 @@ from regard.decoding.quick_layer import QuickLayer, plain_scale
 from regard.dims import Dims
 from regard.layers import DecoderLayer, FeedForward, PostNorm, PreNorm
 from regard.models import TransformerSpec, build_transformer
-from regard.models.stepping import PAD
+from regard.models.stepper import PAD
 from tests.asserting import assert_close
 
 DIMS = Dims(d_model=32, n_heads=4)

@@ -17,7 +17,7 @@ from regard.models import (
     build_transformer,
 )
 from regard.models.recurrent.spec import PAPERS
-from regard.models.stepping import rows_of
+from regard.models.stepper import rows_of
 
 TINY = TransformerSpec(
     d_model=16, n_heads=2, d_hidden=16, n_encoder_layers=1, n_decoder_layers=2, max_len=64

@@ -9,9 +9,9 @@ from sacrebleu.metrics import BLEU, CHRF
 from regard.errors import ShapeError, UnknownChoice
 from regard.evaluating import exact_match
 from regard.evaluating.bleu import bleu, bleu_orders, measured_bleu_orders, words
+from regard.evaluating.caption_readings import READINGS, is_punctuation
 from regard.evaluating.captions import measured_captions, score_captions
 from regard.evaluating.cider import cider_d
-from regard.evaluating.readings import READINGS, is_punctuation
 
 SAID = ["A Dog runs on the grass .", "two men play chess", "a red ball"]
 REFERENCES = [

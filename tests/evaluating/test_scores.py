@@ -16,7 +16,7 @@ from regard.evaluating import (
     ter,
 )
 from regard.evaluating import tokenizers as chosen
-from regard.evaluating.scoring import MEASURES
+from regard.evaluating.system_scores import MEASURES
 from regard.evaluating.tokenizers import tokenizer_for
 
 HYPOTHESES = ["the cat sat on the mat .", "dogs bark", "he went home"]

@@ -10,7 +10,7 @@ from regard.evaluating import Resampling, Score, compare_pair, score_interval
 from regard.evaluating.chrf import measured_chrf
 from regard.evaluating.exact_match import measured_exact_match
 from regard.evaluating.score import Measured
-from regard.evaluating.scoring import MEASURES
+from regard.evaluating.system_scores import MEASURES
 
 QUICK = Resampling(samples=200, trials=500)
 CHANCE = np.random.default_rng(3)

@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "regard"
 
 FLOW = [
-    "errors", "dims", "choices", "places", "recording", "data", "positions", "attention", "layers",
-    "models", "decoding", "evaluating", "inspecting", "plots", "training", "serving", "cli",
+    "errors", "dims", "choices", "places", "data", "positions", "attention", "layers", "models",
+    "hardware", "decoding", "evaluating", "inspecting", "plots", "recipes", "tasks", "training",
+    "runs", "interop", "serving", "bench", "cli",
 ]  # fmt: skip
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

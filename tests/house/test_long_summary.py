@@ -20,7 +20,7 @@ from benchmarks.long_summary import costs, losses, slope, summary
 from benchmarks.long_systems import MODELS, READ_BEFORE, SIZES, SYSTEMS, TAUGHT, System
 from regard.data.batches import collate
 from regard.data.corpus import Corpus
-from regard.training.hardware import Hardware
+from regard.hardware.hardware import Hardware
 
 DOCS = Path(__file__).parents[2] / "docs"
 

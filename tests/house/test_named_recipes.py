@@ -10,7 +10,7 @@ import pytest
 from benchmarks.luong import SYSTEMS
 from regard.models import RecurrentSpec
 from regard.models.recurrent.spec import PAPERS
-from regard.training.recipes import parse_recipe, read_recipe
+from regard.recipes.recipe import parse_recipe, read_recipe
 
 ROOT = Path(__file__).parents[2]
 STUDY = json.loads((ROOT / "docs" / "luong.json").read_text())["studies"]["multi30k"]

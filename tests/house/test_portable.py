@@ -44,7 +44,7 @@ print(len(regard.load("run").predict(["a b"])))
 LOCKS = """
 from pathlib import Path
 from regard.errors import RunError
-from regard.training.locking import locked
+from regard.training.run_lock import locked
 run = Path("runs/one")
 with locked(run), locked(Path("runs/two")):
     print(sorted(each.name for each in Path("runs").iterdir()), list(run.iterdir()))
@@ -59,7 +59,7 @@ with locked(run):
 MEASURES = """
 import os
 from regard.errors import RunError
-from regard.training import measuring
+from regard.hardware import memory as measuring
 measuring.limit_memory(1 << 40)
 print(measuring.resident("VmRSS") > 0, measuring.in_a_fork(lambda: {"a": 1}))
 measuring.Path = lambda name: os  # a system without /proc

@@ -13,8 +13,8 @@ from regard.choices import Choice
 from regard.data.kinds import BOS
 from regard.models import LanguageSpec, build_language_model
 from regard.positions import POSITIONS
+from regard.recipes.recipe import read_recipe
 from regard.training.loop import CPU
-from regard.training.recipes import read_recipe
 
 NEED_TREES = {"tree_depth", "structural"}
 SMALL = {"d_model": 16, "n_heads": 4, "d_hidden": 32, "n_layers": 2, "rows": "running"}

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from regard.data.framing import Framing
+from regard.data.framings import Framing
 from regard.data.pictures import Picture
 from regard.inspecting.caption_record import CaptionRecord, cell_names
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
+from regard.inspecting.token_labels import Tokens
 from regard.layers.vision.image_encoder import GridSize
 from tests.inspecting.hand_made import Dense
 

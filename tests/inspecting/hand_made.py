@@ -6,9 +6,9 @@ import torch
 
 from regard.data.kinds import BPE
 from regard.data.subwords import Subwords
-from regard.inspecting.looking import look_at
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
+from regard.inspecting.text_record import look_at
+from regard.inspecting.token_labels import Tokens
 from regard.models import TransformerSpec, build_model
 
 TEXT = "A dog ate the food because it was hungry."

@@ -10,14 +10,14 @@ from torch.testing import assert_close
 
 import regard
 from regard.data.boxes import Box
-from regard.data.framing import Framing
+from regard.data.framings import Framing
 from regard.data.kinds import BOS, BPE
 from regard.data.pictures import Picture
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, SettingError, ShapeError
 from regard.inspecting import caption_record as module
 from regard.inspecting.caption_record import caption_record
-from regard.inspecting.reading import Tokens
+from regard.inspecting.token_labels import Tokens
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
 from tests.models.captioner.small import SOFT, TRANSFORMER, build
 

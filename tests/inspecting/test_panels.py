@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.inspecting.panels import View
-from regard.inspecting.reading import Tokens
+from regard.inspecting.token_labels import Tokens
 from tests.inspecting.hand_made import of_a_model, written_down
 
 KEYS = Tokens(("▁a", "▁dog", "<eos>"), (0, 1, 2), ("a", "dog", "<eos>"), frozenset({2}))

@@ -12,10 +12,10 @@ from regard.choices import Choice
 from regard.errors import DataError, LengthError, SettingError, UnknownChoice
 from regard.evaluating.heads import Pieces, merge_pieces
 from regard.inspecting import record as record_module
-from regard.inspecting.looking import attention
 from regard.inspecting.panels import View
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Record
+from regard.inspecting.text_record import attention
+from regard.inspecting.token_labels import Tokens
 from regard.models import LanguageSpec
 from tests.inspecting.hand_made import ANSWER, TEXT, of_a, of_a_model, tokens, written_down
 

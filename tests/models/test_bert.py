@@ -14,7 +14,7 @@ from regard.models import (
     build_masked_language_model,
     build_tagger,
 )
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close, gradients
 
 SMALL = TransformerSpec(

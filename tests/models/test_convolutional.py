@@ -16,8 +16,8 @@ from regard.inspecting.capture import attention_of
 from regard.models import Learner, Model, Stepper
 from regard.models.convolutional.building import build_convolutional
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
-from regard.models.learning import shifted
-from regard.models.stepping import BOS, PAD
+from regard.models.learner import shifted
+from regard.models.stepper import BOS, PAD
 from tests.asserting import assert_close, assert_same_gradients
 from tests.decoding.writers import decided
 from tests.oracles.convolution import logits as loops

@@ -12,10 +12,10 @@ from regard.choices import Choice
 from regard.errors import SettingError, UnknownChoice
 from regard.layers.weighted_branches import project_all
 from regard.models import MODELS, Learner, TransformerSpec, model_shapes, shapes_of
-from regard.models.checking import check_future, check_hidden, check_padding
+from regard.models.mask_checks import check_future, check_hidden, check_padding
 from regard.models.parts import LAYER_KINDS
 from regard.models.spec import LAYERS
-from regard.models.stepping import PAD
+from regard.models.stepper import PAD
 from tests.asserting import assert_close
 
 V = 29

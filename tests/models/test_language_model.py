@@ -11,7 +11,7 @@ from regard.decoding import greedy
 from regard.errors import SettingError
 from regard.models import MODELS, TransformerSpec, build_language_model
 from regard.models.language_model import joined
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close
 
 SMALL = TransformerSpec(

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from regard.choices import Choice
 from regard.errors import LengthError, MeetingError, SettingError, UnknownChoice
 from regard.models import TransformerSpec, build_transformer
-from regard.models.stepping import PAD
+from regard.models.stepper import PAD
 from tests.asserting import assert_close
 
 SMALL = TransformerSpec(
@@ -140,8 +140,8 @@ def test_an_unknown_way_and_one_that_cannot_meet_the_relation_are_refused():
 
 def test_frozen_branches_stay_as_they_are_to_the_bit_while_the_rest_learns():
     from regard.layers import project_all
+    from regard.recipes.recipe import TrainingRecipe
     from regard.training.loop import make_optimiser
-    from regard.training.recipes import TrainingRecipe
 
     reader = model(layer="weighted_branches", has_frozen_branches=True).train()
     optimiser = make_optimiser(reader, TrainingRecipe(steps=1, weight_decay=0.1))

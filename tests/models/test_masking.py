@@ -6,7 +6,7 @@ import torch
 from regard.data.kinds import MASK_NUMBER
 from regard.models import MASK, masked
 from regard.models.masking import masked_alone
-from regard.models.stepping import BOS, EOS, PAD, UNK
+from regard.models.stepper import BOS, EOS, PAD, UNK
 
 V = 5003
 

@@ -11,7 +11,7 @@ import torch
 from regard.choices import Choice
 from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close, assert_same_gradients, gradients
 from tests.oracles import recurrent as oracle
 

@@ -14,7 +14,7 @@ from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
 from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.spec import RecurrentSpec
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close
 from tests.decoding.writers import decided
 

@@ -12,9 +12,9 @@ from regard.errors import SettingError, UnknownChoice
 from regard.layers.recurrent import RecurrentEncoder, RecurrentLayer
 from regard.models import Learner, Stepper
 from regard.models.recurrent.building import build_recurrent
-from regard.models.recurrent.initialising import INITIALISATIONS
+from regard.models.recurrent.initialisation import INITIALISATIONS
 from regard.models.recurrent.spec import LARGEST, PAPERS, RecurrentSpec
-from regard.models.stepping import EOS, PAD
+from regard.models.stepper import EOS, PAD
 from tests.asserting import assert_close
 
 V = 29

@@ -16,7 +16,7 @@ from regard.models import (
     build_transformer,
     shapes_of,
 )
-from regard.models.stepping import PAD, Stepper
+from regard.models.stepper import PAD, Stepper
 from regard.models.transformer import check_masks
 from tests.asserting import assert_close
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from regard.errors import LengthError
 from regard.inspecting.panels import OVERVIEW, View
-from regard.inspecting.reading import Tokens
+from regard.inspecting.token_labels import Tokens
 from regard.plots import coloured_words, plain_words, print_words, words
 from regard.plots.colours import DARK, LIGHT, colour, ink, luminance
 from regard.plots.page import STYLE

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.framing import Framing
+from regard.data.framings import Framing
 from regard.plots.colours import colour
 from regard.plots.overlays import OVERLAYS
 from regard.plots.picture_page import picture_page

@@ -13,14 +13,14 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from regard.data.framing import Framing
+from regard.data.framings import Framing
 from regard.data.pictures import Picture
 from regard.errors import LengthError, SettingError, UnknownChoice
 from regard.inspecting import caption_record
 from regard.plots.overlays import OVERLAYS
 from regard.plots.page import POLICY
 from regard.plots.picture_page import LEVELS, embedded, picture_page, spreading
-from regard.plots.smoothing import smooth
+from regard.plots.smooth_maps import smooth
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
 
 HOSTILE = "</script><b onclick=x>&amp;\u2028<!--"

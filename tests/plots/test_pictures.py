@@ -12,11 +12,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from regard.data.boxes import Box
 from regard.errors import MissingExtra, SettingError, ShapeError, UnknownChoice
-from regard.evaluating.pointing import Pointing, grid_cells
+from regard.evaluating.pointing_game import Pointing, grid_cells
 from regard.plots import fonts
 from regard.plots.overlays import OVERLAYS
 from regard.plots.pictures import caption_sheet
-from regard.plots.pointing import pointing_table
+from regard.plots.pointing_table import pointing_table
 
 WIDTH, HEIGHT = 90, 60
 GREY = np.full((HEIGHT, WIDTH, 3), 120, dtype=np.uint8)

@@ -14,7 +14,7 @@ from regard.evaluating.heads import LEFT_OUT, Row
 from regard.evaluating.links import Gold
 from regard.inspecting import Pyramid, capture, head_statistics
 from regard.inspecting.panels import View
-from regard.inspecting.reading import Tokens
+from regard.inspecting.token_labels import Tokens
 from regard.places import Places
 from regard.plots import (
     alignment_map,

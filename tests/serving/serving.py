@@ -4,10 +4,10 @@ from pathlib import Path
 
 from regard.data import Example
 from regard.evaluating import Gold
-from regard.serving.shelf import GoldPairs, Shelf, open_runs
-from regard.training import read_recipe
-from regard.training.data_paths import data_files
-from regard.training.quoting import Quoted, QuotedFile, file_hash, quoted_text
+from regard.recipes import read_recipe
+from regard.recipes.data_paths import data_files
+from regard.serving.registry import GoldPairs, Shelf, open_runs
+from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text
 from tests.making import ENCODER, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"

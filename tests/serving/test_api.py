@@ -14,15 +14,15 @@ from regard.attention.patterns.causal import CausalPattern
 from regard.errors import RunError
 from regard.inspecting import save_record
 from regard.inspecting.panels import View
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
 from regard.inspecting.statistics import head_statistics
 from regard.inspecting.survey import survey
-from regard.inspecting.worked import worked
+from regard.inspecting.token_labels import Tokens
+from regard.inspecting.worked_example import worked
 from regard.plots.colours import DARK, LIGHT
 from regard.serving import build_app, files
 from regard.serving.atlas import profile
-from regard.serving.shelf import names_of, open_runs
+from regard.serving.registry import names_of, open_runs
 from tests.making import make_run
 from tests.serving.serving import TEXTS
 

@@ -15,13 +15,13 @@ import torch
 from starlette.exceptions import HTTPException
 
 from regard.inspecting import Record
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention
+from regard.inspecting.token_labels import Tokens
 from regard.serving import build_app
 from regard.serving.atlas import TURNS, profile
-from regard.serving.kept import Kept, Once
-from regard.serving.running import running
-from regard.serving.shelf import Shelf
+from regard.serving.lru_cache import Kept, Once
+from regard.serving.registry import Shelf
+from regard.serving.server import running
 from regard.serving.turns import Turns, answer_while_there, check_asker
 
 N = 1 << 14

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from regard.runs.trained import load
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import Served, Shelf
+from regard.serving.registry import Served, Shelf
+from regard.serving.server import running
 from regard.serving.turns import Asker, answer_while_there
-from regard.training.trained import load
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run
 from tests.serving import asking

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from regard.data.subwords import Subwords
 from regard.serving import build_app
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
 from tests.making import make_run
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from regard.errors import LengthError, SettingError
+from regard.runs.trained import load
 from regard.serving.loaded_head import loaded_head
 from regard.serving.worked_steps import Projections, Wished, worked_steps
-from regard.training.trained import load
 from tests.making import TRANSFORMER, make_run
 
 RELATIVE = TRANSFORMER + '\nrelation = "shaw"'

@@ -3,10 +3,10 @@
 import pytest
 from starlette.testclient import TestClient
 
-from regard.inspecting.looking import reads_answers
+from regard.inspecting.text_record import reads_answers
 from regard.serving import build_app
 from regard.serving.quantities import QUANTITIES
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
 from tests.cli.test_kinds_of_models import SECTIONS
 from tests.making import ENCODER, TRANSFORMER, make_run
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import Shelf
+from regard.serving.registry import Shelf
+from regard.serving.server import running
 
 ASKED = [
     (run, text, wish)

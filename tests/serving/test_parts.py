@@ -15,16 +15,16 @@ from regard.errors import DataError, SettingError, ShapeError, UnknownChoice
 from regard.evaluating import Gold
 from regard.evaluating.heads import Row
 from regard.inspecting.capture import attention_of
-from regard.inspecting.worked import X, Y, worked
+from regard.inspecting.worked_example import X, Y, worked
+from regard.runs.alignment import align
+from regard.runs.trained import load
 from regard.serving import files
 from regard.serving.captions import _small
 from regard.serving.gold import errors_of_heads, read_pairs, sentence
-from regard.serving.kept import Kept
-from regard.serving.shelf import GoldPairs
+from regard.serving.lru_cache import Kept
+from regard.serving.registry import GoldPairs
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import HEADS, Projections, Wished, worked_steps
-from regard.training.aligning import align
-from regard.training.trained import load
 from tests.making import make_run
 
 

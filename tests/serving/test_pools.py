@@ -5,8 +5,8 @@ from contextlib import ExitStack
 import pytest
 
 from regard.serving import build_app
-from regard.serving.running import running
-from regard.serving.shelf import Served, Shelf
+from regard.serving.registry import Served, Shelf
+from regard.serving.server import running
 from tests.serving import asking
 from tests.serving.asking import SeenLock
 

@@ -5,11 +5,11 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
+from regard.recipes import read_recipe
 from regard.serving import build_app
-from regard.serving.shelf import open_runs
-from regard.training import read_recipe
+from regard.serving.registry import open_runs
 from regard.training import run as train
-from regard.training.quoting import Quoted, QuotedFile, file_hash, quoted_text
+from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run
 from tests.serving.serving import write_card

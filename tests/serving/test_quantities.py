@@ -10,15 +10,15 @@ from starlette.testclient import TestClient
 from regard.attention import attend
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError
-from regard.inspecting.reading import Tokens
 from regard.inspecting.record import Attention, Record
+from regard.inspecting.record_files import Kept
 from regard.inspecting.rollout import answer_rollout, flow, rollout
-from regard.inspecting.saving import Kept
+from regard.inspecting.token_labels import Tokens
+from regard.runs.trained import load
 from regard.serving import build_app
 from regard.serving.quantities import QUANTITIES, numbers_of, offered, spans_of
-from regard.serving.shelf import Shelf
+from regard.serving.registry import Shelf
 from regard.serving.shown_numbers import Wish
-from regard.training.trained import load
 from tests.making import make_run
 
 TEXT = "a dog ate"

@@ -13,7 +13,7 @@ from regard.inspecting import save_caption, save_record
 from regard.plots.colours import colour
 from regard.serving import build_app
 from regard.serving.colour_maps import MAPS, colour_ramps
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
 
 

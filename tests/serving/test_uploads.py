@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from regard.serving import build_app
 from regard.serving.guard import MOST_PICTURE_BYTES
-from regard.serving.running import running
-from regard.serving.shelf import open_runs
+from regard.serving.registry import open_runs
+from regard.serving.server import running
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run
 from tests.serving import asking

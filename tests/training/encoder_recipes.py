@@ -1,7 +1,7 @@
 """Small recipes of encoders, and runs of them."""
 
 import regard
-from regard.training import read_recipe
+from regard.recipes import read_recipe
 from regard.training.run import Finished, run
 
 WORDS = """\

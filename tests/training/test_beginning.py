@@ -7,9 +7,10 @@ from regard.cli import main
 from regard.data import Corpus, Subwords
 from regard.errors import LengthError, RegardError, RunError
 from regard.models import KINDS
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.loop import Step
-from regard.training.preparing import prepare
+from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE as CAPTIONS
 from tests.training.small_recipe import RECIPE
@@ -237,7 +238,7 @@ def test_a_run_that_has_learned_from_longer_texts_goes_on(tmp_path, monkeypatch)
     recipe, out = read_recipe(_given(tmp_path, CELLS), ["model.max_len=6"]), tmp_path / "run"
     # as runs were begun before lengths were looked at
     with monkeypatch.context() as before:
-        before.setattr("regard.training.preparing.Prepared.check_lengths", lambda self: None)
+        before.setattr("regard.training.preparation.Prepared.check_lengths", lambda self: None)
         for event in run(recipe, out):
             if isinstance(event, Step) and event.progress.step == 5:
                 break

@@ -14,15 +14,16 @@ from regard.data import Example
 from regard.data.annotation_store import AnnotationStore
 from regard.errors import DataError, RecipeError, RunError, SettingError
 from regard.layers.vision import EfficientNetLite0
-from regard.training import read_recipe, run
-from regard.training.data_paths import data_files
+from regard.recipes import read_recipe
+from regard.recipes.data_paths import data_files
+from regard.runs.plan import plan
+from regard.runs.verification import Check, verify
+from regard.tasks.normalisation import as_trained
+from regard.training import run
+from regard.training.card_json import file_hash
 from regard.training.events import Said, Validated
 from regard.training.loop import CPU, Step
-from regard.training.planning import plan
-from regard.training.preparing import prepare
-from regard.training.quoting import file_hash
-from regard.training.text_form import as_trained
-from regard.training.verifying import Check, verify
+from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE, draw, trained_captioner
 

@@ -9,12 +9,12 @@ import shlex
 import pytest
 
 from regard.cli import main
+from regard.hardware.hardware import Hardware
+from regard.recipes.recipe import read_recipe
 from regard.training.card import _cell, write_card
+from regard.training.card_json import QuotedScores, read_quoted
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.events import Validated
-from regard.training.hardware import Hardware
-from regard.training.quoting import QuotedScores, read_quoted
-from regard.training.recipes import read_recipe
 from regard.training.workers import ALONE
 
 RECIPE = """\

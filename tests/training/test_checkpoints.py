@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.checkpoints import (
     Progress,
     checkpoints,

@@ -12,12 +12,12 @@ from regard.data.kinds import BOS, EOS, MASK_NUMBER
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, RecipeError, SettingError
 from regard.inspecting.capture import attention_of, weights_of
-from regard.inspecting.reading import read_text
-from regard.training import read_recipe
-from regard.training.evaluation import METRICS, Judged, score
-from regard.training.evaluation_texts import texts_of_split
+from regard.inspecting.token_labels import read_text
+from regard.recipes import read_recipe
+from regard.runs.evaluation import METRICS, Judged, score
+from regard.runs.evaluation_texts import texts_of_split
+from regard.tasks.predictions import WithPrecision
 from regard.training.loop import Step
-from regard.training.predictions import Exactly
 from regard.training.run import run
 from tests.making import ENCODER, make_run
 from tests.training.encoder_recipes import TAGS, WORDS, trained
@@ -136,7 +136,7 @@ def test_an_answer_to_look_at_is_refused_where_it_would_change_nothing(filler, c
     ],
 )
 def test_a_look_answers_as_predict_does_and_searches_for_nothing(filler, monkeypatch, text, note):
-    monkeypatch.setattr(Exactly, "__call__", lambda *_, **__: pytest.fail("it searched"))
+    monkeypatch.setattr(WithPrecision, "__call__", lambda *_, **__: pytest.fail("it searched"))
     record, (said,) = filler.look(text), filler.predict([text])
     assert (record.source, record.target, record.note) == (text, said.text, note)
     assert said.text.count("zebra") == text.count("zebra")

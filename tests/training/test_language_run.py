@@ -14,11 +14,11 @@ from regard.data import Example
 from regard.data.kinds import BOS, EOS
 from regard.errors import RecipeError
 from regard.models import ExpertsSpec
-from regard.training.evaluation import METRICS, Judged
-from regard.training.evaluation_texts import texts_of_split
+from regard.recipes.recipe import read_recipe
+from regard.runs.evaluation import METRICS, Judged
+from regard.runs.evaluation_texts import texts_of_split
 from regard.training.events import Finished, Validated
 from regard.training.loop import Step
-from regard.training.recipes import read_recipe
 from regard.training.run import run
 
 TEXT = "the cat saw the dog\nthe dog saw the cat\n" * 60

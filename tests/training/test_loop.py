@@ -10,9 +10,9 @@ from regard.data.corpus import write_corpus
 from regard.data.kinds import BOS, EOS, KINDS, PAD
 from regard.data.subwords import Subwords
 from regard.models import TransformerSpec, build_transformer
-from regard.models.learning import shifted
+from regard.models.learner import shifted
+from regard.recipes.recipe import TrainingRecipe
 from regard.training.loop import accumulate, epoch_updates, mean_loss
-from regard.training.recipes import TrainingRecipe
 from tests.asserting import assert_close
 
 SPEC = TransformerSpec(

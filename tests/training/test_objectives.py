@@ -6,7 +6,7 @@ from torch.nn.functional import log_softmax
 
 from regard.errors import SettingError
 from regard.models import Lesson
-from regard.models.learning import LessonWithExtra
+from regard.models.learner import LessonWithExtra
 from regard.training import objectives
 from regard.training.losses import token_loss, token_losses
 from regard.training.objectives import RDrop, Smoothed

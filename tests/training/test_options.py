@@ -12,11 +12,12 @@ from regard.data.corpus import Corpus
 from regard.data.subwords import Subwords
 from regard.errors import RecipeError, RunError
 from regard.models import Transformer
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.checkpoints import checkpoints
 from regard.training.events import Finished, Said, Validated
 from regard.training.loop import Step
-from regard.training.preparing import prepare
+from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 
 RECIPE = """\
@@ -191,7 +192,7 @@ def test_a_batch_that_does_not_fit_is_spoken_of_once_and_counted(recipe, tmp_pat
         return honest(self, source, target)
 
     monkeypatch.setattr(Transformer, "lesson", lesson)
-    monkeypatch.setattr("regard.training.validating.summed_loss", lambda *_, **__: (1.0, 1))
+    monkeypatch.setattr("regard.training.validation.summed_loss", lambda *_, **__: (1.0, 1))
     out = tmp_path / "run"
     events = list(run(read_recipe(recipe), out))
     said = [e.text for e in events if isinstance(e, Said) and "did not fit" in e.text]

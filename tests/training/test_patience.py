@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.events import Said, Validated
 from regard.training.loop import Step
 

@@ -5,10 +5,10 @@ import torch
 from torch.nn.functional import kl_div, log_softmax
 
 from regard.models import Lesson, TransformerSpec, build_transformer
+from regard.recipes.recipe import TrainingRecipe
 from regard.training import r_drop
 from regard.training.objectives import RDrop, Smoothed, objective
 from regard.training.r_drop import divergence
-from regard.training.recipes import TrainingRecipe
 from tests.asserting import assert_close
 
 GOLD = torch.tensor([[4, 5, 2], [6, 2, 0]])

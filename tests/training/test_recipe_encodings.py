@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RecipeError
-from regard.training.recipes import read_recipe
+from regard.recipes.recipe import read_recipe
 
 COPY = Path(__file__).parents[2] / "recipes" / "copy.toml"
 

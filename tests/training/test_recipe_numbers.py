@@ -6,7 +6,7 @@ import pytest
 
 from regard.cli import main
 from regard.errors import RecipeError
-from regard.training.recipes import read_recipe
+from regard.recipes.recipe import read_recipe
 from tests.training.small_recipe import RECIPE
 
 WRONG = {

@@ -4,7 +4,8 @@ import pytest
 
 from regard.cli import main
 from regard.errors import DataError, RunError
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.events import Finished, Said
 
 

@@ -16,14 +16,15 @@ from regard.cli import main
 from regard.cli.train import STOPPED
 from regard.data.kinds import UNKNOWN
 from regard.errors import CheckpointError, DataError, LengthError, RunError
+from regard.hardware.hardware import Hardware
 from regard.models import build_transformer
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.checkpoints import checkpoints
-from regard.training.hardware import Hardware
 from regard.training.loop import Step
-from regard.training.preparing import prepare
+from regard.training.preparation import prepare
 from regard.training.run import Finished, Said, Validated
-from regard.training.validating import UNANSWERABLE, decoded
+from regard.training.validation import UNANSWERABLE, decoded
 from regard.training.workers import ALONE
 from tests.training.small_recipe import RECIPE
 

@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 
 from regard.cli.train import STOPPED
 from regard.errors import RunError
-from regard.training import read_recipe, run
+from regard.recipes import read_recipe
+from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
-from regard.training.locking import locked
+from regard.training.run_lock import locked
 from regard.training.workers import ALONE, Workers, joined, local_device
 
 ROOT = Path(__file__).parents[2]

@@ -49,7 +49,7 @@ def softmax_attention(
         query, key, value = (pad(x, (0, -x.shape[-1] % WHOLE)) for x in (query, key, value))
     if bias is None and _fits_a_tile(query, key):
         # Triton comes with torch only where there is a GPU
-        from regard.attention.engine.tile_kernel import AttendInATile
+        from regard.attention.engine.short_kernel import AttendInATile
 
         out, lse = AttendInATile.apply(query, key, value, valid, is_causal, scale)
         return _narrowed(out, width), lse.detach()

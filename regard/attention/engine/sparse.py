@@ -22,7 +22,7 @@ from regard.attention.engine.kernels import (
     softmax_attention,
     softmax_attention_backward,
 )
-from regard.attention.engine.tiling import Tiling, differs_by_head
+from regard.attention.engine.tiles import Tiling, differs_by_head
 from regard.attention.links import Grid, wide
 
 CHUNKS = (64, 128, 256, 512)
@@ -135,7 +135,7 @@ def _run(case: Case) -> Attended:
     tensors, scale = (case.dot.query, case.dot.key, case.value), case.dot.scale * case.softmax
     if _fits_tiles(case):
         # Triton comes with torch only where there is a GPU
-        from regard.attention.engine.tiled_kernel import AttendInTiles
+        from regard.attention.engine.sparse_kernel import AttendInTiles
 
         n_queries, n_keys = case.query.shape[-2], case.key.shape[-2]
         tiling = Tiling.of(case.mask, case.places, n_queries, n_keys)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.models.captioner.network import Seen
-from regard.models.stepping import Stepper
+from regard.models.stepper import Stepper
 
 
 @final

@@ -17,11 +17,11 @@ from regard.models.captioner.focus import Focus, HardFocus, SoftFocus
 from regard.models.captioner.looking_cell import LOOKS
 from regard.models.captioner.lstm import LstmDecoder
 from regard.models.captioner.network import Captioner
-from regard.models.captioner.speaking import READOUTS
+from regard.models.captioner.readout import READOUTS
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.captioner.transformer import TransformerDecoder
-from regard.models.captioner.writing import Writer
-from regard.models.checking import check_future, check_padding
+from regard.models.captioner.writer import Writer
+from regard.models.mask_checks import check_future, check_padding
 from regard.models.parts import Parts
 from regard.models.spec import TransformerSpec
 

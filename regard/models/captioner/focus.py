@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from regard.attention.links import wide
 from regard.attention.selections.hard import NOBODY, HardSelection
 from regard.choices import find
-from regard.models.learning import Extra
+from regard.models.learner import Extra
 from regard.places import Places
 
 KEEPS = 0.9

@@ -37,9 +37,9 @@ from regard.attention.dropout import Dropout
 from regard.layers.recurrent import Cells
 from regard.models.captioner.focus import Chance, Focus, Watched
 from regard.models.captioner.looking_cell import Look, LookingCell, Memory, Stepped
-from regard.models.captioner.speaking import StateDropout
-from regard.models.learning import Lesson, LessonWithExtra, shifted
-from regard.models.stepping import PAD, rows_of
+from regard.models.captioner.readout import StateDropout
+from regard.models.learner import Lesson, LessonWithExtra, shifted
+from regard.models.stepper import PAD, rows_of
 
 
 class LstmState(NamedTuple):

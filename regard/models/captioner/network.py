@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionMap
 from regard.errors import ShapeError
-from regard.models.captioner.writing import Writer
-from regard.models.learning import Lesson
+from regard.models.captioner.writer import Writer
+from regard.models.learner import Lesson
 from regard.models.model import Model
 
 Seen = UInt8[Tensor, "b 3 y x"] | Float[Tensor, "b l d"]

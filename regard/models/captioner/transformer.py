@@ -21,8 +21,8 @@ from regard.dims import Dims
 from regard.layers import Norm
 from regard.layers.decoder_layer import reordered
 from regard.models.embedding import Embedding
-from regard.models.learning import Lesson, shifted
-from regard.models.stepping import PAD, rows_of
+from regard.models.learner import Lesson, shifted
+from regard.models.stepper import PAD, rows_of
 from regard.models.transformer import TransformerState, WritingLayer
 from regard.positions import SinusoidalPositions
 

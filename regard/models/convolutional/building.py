@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from regard.attention import SCORES, SELECTIONS, Chain
 from regard.dims import Dims
 from regard.layers.convolution import GatedConvolution
-from regard.models.checking import check_future, check_padding
 from regard.models.convolutional.layer import AttendingConvolution
 from regard.models.convolutional.network import Convolutional
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
 from regard.models.embedding import Embedding
-from regard.models.tying import check_sides
+from regard.models.mask_checks import check_future, check_padding
+from regard.models.ties import check_sides
 from regard.places import Tree
 from regard.positions import LearnedPositions, SinusoidalPositions
 

@@ -20,7 +20,7 @@ from regard.attention.dropout import Dropout
 from regard.models.convolutional.layer import AttendingConvolution, ReadSource
 from regard.models.embedding import Embedding
 from regard.models.model import Model
-from regard.models.stepping import PAD, rows_of
+from regard.models.stepper import PAD, rows_of
 
 
 class ConvolutionalState(NamedTuple):

@@ -16,7 +16,7 @@ from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.models.spec import LARGEST
-from regard.models.tying import check_is_tie, table_apart
+from regard.models.ties import check_is_tie, table_apart
 from regard.positions import POSITIONS
 
 LARGEST_KERNEL = 1 << 10

@@ -11,12 +11,12 @@ from regard.attention.links import NO_RELATION, Pattern, Relation
 from regard.data.kinds import MASK_NUMBER
 from regard.layers import Norm
 from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger, first
-from regard.models.checking import check_padding
 from regard.models.embedding import Embedding
 from regard.models.encoders.big_bird import FirstBlockAgain, PublishedBigBirdPattern
 from regard.models.encoders.reader import Network, Reader, Vectors
 from regard.models.encoders.spec import READING_PATTERNS, EncoderSpec
-from regard.models.published.layering import AppendOne, Layering, tied_output
+from regard.models.mask_checks import check_padding
+from regard.models.published.layers import AppendOne, Layering, tied_output
 from regard.models.published.sizes import check_one_vocabulary
 from regard.positions import POSITIONS
 

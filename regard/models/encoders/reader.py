@@ -23,9 +23,9 @@ from regard.attention.capture import captured
 from regard.data.kinds import MASK_NUMBER
 from regard.errors import SettingError
 from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger, mean
-from regard.models.learning import Lesson
+from regard.models.learner import Lesson
 from regard.models.model import Model
-from regard.models.stepping import BOS, EOS, PAD, UNK
+from regard.models.stepper import BOS, EOS, PAD, UNK
 
 NEVER = -torch.inf
 """The logit of what cannot be said."""

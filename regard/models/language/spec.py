@@ -15,8 +15,8 @@ from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
-from regard.models.attending import FULL_CHOICE, check_attending, check_causal
 from regard.models.language.rows import ROWS
+from regard.models.self_attention import FULL_CHOICE, check_attending, check_causal
 from regard.models.spec import LARGEST, TransformerSpec
 
 ASKS = ("target", "all")

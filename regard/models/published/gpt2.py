@@ -16,11 +16,11 @@ from torch import nn
 from regard.choices import find
 from regard.dims import Dims
 from regard.layers.feed_forward import ACTIVATIONS
-from regard.models.checking import check_future
 from regard.models.embedding import Embedding
 from regard.models.language.rows import ROWS
 from regard.models.language_model import LanguageModel
-from regard.models.published.layering import AppendOne, Layering, tied_output
+from regard.models.mask_checks import check_future
+from regard.models.published.layers import AppendOne, Layering, tied_output
 from regard.models.published.sizes import check_one_vocabulary, check_shares, check_sizes
 from regard.positions import LearnedPositions
 

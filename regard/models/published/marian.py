@@ -20,7 +20,7 @@ from regard.dims import Dims
 from regard.errors import DimsError, SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.embedding import Embedding
-from regard.models.published.layering import AppendOne, Layering, tied_output
+from regard.models.published.layers import AppendOne, Layering, tied_output
 from regard.models.published.sizes import check_shares, check_sizes
 from regard.models.transformer import Transformer, check_masks
 from regard.places import Tree

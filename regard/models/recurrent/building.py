@@ -4,13 +4,13 @@ from torch import nn
 
 from regard.attention import SCORES, SELECTIONS, Chain
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES, RecurrentCells, RecurrentEncoder
-from regard.models.checking import check_future, check_padding
+from regard.models.mask_checks import check_future, check_padding
 from regard.models.recurrent.attention import Look, NoLook
 from regard.models.recurrent.decoders import FEEDING_CELLS, AtOnceDecoder, Says, SteppingDecoder
-from regard.models.recurrent.initialising import INITIALISATIONS
+from regard.models.recurrent.initialisation import INITIALISATIONS
 from regard.models.recurrent.network import Recurrent
 from regard.models.recurrent.spec import RecurrentSpec
-from regard.models.tying import check_sides
+from regard.models.ties import check_sides
 
 
 def build_recurrent(

@@ -21,7 +21,7 @@ from regard.layers.recurrent import RecurrentEncoder
 from regard.models.model import Model
 from regard.models.recurrent.attention import Memory
 from regard.models.recurrent.decoders import AtOnceDecoder, Carried, Source, SteppingDecoder
-from regard.models.stepping import EOS, PAD, rows_of
+from regard.models.stepper import EOS, PAD, rows_of
 
 
 class RecurrentState(NamedTuple):

@@ -19,8 +19,8 @@ from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
 from regard.models.recurrent.decoders import FEEDING_CELLS
-from regard.models.recurrent.initialising import INITIALISATIONS
-from regard.models.tying import check_is_tie, table_apart
+from regard.models.recurrent.initialisation import INITIALISATIONS
+from regard.models.ties import check_is_tie, table_apart
 
 KIND = "recurrent"
 LARGEST: Mapping[str, int] = {

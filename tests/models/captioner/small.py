@@ -9,7 +9,7 @@ from regard.attention.selections.hard import HardRows
 from regard.choices import Choice
 from regard.models.captioner.building import build_captioner
 from regard.models.captioner.spec import CaptionerSpec
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD
 
 V, D, L = 11, 16, 6
 ENCODER = Choice("residual", {"width": 8, "n_stages": 1})

@@ -9,8 +9,8 @@ from torch.nn.functional import pad
 
 from regard.errors import SettingError
 from regard.models.captioner.focus import uneven
-from regard.models.learning import Lesson
-from regard.models.stepping import PAD
+from regard.models.learner import Lesson
+from regard.models.stepper import PAD
 from regard.training.checkpoints import distinct_tensors, load_weights, write_tensors
 from regard.training.objectives import RDrop, Smoothed
 from tests.asserting import assert_close

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.errors import SettingError
-from regard.models.captioner.speaking import StateDropout
-from regard.models.learning import shifted
+from regard.models.captioner.readout import StateDropout
+from regard.models.learner import shifted
 from tests.asserting import assert_close, assert_same_gradients
 from tests.models.captioner.small import SOFT, annotations, build, captions, read
 from tests.oracles import captioner as oracle

@@ -17,9 +17,9 @@ from regard.models import Learner, Stepper
 from regard.models.captioner.album import Album
 from regard.models.captioner.building import build_captioner
 from regard.models.captioner.spec import CaptionerSpec
-from regard.models.checking import check_future
-from regard.models.learning import shifted
-from regard.models.stepping import BOS, EOS, PAD
+from regard.models.learner import shifted
+from regard.models.mask_checks import check_future
+from regard.models.stepper import BOS, EOS, PAD
 from regard.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from regard.training.objectives import Smoothed
 from tests.asserting import assert_close

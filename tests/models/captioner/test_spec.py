@@ -7,7 +7,7 @@ import pytest
 from regard.choices import Choice
 from regard.errors import SettingError, ShapeError, UnknownChoice
 from regard.models.captioner.building import FOCUSES, WRITERS, build_captioner
-from regard.models.captioner.speaking import READOUTS
+from regard.models.captioner.readout import READOUTS
 from regard.models.captioner.spec import DECODERS, PAPERS, SELECTS, SPEAKERS, CaptionerSpec
 
 MISTAKES = {

@@ -15,8 +15,8 @@ from regard.models import LanguageSpec, build_language_model
 from regard.models.language.rows import NOWHERE, ROWS
 from regard.models.language.spec import ExpertsSpec
 from regard.models.language.token_maps import by_token
-from regard.models.learning import LessonWithExtra
-from regard.models.stepping import BOS, EOS, PAD, UNK
+from regard.models.learner import LessonWithExtra
+from regard.models.stepper import BOS, EOS, PAD, UNK
 from tests.asserting import assert_close
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_hidden": 24, "n_layers": 2, "max_len": 64}

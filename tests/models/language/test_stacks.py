@@ -12,10 +12,10 @@ from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
-from regard.models.attending import MOVABLE
-from regard.models.language.remembering import kept, most_kept, remembered
+from regard.models.language.pasts import kept, most_kept, remembered
 from regard.models.language.spec import LMLML
-from regard.models.stepping import BOS, PAD
+from regard.models.self_attention import MOVABLE
+from regard.models.stepper import BOS, PAD
 from tests.asserting import assert_close
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_hidden": 24, "n_layers": 2, "max_len": 64}

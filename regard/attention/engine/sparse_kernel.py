@@ -1,0 +1,190 @@
+"""Softmax attention over the tiles of a sparse map, on a GPU: what is not listed costs nothing.
+
+    context = softmax(scale · q kᵀ) v over the visible pairs,   lse = log of each row's normaliser
+
+Forward and the gradient of queries walk a block of rows along its tiles, the gradients of keys and
+values walk a block of columns down its own: nothing is added by two programs, so the same input
+gives the same bits. Memory: the lse and one number more per row. Written in Triton, which comes
+with torch where there is a GPU; import this module only there.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from regard.attention.engine.short_kernel import head_rows, like_queries, plain
+from regard.attention.engine.tiles import SIDE, Tiling
+
+
+@triton.jit
+def _seen(
+    bits, valid, b, stride_b, tile, side, columns, nk, SIDE: tl.constexpr, HAS_VALID: tl.constexpr
+):
+    """The visible pairs of a tile, from one int64 for each of its rows."""
+    rows = tl.load(bits + b.to(tl.int64) * stride_b + tile * SIDE + side)
+    seen = ((rows[:, None] >> side[None, :].to(tl.int64)) & 1) != 0
+    if HAS_VALID:
+        exists = tl.load(valid + b.to(tl.int64) * nk + columns, mask=columns < nk, other=0)
+        seen = seen & (exists != 0)[None, :]
+    return seen
+
+
+@triton.jit(do_not_specialize=["nq", "nk", "heads"])
+def _forward(
+    Q, K, V, O, L, bits, valid, order, start, other, heads, nq, nk, scale, bits_b,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn,
+    D: tl.constexpr, SIDE: tl.constexpr, HAS_VALID: tl.constexpr,
+):  # fmt: skip
+    block, program = tl.load(order + tl.program_id(0)), tl.program_id(1)
+    b, h = program // heads, program % heads
+    side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
+    rows = block * SIDE + side
+    q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
+    top = tl.full([SIDE], -1e30, tl.float32)
+    total = tl.zeros([SIDE], tl.float32)
+    context = tl.zeros([SIDE, D], tl.float32)
+    for t in range(tl.load(start + block), tl.load(start + block + 1)):
+        columns = tl.load(other + t) * SIDE + side
+        k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
+        v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
+        seen = _seen(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
+        scores = tl.where(seen, tl.dot(q, tl.trans(k)) * scale, -1e30)
+        higher = tl.maximum(top, tl.max(scores, 1))
+        weights = tl.where(seen, tl.exp(scores - higher[:, None]), 0.0)
+        shrink = tl.exp(top - higher)
+        total = total * shrink + tl.sum(weights, 1)
+        context = context * shrink[:, None] + tl.dot(weights.to(v.dtype), v)
+        top = higher
+    # a row that sees nothing gives zeros
+    is_empty = total == 0.0
+    some = tl.where(is_empty, 1.0, total)
+    out = O + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + wide
+    tl.store(out, (context / some[:, None]).to(q.dtype), mask=(rows < nq)[:, None])
+    lse = tl.where(is_empty, 0.0, top + tl.log(some))
+    tl.store(L + program.to(tl.int64) * nq + rows, lse, mask=rows < nq)
+
+
+@triton.jit(do_not_specialize=["nq", "nk", "heads"])
+def _to_queries(
+    Q, K, V, O, L, G, DQ, LEVEL, bits, valid, order, start, other, heads, nq, nk, scale, bits_b,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, gb, gh, gn,
+    D: tl.constexpr, SIDE: tl.constexpr, HAS_VALID: tl.constexpr,
+):  # fmt: skip
+    block, program = tl.load(order + tl.program_id(0)), tl.program_id(1)
+    b, h = program // heads, program % heads
+    side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
+    rows = block * SIDE + side
+    q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
+    o = head_rows(O, b, h, nq, ob, oh, on, rows, D)
+    g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
+    at = program.to(tl.int64) * nq + rows
+    lse = tl.load(L + at, mask=rows < nq, other=0.0)
+    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    tl.store(LEVEL + at, level, mask=rows < nq)
+    d_query = tl.zeros([SIDE, D], tl.float32)
+    for t in range(tl.load(start + block), tl.load(start + block + 1)):
+        columns = tl.load(other + t) * SIDE + side
+        k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
+        v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
+        seen = _seen(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
+        scores = tl.dot(q, tl.trans(k)) * scale - lse[:, None]
+        weights = tl.where(seen, tl.exp(tl.where(seen, scores, 0.0)), 0.0)
+        d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
+        d_query += tl.dot(d_scores.to(k.dtype), k)
+    out = DQ + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + wide
+    tl.store(out, d_query.to(q.dtype), mask=(rows < nq)[:, None])
+
+
+@triton.jit(do_not_specialize=["nq", "nk", "heads"])
+def _to_keys(
+    Q, K, V, L, G, LEVEL, DK, DV, bits, valid, order, start, other, tile, heads, nq, nk, scale,
+    bits_b, qb, qh, qn, kb, kh, kn, vb, vh, vn, gb, gh, gn,
+    D: tl.constexpr, SIDE: tl.constexpr, HAS_VALID: tl.constexpr,
+):  # fmt: skip
+    block, program = tl.load(order + tl.program_id(0)), tl.program_id(1)
+    b, h = program // heads, program % heads
+    side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
+    columns = block * SIDE + side
+    k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
+    v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
+    d_key = tl.zeros([SIDE, D], tl.float32)
+    d_value = tl.zeros([SIDE, D], tl.float32)
+    for t in range(tl.load(start + block), tl.load(start + block + 1)):
+        rows = tl.load(other + t) * SIDE + side
+        q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
+        g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
+        at = program.to(tl.int64) * nq + rows
+        lse = tl.load(L + at, mask=rows < nq, other=0.0)
+        level = tl.load(LEVEL + at, mask=rows < nq, other=0.0)
+        at_bits = tl.load(tile + t)
+        seen = _seen(bits, valid, b, bits_b, at_bits, side, columns, nk, SIDE, HAS_VALID)
+        scores = tl.dot(q, tl.trans(k)) * scale - lse[:, None]
+        weights = tl.where(seen, tl.exp(tl.where(seen, scores, 0.0)), 0.0)
+        d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
+        d_key += tl.dot(tl.trans(d_scores.to(q.dtype)), q)
+        d_value += tl.dot(tl.trans(weights.to(q.dtype)), g)
+    out = ((b.to(tl.int64) * nk + columns[:, None]) * heads + h) * D + wide
+    tl.store(DK + out, d_key.to(k.dtype), mask=(columns < nk)[:, None])
+    tl.store(DV + out, d_value.to(k.dtype), mask=(columns < nk)[:, None])
+
+
+class AttendInTiles(torch.autograd.Function):
+    """Context and log-sum-exp, differentiable in query, key and value."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, tiling: Tiling, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """Attend."""
+        query, key, value = (plain(x) for x in (query, key, value))
+        b, h, nq, d = query.shape
+        out, lse = like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
+        rows = tiling.tiles.by_row
+        _forward[(len(rows.order), b * h)](
+            query, key, value, out, lse, *_shown(tiling, query), *rows[:3],
+            h, nq, key.shape[-2], scale, _batch_stride(tiling),
+            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
+            D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.tiling, ctx.scale = tiling, scale
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Rebuild the weights and differentiate, first along the rows, then down the columns."""
+        query, key, value, out, lse = ctx.saved_tensors
+        tiling, grad = ctx.tiling, plain(grad)
+        b, h, nq, d = query.shape
+        nk = key.shape[-2]
+        d_query, level = like_queries(query, nq), torch.empty_like(lse)
+        d_key, d_value = like_queries(query, nk), like_queries(query, nk)
+        strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
+        sizes = (h, nq, nk, ctx.scale, _batch_stride(tiling))
+        shown, has_valid = _shown(tiling, query), tiling.valid is not None
+        rows, columns = tiling.tiles.by_row, tiling.tiles.by_column
+        _to_queries[(len(rows.order), b * h)](
+            query, key, value, out, lse, grad, d_query, level, *shown, *rows[:3],
+            *sizes, *strides, *out.stride()[:3], *grad.stride()[:3],
+            D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
+        )  # fmt: skip
+        _to_keys[(len(columns.order), b * h)](
+            query, key, value, lse, grad, level, d_key, d_value, *shown, *columns,
+            *sizes, *strides, *grad.stride()[:3],
+            D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
+        )  # fmt: skip
+        return d_query, d_key, d_value, None, None
+
+
+def _shown(tiling: Tiling, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Bits and keys that exist; a kernel wants some address, even for what it will not read."""
+    return tiling.tiles.bits, other if tiling.valid is None else tiling.valid.contiguous()
+
+
+def _batch_stride(tiling: Tiling) -> int:
+    """How far apart the bits of two sentences lie: nowhere, if all see the same."""
+    return 0 if len(tiling.tiles.bits) == 1 else tiling.tiles.bits.stride(0)

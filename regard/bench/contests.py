@@ -1,0 +1,106 @@
+"""What `regard bench train` can measure: a kind of model on a kind of device, with its peers.
+
+    python -c "from regard.bench.contests import main; main()" MODEL MULTI30K [SECONDS]
+
+does what the verb does, on a GPU where there is one, without the command line's packages.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.bench.environment import environment, versions
+from regard.bench.sizes import LSTM, LSTM_ON_A_GPU, SMALL, Size
+from regard.bench.training_gpu import gpu_report
+from regard.bench.training_race import race_report
+from regard.bench.training_report import training_text
+from regard.choices import find
+from regard.hardware.hardware import Hardware
+
+PACKAGES = ["transformers", "joeynmt", "tokenizers", "numpy"]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody wants to have measured."""
+
+    data: Path | None
+    """Multi30k's folder."""
+    device: torch.device
+    peers: Sequence[str]
+    seconds: float | int = 120.0
+    """How long a race goes on."""
+    threads: int = 1
+    joeynmt_python: Path | None = None
+    shown: Callable[[float], None] = lambda share: None
+    """Told the share of the work that is done."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who may take part, and how it is measured."""
+
+    peers: tuple[str, ...]
+    measure: Callable[[Wish], dict[str, Any]]
+
+    def report(self, wish: Wish) -> dict[str, Any]:
+        """What was measured, and on what."""
+        where = environment(wish.device)
+        return {**where, "packages": versions(PACKAGES), **self.measure(wish)}
+
+
+def _race(size: Size) -> Callable[[Wish], dict[str, Any]]:
+    def measure(wish: Wish) -> dict[str, Any]:
+        return race_report(
+            wish.data,
+            size=size,
+            peers=wish.peers,
+            seconds=wish.seconds,
+            threads=wish.threads,
+            device=wish.device.type,
+            joeynmt_python=wish.joeynmt_python,
+            each_round=wish.shown,
+        )
+
+    return measure
+
+
+def _base(wish: Wish) -> dict[str, Any]:
+    return gpu_report(wish.data, device=wish.device, peers=wish.peers, each_part=wish.shown)
+
+
+JOEYNMT = ("joeynmt", "joeynmt_same_batches")
+
+CONTESTS: Mapping[str, Mapping[str, Contest]] = {
+    "transformer": {
+        "cpu": Contest((*JOEYNMT, "marian"), _race(SMALL)),
+        "cuda": Contest(("marian",), _base),
+    },
+    "recurrent": {
+        "cpu": Contest(JOEYNMT, _race(LSTM)),
+        "cuda": Contest(JOEYNMT, _race(LSTM_ON_A_GPU)),
+    },
+}
+"""By `--model` and device."""
+
+
+def main() -> None:
+    """Measure on this machine and print table and JSON."""
+    model, data, *seconds = sys.argv[1:]
+    device = Hardware.chosen(None, None).device
+    contest = find(model, CONTESTS)[device.type]
+    wish = Wish(
+        Path(data),
+        device,
+        contest.peers,
+        seconds=float(seconds[0]) if seconds else 120.0,
+        threads=torch.get_num_threads(),
+    )
+    report = contest.report(wish)
+    print(training_text(report))
+    print(json.dumps(report))

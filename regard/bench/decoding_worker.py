@@ -1,0 +1,147 @@
+"""Who writes: regard, Hugging Face `generate` and CTranslate2 with the same weights, each alone.
+
+    python -m regard.bench.decoding_worker NAME CASE
+
+The case is JSON. Model and sources are made of one seed, so that every process has the same. Before
+anything is timed, a peer's logits are compared with ours. The first line on standard input asks
+whether the process is ready, each further one for all sentences to be decoded; a line of JSON on
+standard output says what is wrong, if anything is, or what it took and the answers.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.bench.decoding import DecodingCase, random_model, sources
+from regard.bench.peers import as_ctranslate2, as_marian, names_of
+from regard.decoding import AveragePenalty, Beam, Limits, Sentence
+from regard.decoding.cpu_layout import arranged
+from regard.errors import SettingError
+from regard.models import Transformer
+from regard.models.stepper import BOS, PAD, UNK
+
+WARM_UPS = 2
+
+TOLERANCE = 1e-4
+"""The largest difference of a peer's logits from ours, in float32."""
+
+Decoder = Callable[[Tensor], list[list[int]]]
+"""Sources of one length → the tokens of the best answers, without begin and end."""
+
+
+def main(name: str, case: str) -> None:
+    """Answer until nobody asks any more."""
+    # what the libraries print must not mix with what is said here
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    given = DecodingCase(**json.loads(case))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            decode = DECODERS[name](random_model(given), given, Path(folder))
+        except SettingError as error:
+            print(json.dumps({"problem": str(error)}), file=out, flush=True)
+            return
+        source = sources(given)
+        # kernels are compiled, and ours recorded, before anything counts
+        for _ in range(WARM_UPS):
+            decode(source[: given.batch])
+        print(json.dumps({"problem": None}), file=out, flush=True)
+        sys.stdin.readline()
+        while sys.stdin.readline():
+            start = time.perf_counter()
+            answers = [row for part in source.split(given.batch) for row in decode(part)]
+            said = {"seconds": time.perf_counter() - start, "answers": answers}
+            print(json.dumps(said), file=out, flush=True)
+
+
+def _regard(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
+    ours = _placed(model, case)
+    # the search of `predict`, so that nothing here is faster than the product
+    search = Beam(
+        width=case.beam,
+        penalty=AveragePenalty(),
+        limits=Limits(min_tokens=case.n_target, max_tokens=case.n_target),
+    )
+
+    def decode(source: Tensor) -> list[list[int]]:
+        sentences = [Sentence(row) for row in source.tolist()]
+        return [list(row[0].tokens) for row in search(ours, sentences, device=case.device)]
+
+    return decode
+
+
+def _huggingface(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
+    theirs = as_marian(model)
+    _compare(model, theirs, case)
+    theirs = theirs.to(case.device, getattr(torch, case.dtype))
+    length = {"max_new_tokens": case.n_target, "min_new_tokens": case.n_target}
+
+    @torch.inference_mode()
+    def decode(source: Tensor) -> list[list[int]]:
+        exists = torch.ones_like(source, device=case.device)
+        got = theirs.generate(
+            source.to(case.device), attention_mask=exists, num_beams=case.beam, **length
+        )
+        return got[:, 1:].tolist()
+
+    return decode
+
+
+def _ctranslate2(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # torch has nothing more to do, and its threads would be in the way
+    translator = as_ctranslate2(model, folder, threads=threads)
+    length = {"max_decoding_length": case.n_target, "min_decoding_length": case.n_target}
+
+    def decode(source: Tensor) -> list[list[int]]:
+        rows = [names_of(row) for row in source.tolist()]
+        got = translator.translate_batch(
+            rows,
+            beam_size=case.beam,
+            max_batch_size=case.batch,
+            suppress_sequences=[[name] for name in names_of([PAD, BOS])],
+            **length,
+        )
+        return [[int(name[1:]) for name in one.hypotheses[0]] for one in got]
+
+    return decode
+
+
+def _placed(model: Transformer, case: DecodingCase) -> Transformer:
+    if case.device == "cpu" and case.dtype == "float32":
+        return arranged(model)
+    copy = random_model(case)
+    copy.load_state_dict(model.state_dict())
+    return copy.to(case.device, getattr(torch, case.dtype))
+
+
+@torch.inference_mode()
+def _compare(model: Transformer, theirs: Any, case: DecodingCase) -> None:
+    source = torch.randint(UNK + 1, case.n_tokens, (2, case.n_source))
+    target = torch.randint(UNK + 1, case.n_tokens, (2, case.n_target))
+    got = theirs(input_ids=source, decoder_input_ids=target).logits
+    difference = float((got - model(source, target)).abs().max())
+    if difference > TOLERANCE:
+        raise SettingError(
+            f"bench: Hugging Face's logits differ from ours by {difference:.1e}, so that their "
+            "speeds cannot be compared. Try another version of transformers (bench extra)."
+        )
+
+
+DECODERS: Mapping[str, Callable[[Transformer, DecodingCase, Path], Decoder]] = {
+    "regard": _regard,
+    "huggingface": _huggingface,
+    "ctranslate2": _ctranslate2,
+}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

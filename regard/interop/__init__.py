@@ -1,0 +1,1 @@
+"""other libraries' models → runs, and runs → other libraries' models."""

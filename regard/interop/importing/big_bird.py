@@ -1,0 +1,41 @@
+"""BigBird's layout: BERT's tensors, and a pattern.
+
+Paper: Zaheer et al. 2020.
+"""
+
+from dataclasses import replace
+
+from regard.choices import Choice
+from regard.interop.importing import bert
+from regard.interop.importing.folder import Folder
+from regard.interop.importing.roles import Roles
+from regard.models import EncoderSpec
+
+ROLES = Roles(padding="<pad>", begin="[CLS]", end="[SEP]", unknown="<unk>", mask="[MASK]")
+ATTENTION_TYPES = ("block_sparse", "original_full")
+
+
+def spec_of(folder: Folder) -> EncoderSpec:
+    """config.json → [model]."""
+    folder.check_switches({"attention_type": ATTENTION_TYPES, "rescale_embeddings": (False, True)})
+    spec = replace(bert.spec_of(folder), is_scaled=folder.config.get("rescale_embeddings") is True)
+    if folder.config.get("attention_type", ATTENTION_TYPES[0]) == "original_full":
+        return spec
+    settings = {
+        "block": folder.setting(int, "block_size"),
+        "n_random": folder.setting(int, "num_random_blocks"),
+        "has_random_links": False,
+        "is_full_when_short": True,
+    }
+    return replace(spec, pattern=Choice("published_big_bird", settings))
+
+
+def notes_on(folder: Folder) -> tuple[str, ...]:
+    """What is left out, and which faults are kept."""
+    faults = (
+        "as the library that it comes from evaluates it: no random blocks (the first block counts "
+        "several times instead), and full attention in short texts; model.pattern says so, and "
+        "has_random_links = true or is_full_when_short = false change it"
+    )
+    is_full = folder.config.get("attention_type") == "original_full"
+    return (*bert.notes_on(folder), *(() if is_full else (faults,)))

@@ -1,0 +1,362 @@
+"""Recipes: TOML → frozen dataclasses. All mistakes are shown together, each with file and line."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.choices import Choice, find, unknown
+from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
+from regard.data.framings import FRAMINGS
+from regard.data.vocabulary_files import ALL_KINDS
+from regard.errors import RecipeError, RegardError, SettingError
+from regard.models import LOOKERS, CaptionerSpec, Spec, TransformerSpec
+from regard.models.spec_choices import has_frozen_encoder, wrong_choices
+from regard.recipes.recipe_errors import NO_CHANGES, naming_owner, told
+from regard.recipes.toml_lines import key_lines
+from regard.recipes.schedules import SCHEDULES
+from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
+from regard.recipes.toml_tables import change_table, check_extent, read_table, with_size
+
+MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
+"""What a training may be stopped by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecipe:
+    """Where examples come from."""
+
+    train: Choice
+    """A reader or a generator, for instance { name = "parallel", source = …, target = … }."""
+    valid: Choice
+    """The same for the examples that training never learns from."""
+    test: Choice | None = None
+    """The same for the examples that are looked at once, at the end."""
+    max_tokens: int = 256
+    """Longest source or target, in tokens, the end token included."""
+    on_long: str = "error"
+    """What happens to a longer example: "error", or "skip", which is counted and reported."""
+
+    def __post_init__(self) -> None:
+        _at_least(2, "data.max_tokens", self.max_tokens)
+        find(self.on_long, {"error": None, "skip": None}, key="data.on_long")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokensRecipe:
+    """How text becomes tokens; learned from the training split alone."""
+
+    kind: str = "bpe"
+    """"bpe", "unigram", "characters", "words", or "parsed_words", which carry their trees;
+    "wordpiece" and "sentencepiece" come with published models."""
+    size: int = 8000
+    """Size of the vocabulary, at most."""
+    is_joint: bool = True
+    """One vocabulary for both sides, or one for each."""
+    dropout: float = 0.0
+    """The share of merges that is left out of training texts, anew in every epoch; bpe's only."""
+
+    def __post_init__(self) -> None:
+        find(self.kind, ALL_KINDS, key="tokens.kind")
+        _at_least(5, "tokens.size", self.size)
+        _within_unit("tokens.dropout", self.dropout)
+        if self.dropout and self.kind != "bpe":
+            raise SettingError(
+                f"tokens.dropout leaves out merges, which {self.kind} does not have; take kind = "
+                '"bpe", or dropout = 0.'
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PicturesRecipe:
+    """How pictures become what a captioner looks at."""
+
+    framing: str = "crop"
+    """"crop" (the middle square) or "squeeze" (all of it, its sides made equal)."""
+    margin: int = 0
+    """Most pixels by which training pictures are shifted, anew in every epoch; 0 shifts none."""
+    may_mirror: bool = False
+    """Whether every second one is mirrored; not where captions tell left from right."""
+
+    def __post_init__(self) -> None:
+        find(self.framing, FRAMINGS, key="pictures.framing")
+        _at_least(0, "pictures.margin", self.margin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRecipe:
+    """How the model learns."""
+
+    steps: int
+    """Updates of the weights."""
+    target_tokens_per_update: int = 4096
+    """Target tokens that one update learns from, on any number of devices; one batch at least."""
+    target_tokens_per_batch: int = 4096
+    """Target tokens, padding included, that are in memory at once; the rest is accumulated."""
+    schedule: str = "inverse_square_root"
+    """"noam", "inverse_square_root", "cosine" or "constant"."""
+    learning_rate: float = 1e-3
+    """The peak; for noam a factor."""
+    warmup_steps: int = 400
+    """Updates until the peak."""
+    beta1: float = 0.9
+    """Adam's first decay."""
+    beta2: float = 0.98
+    """Adam's second decay."""
+    eps: float = 1e-9
+    """Adam's guard against division by nothing."""
+    weight_decay: float = 0.0
+    """Decoupled (AdamW); not on biases and norms."""
+    label_smoothing: float = 0.1
+    """Share of the target that is spread over the vocabulary."""
+    clip_norm: float = 1.0
+    """Gradients longer than this are shortened to it; 0 leaves them."""
+    seed: int = 1
+    """Of weights, order and dropout."""
+    checkpoint_every: int = 500
+    """Updates between checkpoints."""
+    keep_checkpoints: int = 3
+    """How many of the newest are kept, beside the best."""
+    validate_every: int = 500
+    """Updates between validations."""
+    validate_examples: int = 1000
+    """How many examples are decoded for exact match at a validation; of running text none are."""
+    validate_bleu: bool = False
+    """Whether BLEU is computed at a validation as well."""
+    stop_on: str = "loss"
+    """What must become better, and by which the best checkpoint is kept: "loss" or "bleu"."""
+    patience: int = 0
+    """Validations without anything better before training stops; 0 means never."""
+    average_last: int = 0
+    """How many of the last checkpoints the final weights are the mean of; 0 takes the last."""
+    ema_decay: float = 0.0
+    """How much of the moving average of the weights an update keeps, say 0.999; 0 keeps none."""
+    r_drop: float = 0.0
+    """How much it costs that two passes with other dropout disagree (R-Drop); 0 makes one pass."""
+    start_from: Path | None = None
+    """A finished run whose weights and sub-words training starts from."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
+        often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
+        for name in (*counts, *often):
+            _at_least(1, f"training.{name}", getattr(self, name))
+        amounts = ("learning_rate", "eps", "weight_decay", "r_drop")
+        for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
+            _at_least(0, f"training.{name}", getattr(self, name))
+        for name in amounts:
+            _finite(f"training.{name}", getattr(self, name))
+        for name in ("beta1", "beta2", "label_smoothing", "ema_decay"):
+            _within_unit(f"training.{name}", getattr(self, name))
+        _check_seed(self.seed)
+        find(self.schedule, SCHEDULES, key="training.schedule")
+        find(self.stop_on, MEASURES, key="training.stop_on")
+        if self.ema_decay and self.average_last > 1:
+            raise SettingError(
+                "training.ema_decay and training.average_last are two means of the weights; the "
+                "final ones can be only one of them. Set one of the two to 0."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides a run."""
+
+    data: DataRecipe
+    training: TrainingRecipe
+    tokens: TokensRecipe = field(default_factory=TokensRecipe)
+    model: Spec = field(default_factory=TransformerSpec)
+    pictures: PicturesRecipe | None = None
+    """For models that look at pictures, and for no others."""
+
+    @property
+    def source_kind(self) -> str:
+        """What the model reads: "texts" or "pictures"."""
+        return "pictures" if self.model.kind in LOOKERS else "texts"
+
+    @property
+    def shown(self) -> PicturesRecipe:
+        """How pictures are shown to the model, whether somebody said so or not."""
+        return self.pictures or PicturesRecipe()
+
+    def as_table(self) -> dict[str, Any]:
+        """The resolved recipe as TOML can hold it."""
+        return {name: _plain(each) for name, each in asdict(self).items() if each is not None}
+
+
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file, with `section.key=value` changes on top."""
+    table, text = read_table(path)
+    for change in changes:
+        change_table(table, change)
+    typed = {change.partition("=")[0].strip(): change for change in changes}
+    return parse_recipe(table, str(path), key_lines(text), typed)
+
+
+def parse_recipe(
+    table: Mapping[str, Any],
+    where: str,
+    lines: dict[str, int],
+    changes: Mapping[str, str] = NO_CHANGES,
+) -> Recipe:
+    """Turn a table into a recipe, or raise one error that lists every mistake.
+
+    Args:
+        table: sections and their keys.
+        where: what the table is called, for instance the name of its file.
+        lines: the line of each key, as far as it has one.
+        changes: what was typed behind --set, by the key that it changed.
+    """
+    mistakes = Mistakes()
+    check_extent(table, mistakes)
+    if mistakes.found:
+        said = (told(path, text, where, lines, changes) for path, text in mistakes.found)
+        raise RecipeError("\n".join(said))
+    parts = read_parts(Recipe, with_size(table, mistakes), "", mistakes)
+    recipe = None if mistakes.found else Recipe(**parts)
+    # one section's mistakes hide no other's
+    if parts.get("model") is not None:
+        for path, text in wrong_choices(parts["model"]):
+            mistakes.add(path, text)
+    if recipe is not None:
+        check_sources(recipe, mistakes)
+    _check_splits(table.get("data"), mistakes)
+    if mistakes.found or recipe is None:
+        model = table.get("model")
+        kind = str(model.get("kind", TransformerSpec.kind)) if isinstance(model, dict) else None
+        said = (
+            told(path, naming_owner(path, text, kind, Recipe), where, lines, changes)
+            for path, text in mistakes.found
+        )
+        raise RecipeError("\n".join(said))
+    return recipe
+
+
+def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
+    """What the data hold must be what the model reads, and nothing said may be without effect."""
+    kind, reads = recipe.model.kind, recipe.source_kind
+    for split in ("train", "valid", "test"):
+        choice = getattr(recipe.data, split)
+        if choice is None or choice.name not in {**READERS, **GENERATORS}:
+            continue
+        held = "pictures" if choice.name in {**PICTURE_READERS, **PICTURE_GENERATORS} else "texts"
+        if held != reads:
+            mistakes.add(
+                f"data.{split}",
+                f"'{choice.name}' gives {held}, but a model of kind '{kind}' reads {reads}. Take "
+                "other data, or another model.kind.",
+            )
+    if recipe.pictures is not None and reads != "pictures":
+        mistakes.add("pictures", f"a model of kind '{kind}' looks at none. Leave the section out.")
+    if reads == "pictures" and not recipe.tokens.is_joint:
+        mistakes.add(
+            "tokens.is_joint", "means nothing for pictures, which have no tokens. Leave it."
+        )
+    # most specs do not say; those that read what they write do
+    if getattr(recipe.model, "has_one_vocabulary", False) and not recipe.tokens.is_joint:
+        mistakes.add(
+            "tokens.is_joint",
+            f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
+            "Leave it out.",
+        )
+    if isinstance(recipe.model, CaptionerSpec):
+        _check_frozen(recipe.model, recipe.shown, mistakes)
+
+
+def _check_frozen(spec: CaptionerSpec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:
+    """What is computed once cannot differ from epoch to epoch."""
+    if not pictures.margin and not pictures.may_mirror:
+        return
+    try:
+        is_frozen = has_frozen_encoder(spec)
+    except RegardError as error:
+        mistakes.add("model.encoder", str(error))
+        return
+    if is_frozen:
+        name = "margin" if pictures.margin else "may_mirror"
+        mistakes.add(
+            f"pictures.{name}",
+            f"would do nothing: the encoder '{spec.encoder.name}' is frozen, and sees each picture "
+            "once. Leave it out, or let the encoder learn (is_frozen = false).",
+        )
+
+
+def examples(choice: Choice, split: str) -> Callable[[], Iterator[Example]]:
+    """How to read a split, as often as one likes."""
+    mistakes = Mistakes()
+    source = _source(choice, split, f"data.{split}", mistakes)
+    if source is None:
+        raise RecipeError("\n".join(f"{path}: {text}" for path, text in mistakes.found))
+    return source
+
+
+def _source(
+    choice: Choice, split: str, path: str, mistakes: Mistakes
+) -> Callable[[], Iterator[Example]] | None:
+    if choice.name in READERS:
+        reader = read_section(READERS[choice.name], choice.settings, path, mistakes)
+        return None if reader is None else reader.examples
+    if choice.name not in GENERATORS:
+        mistakes.add(path, unknown(choice.name, [*READERS, *GENERATORS]))
+        return None
+    generator = GENERATORS[choice.name]
+    settings = read_settings(generator, choice.settings, path, mistakes)
+    return None if settings is None else lambda: generator(split, **settings)
+
+
+def _check_splits(data: Any, mistakes: Mistakes) -> None:
+    """Whether every reader and generator can be made, and all give texts of one form."""
+    if not isinstance(data, dict):
+        return
+    parts = read_parts(DataRecipe, data, "data", Mistakes())
+    for split in ("train", "valid", "test"):
+        if (choice := parts.get(split)) is not None:
+            _source(choice, split, f"data.{split}", mistakes)
+            _same_form(parts.get("train", choice), choice, f"data.{split}", mistakes)
+
+
+def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> None:
+    """What is measured must be written as what was learned."""
+    for key in ("normalise", "tags", "has_trees"):
+        wanted, found = (_setting(each, key) for each in (train, other))
+        # texts with tags and trees may also come from a reader that knows of neither
+        if found != wanted and (key == "normalise" or None not in (wanted, found)):
+            mistakes.add(f"{path}.{key}", f"must be that of data.train, {wanted!r}, got {found!r}.")
+
+
+def _setting(choice: Choice, key: str) -> Any:
+    """A reader's setting, its own where none is given; None of one that does not have it."""
+    return choice.settings.get(key, getattr(READERS.get(choice.name), key, None))
+
+
+def _at_least(least: int, name: str, value: float | int) -> None:
+    # not "value < least", which nan is not either
+    if not value >= least:
+        raise SettingError(f"{name} must be at least {least}, got {value}.")
+
+
+def _finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise SettingError(f"{name} must be a finite number, got {value}.")
+
+
+def _within_unit(name: str, value: float) -> None:
+    if not 0.0 <= value < 1.0:
+        raise SettingError(f"{name} must lie in [0, 1), got {value}.")
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {seed}.")
+
+
+def _plain(value: Any) -> Any:
+    """What TOML can hold: no None, no tuples, no paths, choices as tables."""
+    if isinstance(value, dict):
+        if set(value) == {"name", "settings"}:
+            return {"name": value["name"], **_plain(dict(value["settings"]))}
+        return {key: _plain(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

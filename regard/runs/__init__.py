@@ -1,0 +1,1 @@
+"""a finished run → answers, scores, records and plans."""

@@ -1,0 +1,155 @@
+"""What a card quotes in a form that programs can check: hashes, scores, and what it was made with.
+
+A card is Markdown for people; its last part is one block of JSON with the same facts in full.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+import regard
+from regard.data.json_fields import read_fields
+from regard.data.regular_files import Unreadable, check_is_regular, parse_json, read_text
+from regard.errors import RunError
+
+MODEL = "model.safetensors"
+VERSION = 1
+"""Of the block; a card with another one is refused."""
+HEADING = "## To check it"
+BLOCK = re.compile(r"^```json\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class QuotedFile:
+    """A file and what it held; no hash if it could not be read."""
+
+    split: str
+    """Which data it belongs to; empty if to none."""
+    path: str
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class QuotedScores:
+    """One validation, in full."""
+
+    weights: str
+    """The file, inside the run, whose weights were validated."""
+    step: int
+    loss: float
+    exact_match: float | None
+    bleu: float | None = None
+    bleu_signature: str | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], weights: str) -> "QuotedScores":
+        """From a row of `metrics.jsonl`."""
+        return cls(
+            weights,
+            int(row["step"]),
+            float(row["valid_loss"]),
+            row.get("exact_match"),
+            row.get("bleu"),
+            row.get("bleu_signature"),
+        )
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """All that can be checked."""
+
+    data: tuple[QuotedFile, ...]
+    files: Mapping[str, str | None]
+    """The run's own files, with their hashes."""
+    scores: QuotedScores | None
+    """What the run reached, if it was validated."""
+    made_with: Mapping[str, str]
+    mean_of: tuple[QuotedFile, ...] = ()
+    """The files whose mean the weights are, where the run is nothing but a mean."""
+
+
+def quoted_text(quoted: Quoted) -> str:
+    """The last part of a card."""
+    block = json.dumps({"version": VERSION, **asdict(quoted)}, indent=1, ensure_ascii=False)
+    return f"{HEADING}\n\n`regard verify` reads this.\n\n```json\n{block}\n```"
+
+
+def read_quoted(run: Path) -> Quoted:
+    """What the card of a run quotes."""
+    path = run / "card.md"
+    if not path.exists():
+        raise RunError(f"verify: '{run}' has no card.md, so that there is nothing to check.")
+    try:
+        return _read(path)
+    except Unreadable as error:
+        raise RunError(
+            f"verify: '{path}' {error}. Put back the card that regard train wrote, or train the "
+            "run again."
+        ) from error
+
+
+def _read(path: Path) -> Quoted:
+    blocks = BLOCK.findall(read_text(path))
+    if not blocks:
+        raise RunError(
+            f"verify: '{path}' has no block of JSON to check; it was written by another version. "
+            "Train the run again, by the command on the card."
+        )
+    try:
+        said = parse_json(blocks[-1])
+    except Unreadable as error:
+        raise Unreadable(f"ends with a block that cannot be read: it {error}") from error
+    version = said.pop("version", None) if isinstance(said, dict) else None
+    if version != VERSION:
+        raise Unreadable(f"must hold JSON of version {VERSION}, got {repr(version)[:40]}")
+    return read_fields(Quoted, said)
+
+
+def recorded_data(run: Path) -> tuple[QuotedFile, ...]:
+    """The files of data that the card of a run quotes; none where it has no card to read."""
+    try:
+        return read_quoted(run).data
+    except RunError:
+        return ()
+
+
+def file_hash(path: Path) -> str | None:
+    """The SHA-256 of a file, or of the names and sizes in a folder; None if it cannot be read."""
+    try:
+        if path.is_dir():
+            return _folder_hash(path)
+        check_is_regular(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, Unreadable):
+        return None
+
+
+def _folder_hash(path: Path) -> str:
+    """One number for what a folder of many pictures holds; their bytes would take long to read."""
+    facts = sorted(
+        (each.relative_to(path).as_posix(), each.stat().st_size)
+        for each in path.rglob("*")
+        if each.is_file()
+    )
+    return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()
+
+
+def weights_hash(weights: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of the file that these weights will be written to."""
+    return hashlib.sha256(save(dict(weights))).hexdigest()
+
+
+def code_hash() -> str:
+    """One number for all files of the package."""
+    mark, root = hashlib.sha256(), Path(regard.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        mark.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return mark.hexdigest()

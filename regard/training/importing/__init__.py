@@ -1,7 +1,0 @@
-"""a folder that another library wrote → a run directory; one file for each family of models."""
-
-from regard.training.importing.families import FAMILIES, Family
-from regard.training.importing.folder import Folder
-from regard.training.importing.reading import Imported, import_run, read_published
-
-__all__ = ["FAMILIES", "Family", "Folder", "Imported", "import_run", "read_published"]
