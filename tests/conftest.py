@@ -9,6 +9,7 @@ from hypothesis import settings
 
 # jaxtyping finds its checker by this name, and only if somebody has imported it
 import tests.checking
+from tests.small_recipe import RECIPE
 
 # processes that tests start share the cores with the tests beside them
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,3 +25,10 @@ def _fixed_ground(request):
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    return path

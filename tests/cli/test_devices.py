@@ -9,7 +9,7 @@ from regard.cli.verbs import VERBS as cli_verbs
 from regard.errors import SettingError
 from regard.hardware.hardware import Hardware, device_named
 from tests.making import make_run
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 VERBS = {
     "train": ["train", "{recipe}", "--out", "{out}"],

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tests.training.importing.published import bert, gpt2, marian
 
 import regard
 from regard.cli import main
 from regard.decoding import Beam, Limits, PaperPenalty
+from tests.interop.importing.published import bert, gpt2, marian
 
 TEXT = "Paris is the [MASK] of France."
 

@@ -12,8 +12,8 @@ from regard.decoding import (
     RepetitionPenalty,
     Replaying,
     Sentence,
-    replaying,
 )
+from regard.decoding import recorded_search as replaying
 from tests.decoding.writers import SPECS, transformer
 
 LIFT, WAIT = torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default

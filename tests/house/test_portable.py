@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 # other packages choose their imports by the system's name, so only ours are refused
 WITHOUT = """

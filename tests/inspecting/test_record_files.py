@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from regard.choices import Choice
 from regard.errors import DataError, SettingError
 from regard.inspecting import capture, load_record, save_record
-from regard.inspecting import saving as saving_module
+from regard.inspecting import record_files as saving_module
 from regard.inspecting.plain_data import CLASSES, Tensors, read, written
 from regard.models import LanguageSpec
 from tests.decoding.writers import SPECS, WITHOUT_SELF_ATTENTION

@@ -11,7 +11,7 @@ from regard.training import run
 from regard.recipes.data_paths import Start, write_start
 from regard.training.events import Said
 from regard.recipes.idle_settings import idle_settings
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 SETTINGS = {
     "training.target_tokens_per_update=60": (

@@ -13,7 +13,7 @@ from regard.training.loop import Step
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE as CAPTIONS
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 
 @pytest.mark.parametrize("resume", [False, True])

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.cli import main
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 DIGITS, BRACKETS = "9" * 5000, "[" * 5000 + "]" * 5000
 TABLES = "{a=" * 3000 + "1" + "}" * 3000

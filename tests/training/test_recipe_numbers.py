@@ -7,7 +7,7 @@ import pytest
 from regard.cli import main
 from regard.errors import RecipeError
 from regard.recipes.recipe import read_recipe
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 WRONG = {
     "beta1=1.0": "training.beta1 must lie in [0, 1), got 1.0.",

@@ -26,7 +26,7 @@ from regard.training.preparation import prepare
 from regard.training.run import Finished, Said, Validated
 from regard.training.validation import UNANSWERABLE, decoded
 from regard.training.workers import ALONE
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 ROOT = Path(__file__).parents[2]
 

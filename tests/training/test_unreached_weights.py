@@ -22,7 +22,7 @@ from regard.training.preparation import prepare
 from regard.training.unreached_weights import check_reaches_all_weights, unreached_weights
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE as CAPTIONS
-from tests.training.small_recipe import RECIPE
+from tests.small_recipe import RECIPE
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 CPU = Hardware()

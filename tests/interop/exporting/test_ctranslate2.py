@@ -5,7 +5,6 @@ import pytest
 import torch
 import transformers
 from ctranslate2.converters import TransformersConverter
-from tests.training.importing.published import WORDS, marian
 
 import regard
 from regard.data.kinds import BOS, EOS, SPECIALS, UNK
@@ -13,6 +12,7 @@ from regard.decoding import Beam, Limits, NoPenalty, Sentence
 from regard.interop.exporting import export_huggingface
 from regard.interop.importing import import_run
 from regard.training.checkpoints import distinct_tensors, write_tensors
+from tests.interop.importing.published import WORDS, marian
 from tests.making import make_run
 
 MODEL = """\

@@ -5,7 +5,6 @@ import json
 import pytest
 import torch
 import transformers
-from tests.training.importing.published import gpt2, marian
 
 import regard
 from regard.cli import main
@@ -14,6 +13,7 @@ from regard.errors import RunError, SettingError
 from regard.interop.exporting import export_huggingface
 from regard.interop.importing import import_run
 from regard.training.checkpoints import read_tensors
+from tests.interop.importing.published import gpt2, marian
 from tests.making import make_run
 
 TRANSFORMER = """\

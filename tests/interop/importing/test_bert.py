@@ -4,16 +4,16 @@ import json
 
 import pytest
 import torch
-from tests.training.importing.published import (
+
+from regard.data.kinds import EOS, MASK_NUMBER, PAD
+from regard.training.checkpoints import read_tensors, write_tensors
+from tests.interop.importing.published import (
     BERT_PIECES,
     bert,
     imported_model,
     ours,
     their_columns,
 )
-
-from regard.data.kinds import EOS, MASK_NUMBER, PAD
-from regard.training.checkpoints import read_tensors, write_tensors
 
 CLS, SEP, MASK = (BERT_PIECES.index(f"[{name}]") for name in ("CLS", "SEP", "MASK"))
 

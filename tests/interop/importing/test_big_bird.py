@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.training.importing.published import (
+
+from regard.choices import Choice
+from regard.models import build_model
+from regard.models.encoders.big_bird import PublishedBigBirdPattern
+from regard.places import Places
+from tests.interop.importing.published import (
     BIRD_PIECES,
     big_bird,
     imported_model,
     ours,
     their_columns,
 )
-
-from regard.choices import Choice
-from regard.models import build_model
-from regard.models.encoders.big_bird import PublishedBigBirdPattern
-from regard.places import Places
 
 CLS, SEP = BIRD_PIECES.index("[CLS]"), BIRD_PIECES.index("[SEP]")
 BLOCK, N_RANDOM = 4, 2

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.training.importing.published import bert, gpt2, marian, rewrite
 
 from regard.errors import CheckpointError, RunError, UnknownChoice
 from regard.interop.importing import import_run, read_published
+from tests.interop.importing.published import bert, gpt2, marian, rewrite
 
 
 @pytest.fixture

@@ -2,7 +2,13 @@
 
 import pytest
 import torch
-from tests.training.importing.published import (
+
+from regard.data.kinds import BOS, EOS, PAD
+from regard.decoding import greedy
+from regard.errors import CheckpointError, SettingError
+from regard.interop.importing import read_published
+from regard.models import Gpt2Spec, build_gpt2
+from tests.interop.importing.published import (
     GPT2_PIECES,
     gpt2,
     imported_model,
@@ -10,12 +16,6 @@ from tests.training.importing.published import (
     rewrite,
     their_columns,
 )
-
-from regard.data.kinds import BOS, EOS, PAD
-from regard.decoding import greedy
-from regard.errors import CheckpointError, SettingError
-from regard.interop.importing import read_published
-from regard.models import Gpt2Spec, build_gpt2
 
 END = len(GPT2_PIECES) - 1
 

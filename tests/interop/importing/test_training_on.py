@@ -3,13 +3,13 @@
 import pytest
 import tomli_w
 import torch
-from tests.training.importing.published import bert, gpt2, marian
 
 import regard
 from regard.interop.importing import import_run
 from regard.recipes import read_recipe
 from regard.training.checkpoints import read_tensors
 from regard.training.run import Finished, run
+from tests.interop.importing.published import bert, gpt2, marian
 
 
 @pytest.mark.parametrize("make", [bert, marian, gpt2])

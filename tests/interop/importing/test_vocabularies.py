@@ -5,7 +5,14 @@ import shutil
 import struct
 
 import pytest
-from tests.training.importing.published import (
+from tokenizers import Tokenizer
+
+from regard.data.kinds import BOS, EOS, MASK_NUMBER, PAD, SPECIALS, UNK
+from regard.data.subwords import Subwords
+from regard.errors import CheckpointError, DataError
+from regard.interop.importing import import_run, read_published
+from regard.interop.importing.sentencepieces import read_pieces
+from tests.interop.importing.published import (
     BERT_PIECES,
     GPT2_MERGES,
     GPT2_PIECES,
@@ -16,13 +23,6 @@ from tests.training.importing.published import (
     marian,
     numbered,
 )
-from tokenizers import Tokenizer
-
-from regard.data.kinds import BOS, EOS, MASK_NUMBER, PAD, SPECIALS, UNK
-from regard.data.subwords import Subwords
-from regard.errors import CheckpointError, DataError
-from regard.interop.importing import import_run, read_published
-from regard.interop.importing.sentencepieces import read_pieces
 
 
 def varint(value):
