@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_type_hints
 
-from regard.inspecting import Mechanism, mechanism, mechanisms
+from regard.catalogue import Mechanism, mechanism, mechanisms
+from regard.inspecting import KINDS
 
 ROOT = Path(__file__).parents[1]
 
@@ -108,9 +109,10 @@ def tests_of(entry: Mechanism) -> Path:
 
 def computing_file(entry: Mechanism) -> str:
     """The file whose code computes: for a mechanism that only builds a part, that part's."""
-    if inspect.isclass(entry.part):
+    part = KINDS[entry.kind][entry.name]
+    if inspect.isclass(part):
         return entry.file
-    return get_type_hints(entry.part)["return"].__module__.replace(".", "/") + ".py"
+    return get_type_hints(part)["return"].__module__.replace(".", "/") + ".py"
 
 
 def noticed(entry: Mechanism, mutant: str, copy: Path) -> bool:

@@ -22,7 +22,10 @@ import long
 import luong
 import positions
 
-from regard.inspecting import Mechanism, example, mechanisms
+from regard.catalogue import Mechanism, mechanisms
+from regard.cli.explain import COMPUTED
+from regard.cli.mechanism_numbers import kept_lines
+from regard.inspecting import example
 from regard.plots import heatmap
 
 DOCS = Path(__file__).parent
@@ -145,6 +148,7 @@ def pages() -> dict[Path, str]:
     parts = DOCS / "ablations.md"
     text = filled(parts.read_text(), "scores", ablations.scores_table())
     made[parts] = filled(text, "start", ablations.start_table())
+    made[COMPUTED] = kept_lines()
     for study in (luong, documents, comparisons, positions, long):
         page = DOCS / f"{study.__name__}.md"
         made[page] = page.read_text()

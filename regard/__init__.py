@@ -12,8 +12,8 @@
     training     batches + model → run directory
     cli          one file per verb
 
-A package imports only from those above it, and from errors, dims, choices and places. A name below
-is loaded when it is first used, so that `import regard` takes no time.
+A package imports only from those above it, and from errors, dims, choices, catalogue and
+places. A name below is loaded when it is first used, so that `import regard` takes no time.
 """
 
 from importlib import import_module

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention import FULL, HEADS, attend
+from regard.catalogue import mechanism, mechanisms
 from regard.choices import Choice
 from regard.dims import Dims
-from regard.inspecting import CHAINS, KINDS, mechanism, mechanisms
+from regard.inspecting import CHAINS, KINDS
 from regard.layers import WeightedBranches
 from regard.places import Places, Tree
 from regard.positions import POSITIONS, RotaryPositions

@@ -4,8 +4,8 @@ import json
 
 import typer
 
+from regard.catalogue import TABLES, Mechanism, mechanisms
 from regard.choices import find
-from regard.inspecting import KINDS, Mechanism, mechanisms
 
 
 def list_mechanisms(
@@ -16,7 +16,7 @@ def list_mechanisms(
 
     Example: regard list --kind selection
     """
-    kinds = KINDS if kind is None else {kind: find(kind, KINDS, key="list: --kind")}
+    kinds = TABLES if kind is None else {kind: find(kind, TABLES, key="list: --kind")}
     entries = [entry for entry in mechanisms() if entry.kind in kinds]
     if as_json:
         print(json.dumps([_as_data(entry) for entry in entries], ensure_ascii=False))

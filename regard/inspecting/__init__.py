@@ -2,9 +2,8 @@
 
 from regard.inspecting.caption_files import load_caption, save_caption
 from regard.inspecting.caption_record import CaptionRecord
-from regard.inspecting.catalogue import CHAINS, KINDS, Mechanism, mechanism, mechanisms
 from regard.inspecting.dead_maps import dead_maps
-from regard.inspecting.examples import Picture, example
+from regard.inspecting.examples import CHAINS, KINDS, Picture, example
 from regard.inspecting.panels import Link, Panel, View
 from regard.inspecting.path_lengths import Meeting, meetings
 from regard.inspecting.record import Record
@@ -28,7 +27,6 @@ __all__ = [
     "CaptionRecord",
     "HeadStatistics",
     "Link",
-    "Mechanism",
     "Meeting",
     "Panel",
     "Picture",
@@ -48,8 +46,6 @@ __all__ = [
     "load_caption",
     "load_record",
     "look_at",
-    "mechanism",
-    "mechanisms",
     "meetings",
     "rollout",
     "saturation",

@@ -6,16 +6,28 @@ which input each output depends on (by gradients). Nothing is drawn that was not
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import HEADS, PATTERNS, GroupedQueryHeads, multi_head
+from regard.attention import (
+    HEADS,
+    MEMORIES,
+    PATTERNS,
+    RELATIONS,
+    SCORES,
+    SELECTIONS,
+    Chain,
+    GroupedQueryHeads,
+    multi_head,
+)
+from regard.catalogue import mechanism
 from regard.choices import Choice
 from regard.dims import Dims
-from regard.inspecting.catalogue import CHAINS, KINDS, mechanism
 from regard.layers import (
+    LAYERS,
     DecoderLayer,
     EncoderLayer,
     Experts,
@@ -28,6 +40,26 @@ from regard.layers import (
 )
 from regard.places import Places, Tree
 from regard.positions import POSITIONS, RotaryPositions
+
+KINDS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "score": SCORES,
+    "relation": RELATIONS,
+    "pattern": PATTERNS,
+    "selection": SELECTIONS,
+    "memory": MEMORIES,
+    "heads": HEADS,
+    "positions": POSITIONS,
+    "layer": LAYERS,
+}
+
+CHAINS: Mapping[str, Callable[..., Chain]] = {
+    "score": lambda link: Chain(link),
+    "relation": lambda link: Chain(relation=link),
+    "pattern": lambda link: Chain(pattern=link),
+    "selection": lambda link: Chain(select=link),
+    "memory": lambda link: Chain(memory=link),
+}
+"""For each kind of link, the plainest chain with such a link in it."""
 
 N = 16
 DIMS = Dims(d_model=16, n_heads=2, max_len=N)

@@ -17,10 +17,10 @@ from torch.nn.functional import cosine_similarity
 
 from regard.attention import AttentionMap, all_of, attend
 from regard.attention.tables import MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS
+from regard.catalogue import mechanism
 from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import LengthError, SettingError
-from regard.inspecting.catalogue import mechanism
 from regard.inspecting.dead_maps import entropies
 from regard.inspecting.record import Record, rounded
 from regard.serving.seen_keys import spans

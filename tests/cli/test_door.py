@@ -1,5 +1,6 @@
 """The door of the command line: nothing heavy is loaded before a verb needs it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,11 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.catalogue import mechanisms
+from regard.choices import Choice
+from regard.cli import main
+from regard.cli.explain import COMPUTED, USUAL
+from regard.cli.mechanism_numbers import computed_lines
 from regard.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[2]
@@ -38,11 +44,11 @@ def test_waiting_threads_spin_briefly_unless_the_user_chose_otherwise(given, exp
     assert ran.stdout.splitlines()[-1] == expected
 
 
-LISTENING = """
+WITHOUT_TORCH = """
 import sys
+sys.modules["torch"] = None
 from regard.cli import main
-code = main()
-print("torch" in sys.modules, code, file=sys.stderr)
+sys.exit(main())
 """
 
 
@@ -53,28 +59,46 @@ print("torch" in sys.modules, code, file=sys.stderr)
         (["--version"], regard.__version__),
         (["trian"], "Did you mean 'train'?"),
         ([], "Commands:"),
+        (["list"], "regard explain NAME says more."),
+        (["list", "--kind", "memory", "--json"], "memory_compressed"),
+        (["list", "--help"], "Only this kind"),
+        (["explain", "soft"], "weight on 16 positions"),
+        (["explain", "encoder_layer"], "influence on 16 positions"),
+        (["explain", "aditive"], "Did you mean 'additive'?"),
+        (["explain", "--help"], "Number of queries"),
     ],
 )
-def test_help_version_and_mistyped_verbs_need_no_torch(words, said):
-    ran = _listened(words, {})
+def test_what_needs_no_numbers_runs_where_torch_cannot_be_imported(words, said):
+    ran = _without_torch(words, {})
     assert said in ran.stdout + ran.stderr
-    assert ran.stderr.splitlines()[-1].startswith("False ")
+    assert "Traceback" not in ran.stderr
 
 
-def test_a_shell_completes_verbs_without_torch_and_their_options_with_it():
+def test_a_shell_completes_verbs_where_torch_cannot_be_imported():
     asked = {"_REGARD_COMPLETE": "complete_bash", "COMP_CWORD": "1", "COMP_WORDS": "regard ex"}
-    ran = _listened([], asked)
-    assert ran.stdout.split() == ["explain", "export"]
-    assert ran.stderr.splitlines()[-1].startswith("False ")
-    options = _listened([], {**asked, "COMP_CWORD": "2", "COMP_WORDS": "regard plan --dev"})
-    assert options.stdout.split() == ["--device"]
+    assert _without_torch([], asked).stdout.split() == ["explain", "export"]
 
 
-def _listened(words, given):
+def test_a_shell_completes_the_options_of_a_verb(monkeypatch, capsys):
+    monkeypatch.setenv("_REGARD_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "regard plan --dev")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert main([]) == 0
+    assert capsys.readouterr().out.split() == ["--device"]
+
+
+def _without_torch(words, given):
     environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-c", LISTENING, *words], capture_output=True, text=True, env=environment
-    )
+        [sys.executable, "-c", WITHOUT_TORCH, *words],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", mechanisms(), ids=lambda entry: entry.name)
+def test_what_explain_keeps_is_what_it_computes(entry):
+    kept = json.loads(COMPUTED.read_text(encoding="utf-8"))
+    assert kept[entry.name] == computed_lines(Choice(entry.name), USUAL), "run make docs"
 
 
 @pytest.mark.parametrize("name", VERBS)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from regard.catalogue import mechanisms
 from regard.cli import main
-from regard.inspecting import mechanisms
 
 
 def _json(capsys, *words):

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from regard.inspecting import mechanisms
+from regard.catalogue import mechanisms
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "regard"
 
 FLOW = [
-    "errors", "dims", "choices", "places", "data", "positions", "attention", "layers", "models",
-    "hardware", "decoding", "evaluating", "inspecting", "plots", "recipes", "tasks", "training",
-    "runs", "interop", "serving", "bench", "cli",
+    "errors", "dims", "choices", "catalogue", "places", "data", "positions", "attention",
+    "layers", "models", "hardware", "decoding", "evaluating", "inspecting", "plots", "recipes",
+    "tasks", "training", "runs", "interop", "serving", "bench", "cli",
 ]  # fmt: skip
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.inspecting import example, mechanisms
+from regard.catalogue import mechanisms
+from regard.inspecting import example
 from regard.inspecting.examples import N
 
 NAMES = [entry.name for entry in mechanisms()]

@@ -7,8 +7,9 @@ import torch
 from regard.attention import Chain
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
+from regard.catalogue import mechanisms
 from regard.errors import SettingError, UnknownChoice
-from regard.inspecting import load_record, mechanisms, save_record, scaled
+from regard.inspecting import load_record, save_record, scaled
 from regard.inspecting import tiles as tiles_module
 from regard.inspecting.tiles import PIXELS, Pyramid
 from regard.layers import LAYERS
