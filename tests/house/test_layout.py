@@ -137,3 +137,89 @@ def test_a_mechanism_file_is_about_a_screen_and_a_half():
         if (n := len((ROOT / entry.file).read_text().splitlines())) > 200
     }
     assert not long
+
+
+STAGES = {
+    "training", "decoding", "serving", "evaluating", "inspecting", "importing", "exporting",
+    "masking", "batching", "sampling", "embedding", "captioning",
+}  # fmt: skip
+"""The gerunds that are the field's own words for a stage."""
+
+# What is still to be mended. A new one is a mistake; these lists only ever get shorter.
+GERUNDS_TO_RENAME = {"building", "loading", "reading", "sharing"}
+NAMES_GIVEN_TWICE = {
+    "Aligned", "Answered", "Asked", "Batch", "Best", "Candidate", "Carried", "GraphPool", "Grid",
+    "Hidden", "Judged", "Kept", "Layout", "Look", "Measured", "Memory", "Picture", "Pieces", "Plan",
+    "Progress", "Reader", "Row", "Said", "Score", "Sentence", "Stepped", "Turns", "View", "Wish",
+    "Wishes", "Work",
+}  # fmt: skip
+FILES_THAT_TEST_CLASSES = {
+    "decoding/recorded_search.py", "inspecting/recorder.py", "inspecting/text_record.py",
+    "interop/exporting/as_marian.py", "interop/importing/bert.py", "interop/importing/gpt2.py",
+    "interop/importing/marian.py", "recipes/recipe.py", "runs/plan.py", "runs/pointing_game.py",
+}  # fmt: skip
+FILES_WITH_SETS_OF_NAMES = {
+    "attention/meetings.py", "models/encoders/building.py", "models/recurrent/spec.py",
+    "models/self_attention.py", "tasks/trees.py",
+}  # fmt: skip
+FILES_THAT_CHANGE_A_CLASS = {"decoding/cpu_layout.py"}
+
+TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in SOURCES}
+
+
+def test_no_two_public_classes_share_a_name():
+    names = [
+        node.name
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name for name in names if names.count(name) > 1} <= NAMES_GIVEN_TWICE
+
+
+def test_no_file_or_folder_is_named_by_a_bare_gerund_but_the_field_s_stages():
+    words = {word.removesuffix(".py") for file in TREES for word in file.split("/")}
+    gerunds = {word for word in words if re.fullmatch(r"[a-z]+ing", word)}
+    assert gerunds - STAGES <= GERUNDS_TO_RENAME
+
+
+def test_only_models_and_tasks_ask_for_the_class_of_a_spec_or_a_model():
+    models = {
+        node.name
+        for file, tree in TREES.items()
+        for node in tree.body
+        if file.startswith("models/") and isinstance(node, ast.ClassDef)
+    }
+    asking = {
+        file
+        for file, tree in TREES.items()
+        if not file.startswith(("models/", "tasks/"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+        for word in re.findall(r"\w+", ast.unparse(node.args[1]))
+        if word.endswith("Spec") or word in models
+    }
+    assert asking <= FILES_THAT_TEST_CLASSES
+
+
+def test_only_the_tables_list_the_names_of_mechanisms():
+    names = {entry.name for entry in mechanisms() if entry.kind not in ("heads", "layer")}
+    listing = {
+        file
+        for file, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Set | ast.List | ast.Tuple)
+        if sum(isinstance(one, ast.Constant) and one.value in names for one in node.elts) > 1
+    }
+    assert listing <= FILES_WITH_SETS_OF_NAMES
+
+
+def test_nothing_assigns_to_a_class_of_an_object():
+    assigning = {
+        file
+        for file, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if node.attr == "__class__"
+    }
+    assert assigning <= FILES_THAT_CHANGE_A_CLASS
