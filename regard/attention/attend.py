@@ -40,7 +40,7 @@ class Attended:
         """The weights, any rectangle of them on demand."""
         return self.see()
 
-    def saying(self, context: Float[Tensor, "*b n m"]) -> "Attended":
+    def with_context(self, context: Float[Tensor, "*b n m"]) -> "Attended":
         """The same look, with what a layer makes of its context."""
         return Attended(context, self.see, self.rows)
 

@@ -5,9 +5,9 @@
     CompressedPast   the slots of a memory, and the few positions that are not merged yet
 
 A cache is a value: nothing done to a longer cache changes a shorter one. Yet a step does not copy
-what is there, for both are views of one room that has space left, and only the cache at its end
-may write on in it. `reordered` alone uses caches up, so that a beam search asks for no new memory
-at each of its steps; the rooms of all layers lie in one house, which is reordered by one copy.
+what is there: both are views of one storage that has space left, and only the cache at its end
+may write on in it. `reordered` alone uses caches up, so that a beam search needs no new memory at
+each of its steps; the storage of all layers lies in one stack, which is reordered by one copy.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-SPARE = 16
-"""GraphPool is made for whole multiples of this many positions."""
+STORAGE_STEP = 16
+"""Storage is made for whole multiples of this many positions."""
 
 
 @runtime_checkable
@@ -45,18 +45,18 @@ class BoundedPattern(Protocol):
         """The keys before `length` that a query from there on may see; None if it is all."""
 
 
-class House:
-    """Rooms of one size for the same rows, in one tensor."""
+class StackedStorage:
+    """The storage of all layers, of one size for the same rows, in one tensor."""
 
     def __init__(
-        self, like: Float[Tensor, "b g k d"], *, n_rooms: int, n_rows: int, capacity: int
+        self, like: Float[Tensor, "b g k d"], *, n_layers: int, n_rows: int, capacity: int
     ) -> None:
         _, groups, _, width = like.shape
         self.n_rows, self.capacity = n_rows, capacity
         # by position, so that what is filled lies together and rows are copied in one piece each
-        self._now = like.new_empty(capacity, n_rows, 2 * n_rooms, groups, width)
+        self._now = like.new_empty(capacity, n_rows, 2 * n_layers, groups, width)
         self._other: Tensor | None = None
-        self.rooms = [GraphPool(self, *views) for views in self._views()]
+        self.layers = [KeyValueStorage(self, *views) for views in self._views()]
 
     def reorder(self, rows: Int[Tensor, " b"], length: int) -> None:
         """Put the rows in a new order, into space that the order before the last one had."""
@@ -65,26 +65,26 @@ class House:
         first = torch.arange(length, device=rows.device)[:, None] * self.n_rows
         torch.index_select(filled, 0, (first + rows).flatten(), out=free)
         self._now, self._other = new, self._now
-        for room, (key, value, both) in zip(self.rooms, self._views(), strict=True):
-            room.key, room.value, room.both = key, value, both
+        for storage, (key, value, both) in zip(self.layers, self._views(), strict=True):
+            storage.key, storage.value, storage.both = key, value, both
 
     def _views(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Where each room has its keys, its values, and the two side by side."""
+        """Where each layer has its keys, its values, and the two side by side."""
         parts = self._now.permute(2, 1, 3, 0, 4).unbind()
         return list(zip(parts[::2], parts[1::2], self._now.split(2, 2), strict=True))
 
 
-class GraphPool:
+class KeyValueStorage:
     """Space for the keys and values of some rows, filled from the front."""
 
     def __init__(
         self,
-        house: House,
+        stack: StackedStorage,
         key: Float[Tensor, "b g c d"],
         value: Float[Tensor, "b g c d"],
         both: Float[Tensor, "c b 2 g d"],
     ) -> None:
-        self.house, self.key, self.value, self.both = house, key, value, both
+        self.stack, self.key, self.value, self.both = stack, key, value, both
         self.filled = 0
 
     def write(self, key: Float[Tensor, "b g k d"], value: Float[Tensor, "b g k d"]) -> "KeyValues":
@@ -117,7 +117,7 @@ class KeyValues(NamedTuple):
 
     key: Float[Tensor, "b g k d"]
     value: Float[Tensor, "b g k d"]
-    room: GraphPool | None = None
+    storage: KeyValueStorage | None = None
     """Where the two stand, if others may follow them there."""
 
     @property
@@ -141,23 +141,29 @@ class KeyValues(NamedTuple):
         if _learns(self.key, self.value, other.key, other.value):
             key = torch.cat([self.key, other.key], -2)
             return KeyValues(key, torch.cat([self.value, other.value], -2))
-        room, needed = self.room, self.length + other.length
-        if room is None or not self._may_write(needed):
-            capacity = _roomy(self.length, needed)
-            room = House(self.key, n_rooms=1, n_rows=len(self.key), capacity=capacity).rooms[0]
-            room.write(self.key, self.value)
-        return room.write(other.key, other.value)
+        storage, needed = self.storage, self.length + other.length
+        if storage is None or not self._may_write(needed):
+            capacity = _with_spare(self.length, needed)
+            storage = StackedStorage(
+                self.key, n_layers=1, n_rows=len(self.key), capacity=capacity
+            ).layers[0]
+            storage.write(self.key, self.value)
+        return storage.write(other.key, other.value)
 
     def append_one(self, both: Float[Tensor, "b 2 g d"]) -> "KeyValues":
         """The same for one position whose keys and values stand side by side; nothing learns."""
-        if self.room is not None and self._may_write(self.length + 1):
-            return self.room.write_one(both)
+        if self.storage is not None and self._may_write(self.length + 1):
+            return self.storage.write_one(both)
         return self.append(KeyValues(both[:, 0, :, None], both[:, 1, :, None]))
 
     def _may_write(self, needed: int) -> bool:
-        """Whether it stands at the end of a room that has space."""
-        room = self.room
-        return room is not None and room.filled == self.length and needed <= room.house.capacity
+        """Whether it stands at the end of a storage with space left."""
+        storage = self.storage
+        return (
+            storage is not None
+            and storage.filled == self.length
+            and needed <= storage.stack.capacity
+        )
 
     def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
         """The cache of some rows of the batch."""
@@ -227,32 +233,32 @@ def reordered(caches: Sequence[KeyValues], rows: Int[Tensor, " r"]) -> list[KeyV
     """
     if any(_learns(cache.key, cache.value) for cache in caches):
         return [cache.select(rows) for cache in caches]
-    length, house = caches[0].length, _shared_house(caches, len(rows))
-    if house is not None:
-        house.reorder(rows, length)
-        return [room.upto(length) for room in house.rooms]
-    capacity = _roomy(length, length + 1)
-    house = House(caches[0].key, n_rooms=len(caches), n_rows=len(rows), capacity=capacity)
-    return [room.take(cache, rows) for room, cache in zip(house.rooms, caches, strict=True)]
+    length, stack = caches[0].length, _shared_stack(caches, len(rows))
+    if stack is not None:
+        stack.reorder(rows, length)
+        return [storage.upto(length) for storage in stack.layers]
+    capacity = _with_spare(length, length + 1)
+    stack = StackedStorage(caches[0].key, n_layers=len(caches), n_rows=len(rows), capacity=capacity)
+    return [storage.take(cache, rows) for storage, cache in zip(stack.layers, caches, strict=True)]
 
 
-def _shared_house(caches: Sequence[KeyValues], n_rows: int) -> House | None:
-    """The house that these caches fill and no others, with space for one more position."""
-    rooms = [cache.room for cache in caches]
-    house = rooms[0].house if rooms[0] is not None else None
-    if house is None or house.rooms != rooms or house.n_rows != n_rows:
+def _shared_stack(caches: Sequence[KeyValues], n_rows: int) -> StackedStorage | None:
+    """The stack that these caches fill and no others, with space for one more position."""
+    layers = [cache.storage for cache in caches]
+    stack = layers[0].stack if layers[0] is not None else None
+    if stack is None or stack.layers != layers or stack.n_rows != n_rows:
         return None
     is_end = all(
-        room.filled == cache.length for room, cache in zip(house.rooms, caches, strict=True)
+        storage.filled == cache.length for storage, cache in zip(stack.layers, caches, strict=True)
     )
-    return house if is_end and caches[0].length < house.capacity else None
+    return stack if is_end and caches[0].length < stack.capacity else None
 
 
-def _roomy(length: int, needed: int) -> int:
+def _with_spare(length: int, needed: int) -> int:
     """Half as much again, so that a long text is copied a few times and not at every step."""
-    return -(-max(needed, length * 3 // 2) // SPARE) * SPARE
+    return -(-max(needed, length * 3 // 2) // STORAGE_STEP) * STORAGE_STEP
 
 
 def _learns(*tensors: Tensor) -> bool:
-    """Whether a gradient will be asked for, which no shared room could carry."""
+    """Whether a gradient will be needed, which shared storage cannot carry."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

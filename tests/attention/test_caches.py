@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.attention import Chain, GroupedQueryHeads, all_of, any_of, given, multi_head, padding
-from regard.attention.caches import SPARE, KeyValues, reordered
+from regard.attention.caches import STORAGE_STEP, KeyValues, reordered
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.attention.patterns.big_bird import BigBirdPattern
 from regard.attention.patterns.blocks import BlocksPattern
@@ -225,7 +225,9 @@ def test_reordering_selects_in_the_room_that_is_there(length):
     assert_close("context", attended.context, whole[:, length:].detach())
 
 
-@pytest.mark.parametrize("steps", [1, SPARE - 1, SPARE, SPARE + 1, 2 * SPARE + 3])
+@pytest.mark.parametrize(
+    "steps", [1, STORAGE_STEP - 1, STORAGE_STEP, STORAGE_STEP + 1, 2 * STORAGE_STEP + 3]
+)
 def test_layers_reordered_together_hold_what_each_would_hold_alone(steps):
     drawn = torch.Generator().manual_seed(steps)
     with torch.no_grad():
@@ -248,14 +250,14 @@ def test_layers_reordered_together_hold_what_each_would_hold_alone(steps):
         assert torch.equal(cache.value, value)
 
 
-def test_layers_are_reordered_by_one_copy_in_the_house_they_share():
+def test_layers_are_reordered_by_one_copy_in_the_stack_they_share():
     caches = [KeyValues(doubles(2, 2, 3, 7), doubles(2, 2, 3, 7)) for _ in range(3)]
     with torch.no_grad():
         first = reordered(caches, torch.tensor([0, 0, 1, 1]))
         second = reordered(first, torch.tensor([3, 1, 0, 2]))
         third = reordered(second, torch.tensor([0, 1, 2, 3]))
-    houses = {id(cache.room.house) for cache in (*first, *second, *third)}
-    assert len(houses) == 1
+    stacks = {id(cache.storage.stack) for cache in (*first, *second, *third)}
+    assert len(stacks) == 1
     # two orders take turns, and no third one is asked for
     assert [cache.key.data_ptr() for cache in third] == [cache.key.data_ptr() for cache in first]
 

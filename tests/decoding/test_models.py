@@ -5,7 +5,7 @@ from itertools import cycle
 import pytest
 import torch
 
-from regard.attention.caches import SPARE
+from regard.attention.caches import STORAGE_STEP
 from regard.data.kinds import BOS, EOS, PAD
 from regard.decoding import (
     Beam,
@@ -171,7 +171,9 @@ def test_an_arranged_model_is_the_same_model(name, dtype, atol):
 def test_an_arranged_model_gives_the_answers_of_the_model(name, dtype):
     model, asked = MODELS[name]().to(dtype), sentences(2)
     # long enough that the caches outgrow their first room
-    search = Beam(width=2, n_best=2, limits=Limits(min_tokens=SPARE + 1, max_tokens=SPARE + 2))
+    search = Beam(
+        width=2, n_best=2, limits=Limits(min_tokens=STORAGE_STEP + 1, max_tokens=STORAGE_STEP + 2)
+    )
     for got, want in zip(search(arranged(model), asked), search(model, asked), strict=True):
         assert [h.tokens for h in got] == [h.tokens for h in want]
         assert [h.score for h in got] == pytest.approx([h.score for h in want], abs=1e-5)

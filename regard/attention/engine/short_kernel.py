@@ -115,7 +115,7 @@ def _attend(
 def _results(
     query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, is_causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """GraphPool for what `_attend` gives."""
+    """Space for what `_attend` gives."""
     b, h, nq, _ = query.shape
     return like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
 
@@ -157,7 +157,7 @@ def _gradients(
     is_causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """GraphPool for what `_differentiate` gives."""
+    """Space for what `_differentiate` gives."""
     nq, nk = query.shape[-2], key.shape[-2]
     return like_queries(query, nq), like_queries(query, nk), like_queries(query, nk)
 
@@ -208,7 +208,7 @@ class AttendInATile(torch.autograd.Function):
 
 
 def like_queries(query: Tensor, n: int) -> Tensor:
-    """GraphPool for `n` rows of each head, laid out as `b n h d`, ready to be joined."""
+    """Space for `n` rows of each head, laid out as `b n h d`, ready to be joined."""
     b, h, _, d = query.shape
     return query.new_empty(b, n, h, d).transpose(1, 2)
 

@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockLayout:
     """How the map is cut: which columns each chunk of rows is computed against."""
 
     chunks: tuple[Chunk, ...]
@@ -53,7 +53,7 @@ class Layout:
     """Pairs that are computed, of one head."""
 
     @classmethod
-    def best(cls, case: Case) -> "Layout":
+    def best(cls, case: Case) -> "BlockLayout":
         """The cheapest cut among a few sizes."""
         n_heads = case.query.shape[0] * case.query.shape[1]
         return min(
@@ -62,7 +62,7 @@ class Layout:
         )
 
     @classmethod
-    def cut(cls, case: Case, size: int) -> "Layout":
+    def cut(cls, case: Case, size: int) -> "BlockLayout":
         """Cut rows and columns into blocks of `size`."""
         n_queries, n_keys = case.query.shape[-2], case.key.shape[-2]
         grid = Grid.over(case.places, n_queries, n_keys, q_size=size, k_size=size)
@@ -110,14 +110,14 @@ class SparsePath:
 
     def why(self, case: Case) -> str:
         """How much of the map is computed."""
-        layout = Layout.best(case)
+        layout = BlockLayout.best(case)
         whole = case.query.shape[-2] * case.key.shape[-2]
         rows = layout.chunks[0].rows.stop
         return f"{100 * layout.n_computed / whole:.0f} % of the map, in chunks of {rows} rows"
 
     def cost(self, case: Case) -> Cost:
         """The products of the computed blocks; one chunk's mask and one normaliser per row."""
-        layout = Layout.best(case)
+        layout = BlockLayout.best(case)
         b, h, q, d = case.query.shape
         chunk = max(chunk.n_pairs for chunk in layout.chunks)
         work = b * h * layout.n_computed * (d + case.value.shape[-1])
@@ -141,7 +141,7 @@ def _run(case: Case) -> Attended:
         tiling = Tiling.of(case.mask, case.places, n_queries, n_keys)
         context, lse = AttendInTiles.apply(*tensors, tiling, scale)
     else:
-        context, lse = _Chunked.apply(*tensors, Layout.best(case), case, scale)
+        context, lse = _Chunked.apply(*tensors, BlockLayout.best(case), case, scale)
     return case.attended(context, case.soft_rows(lse))
 
 
@@ -167,7 +167,7 @@ class _Chunked(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        layout: Layout,
+        layout: BlockLayout,
         case: Case,
         scale: float,
     ) -> tuple[Tensor, Tensor]:

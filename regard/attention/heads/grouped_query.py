@@ -114,7 +114,7 @@ class GroupedQueryHeads(nn.Module):
         query = query.reshape(-1, n_each * n, width)
         heads = self._look(self.W_Q(query), memory, mask, places.repeated(n_each))
         apart = heads.context.transpose(1, 2).reshape(rows, n, self.dims.n_heads, -1)
-        return heads.saying(apart.transpose(1, 2))
+        return heads.with_context(apart.transpose(1, 2))
 
     def look_back(
         self,
@@ -143,7 +143,7 @@ class GroupedQueryHeads(nn.Module):
     def join(self, heads: Attended) -> Attended:
         """Put the heads side by side and mix them."""
         joined = self.W_O(heads.context.transpose(1, 2).flatten(-2))
-        return heads.saying(joined)
+        return heads.with_context(joined)
 
     @torch.no_grad()
     def stack(self) -> None:
