@@ -8,7 +8,7 @@ from regard.data.subwords import Subwords
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.models import build_model
 from regard.recipes import read_recipe
-from regard.tasks.masked_words import fills_words
+from regard.tasks import task_of
 from regard.training.checkpoints import distinct_tensors, write_tensors
 
 TRANSFORMER = """\
@@ -57,7 +57,7 @@ def make_run(
     (folder / "recipe.toml").write_text(written)
     recipe = read_recipe(folder / "recipe.toml")
     learned = Subwords.train(texts or ["a b c d e"], kind=ALL_KINDS[kind], size=300)
-    subwords = learned.with_mask() if fills_words(recipe) else learned
+    subwords = task_of(recipe).with_special_pieces(learned)
     subwords.save(folder / "tokenizer.json")
     size = len(subwords)
     torch.manual_seed(1)

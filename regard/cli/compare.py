@@ -26,9 +26,10 @@ from regard.recipes.recipe import Recipe, read_recipe
 from regard.runs.evaluation import answer, search_for
 from regard.runs.evaluation_texts import chosen_texts, texts_of_files
 from regard.runs.length_limits import check_limit, limits_of
-from regard.tasks.default_metrics import check_has_hidden, check_has_sources
+from regard.runs.metric_checks import check_has_sources
+from regard.tasks import task_of
 from regard.tasks.input_format import has_rows, holds_both_sides
-from regard.tasks.normalisation import as_trained, form_name, read_text
+from regard.tasks.normalisation import form_name
 from regard.training.starting_weights import finished_weights
 
 BY_LOSS = "compare losses: regard evaluate RUN --metrics loss"
@@ -93,7 +94,10 @@ def compare(
         references = _columns([list(lines(path)) for path in reference], reference)
     else:
         first = paths[0] if paths else None
-        found = as_trained(recipe, chosen_texts(recipe, source, reference, split, first))
+        texts_given = chosen_texts(recipe, source, reference, split, first)
+        found = list(texts_given)
+        if recipe is not None:
+            found = task_of(recipe).as_trained(recipe, found)
         if recipe is not None and source is not None:
             tell_cut(recipe, source, reference)
         texts = [one.source for one in found]
@@ -108,7 +112,8 @@ def compare(
         )
     for path in paths:
         # found is there: where runs are given, so are texts
-        check_has_hidden(read_recipe(path / "recipe.toml"), found, f"compare: '{path}'", BY_LOSS)
+        task = task_of(read_recipe(path / "recipe.toml"))
+        task.check_can_answer(found, f"compare: '{path}'", BY_LOSS)
         check_has_sources(found, f"compare: '{path}'", BY_LOSS)
     if recipe is not None and (form := form_name(recipe)) is not None:
         print(
@@ -183,7 +188,11 @@ def _check_one_form(paths: Sequence[Path]) -> None:
 
 def _in_its_form(recipe: Recipe | None, texts: Sequence[str]) -> list[str]:
     """Lines of a file in the form of the first run's data; as they are where there is no run."""
-    return list(texts) if recipe is None else [read_text(recipe, text) for text in texts]
+    return (
+        list(texts)
+        if recipe is None
+        else [task_of(recipe).read_text(recipe, text) for text in texts]
+    )
 
 
 def _given(hypotheses: Sequence[str], count: int) -> Iterator[tuple[str, list[str]]]:

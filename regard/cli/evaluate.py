@@ -36,18 +36,10 @@ from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation import METRICS, Answers, Judged, answer, score_each, search_for
 from regard.runs.evaluation_texts import chosen_texts, places_of_short
 from regard.runs.length_limits import limits_of
+from regard.runs.metric_checks import check_has_scenes, check_has_sources
 from regard.runs.trained import Trained
-from regard.tasks.default_metrics import (
-    OF_LOSS,
-    WITHOUT_ANSWERS,
-    check_has_hidden,
-    check_has_scenes,
-    check_has_sources,
-    check_metrics,
-    usual_of,
-)
-from regard.tasks.masked_words import fills_words
-from regard.tasks.normalisation import as_trained, form_name
+from regard.tasks.normalisation import form_name
+from regard.tasks.task import METRICS_OF_LOSS, METRICS_WITHOUT_ANSWERS
 from regard.training.run_lock import check_can_be_made
 
 DIGITS = {"loss": 4, "length ratio": 3}
@@ -108,9 +100,10 @@ def evaluate(
     limits = limits_of(trained, max_tokens, "evaluate", LIMIT)
     search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
     recipe = trained.loaded.recipe
-    chosen = asked or usual_of(recipe)
-    check_metrics(recipe, chosen, METRICS)
-    is_decoded = out is not None or not WITHOUT_ANSWERS.issuperset(chosen)
+    task = trained.task
+    chosen = asked or list(task.default_metrics(recipe))
+    task.check_metrics(recipe, chosen, METRICS)
+    is_decoded = out is not None or not METRICS_WITHOUT_ANSWERS.issuperset(chosen)
     if not is_decoded:
         refuse(
             "evaluate",
@@ -134,12 +127,12 @@ def evaluate(
     places = places_of_short(
         given, max_source_words=max_source_words, max_target_words=max_target_words
     )
-    examples = as_trained(recipe, (given[place] for place in places))
+    examples = task.as_trained(recipe, (given[place] for place in places))
     check_has_scenes(examples, asked or ())
     if is_decoded:
         who = f"evaluate: --metrics {','.join(chosen)} (or --out)"
-        check_has_hidden(
-            recipe, examples, who, "take --metrics loss, for which words are hidden at random"
+        task.check_can_answer(
+            examples, who, "take --metrics loss, for which words are hidden at random"
         )
         check_has_sources(examples, who, "take --metrics words,loss, which need no answers")
     aligned = None
@@ -177,7 +170,7 @@ def evaluate(
         )
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
     how += "" if max_tokens is None else f", at most {max_tokens} tokens"
-    how = "hidden words filled in" if fills_words(recipe) else how
+    how = task.how_answered or how
     report = {
         "run": str(run),
         "texts": _texts_named(source, reference, split),
@@ -216,7 +209,7 @@ def _notes(
 
 def _unscored(by_name: Mapping[str, Sequence[Score]], longest: int) -> Iterator[str]:
     """What was asked for and has no number."""
-    for name in OF_LOSS:
+    for name in METRICS_OF_LOSS:
         if not by_name.get(name, True):
             yield (
                 f"{name}: no text has a token that is asked for and fits into the {longest:,} that "

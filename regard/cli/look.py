@@ -1,34 +1,22 @@
 """regard look: what a model looked at while it answered."""
 
-import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from regard.choices import find
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import LIMIT, MaxTokens
-from regard.cli.picture_looks import DOTS_PER_INCH, look_at_pictures
-from regard.cli.picture_looks import WRITERS as PICTURE_WRITERS
-from regard.cli.requests import typed_text
-from regard.cli.spinner import counted_words, waiting
-from regard.decoding import Search
+from regard.cli.requests import tell
+from regard.cli.spinner import waiting
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
-from regard.inspecting.record import Record, rounded
-from regard.inspecting.record_files import save_record
-from regard.inspecting.text_record import sizes_of
-from regard.plots.document_page import record_page
-from regard.plots.heads_grid import heads_grid
-from regard.plots.heatmap import record_map
-from regard.plots.playback import write_gif
-from regard.plots.words import plain_words, print_words
 from regard.runs.length_limits import limits_of
-from regard.runs.trained import Trained
+from regard.tasks.looks import LookRequest
+from regard.tasks.text_looks import GRID_SUFFIXES, RECORD_SUFFIX, WRITERS
 
 
 def look(
@@ -65,10 +53,10 @@ def look(
 
     Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
     """
-    write = _writer(out, has_grid=heads)
+    _check_file(out, has_grid=heads)
     if heads:
         _refuse("--heads draws every head of every layer", {"--layer": layer, "--head": head})
-    if write is _write_record and not as_json:
+    if out is not None and out.suffix == RECORD_SUFFIX and not as_json:
         of_one = {"--kind": kind, "--layer": layer, "--head": head, "--pieces": pieces or None}
         _refuse("a record holds every kind, layer, head and piece", of_one)
     if target is not None and max_tokens is not None:
@@ -80,88 +68,31 @@ def look(
     view = View(kind or View.kind, _from_zero(layer), _from_zero(head), unit)
     trained = load_for_verb(run)
     limits = limits_of(trained, max_tokens, "look", LIMIT)
-    asked = _Asked(
-        texts=tuple(text or ()),
+    task = trained.task
+    inputs = [
+        task.sources.typed(trained.loaded.recipe, each, "the text", tell)
+        for each in task.looks.input_of(text or (), _text)
+    ]
+    request = LookRequest(
+        inputs=tuple(inputs),
         view=view,
         target=target,
         search=replace(trained.default_search(), limits=limits),
         out=out,
-        as_json=as_json,
-        write=write,
+        has_grid=heads,
         has_kind=kind is not None,
     )
-    find(trained.loaded.recipe.source_kind, LOOKS)(trained, asked)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What somebody wants to see, and how."""
-
-    texts: tuple[str, ...]
-    view: View
-    target: str | None
-    search: Search
-    out: Path | None
-    as_json: bool
-    write: "Writer"
-    has_kind: bool
-    """Whether somebody said which kind of attention."""
-
-
-def _look_at_text(trained: Trained, asked: _Asked) -> None:
-    text = typed_text(trained.loaded.recipe, _text(asked.texts), "the text")
-    # before the answer is searched for, which may take long
-    view, out = _seen(trained, asked), asked.out
-    with waiting(f"looking at {counted_words(text)}"):
-        record = trained.look(text, asked.target, search=asked.search)
-    if record.note is not None:
-        print(f"look: {record.note}", file=sys.stderr)
+    found = task.looks.look(trained, request, waiting)
+    for note in found.notes:
+        print(note, file=sys.stderr)
     if out is not None:
         with waiting(f"writing {out.name}"):
-            asked.write(record, view, out)
+            found.write(out)
         print(f"wrote {out}", file=sys.stderr)
-    if asked.as_json:
-        print(_json(record, view))
+    if as_json:
+        print(found.as_json())
     elif out is None:
-        print_words(record, view, console=Console())
-
-
-def _seen(trained: Trained, asked: _Asked) -> View:
-    """What is looked at, of what the model has."""
-    view = asked.view
-    sizes = sizes_of(trained.loaded.model)
-    if not asked.has_kind and view.kind not in sizes:
-        view = replace(view, kind=next(iter(sizes)))
-    view.chosen(*find(view.kind, sizes, key="look: --kind"))
-    return view
-
-
-def _look_at_pictures(trained: Trained, asked: _Asked) -> None:
-    if asked.write is _write_grid:
-        raise SettingError(
-            "look: --heads draws words at words; this run captions pictures. Write a page (--out "
-            "x.html), where layer and head are chosen."
-        )
-    if asked.out is not None and asked.out.suffix not in PICTURE_WRITERS:
-        raise SettingError(
-            f"look: a caption's look ends in {', '.join(PICTURE_WRITERS)}; got '{asked.out}'."
-        )
-    look_at_pictures(
-        trained,
-        asked.texts,
-        asked.view,
-        target=asked.target,
-        search=asked.search,
-        out=asked.out,
-        as_json=asked.as_json,
-    )
-
-
-LOOKS: Mapping[str, Callable[[Trained, _Asked], None]] = {
-    "texts": _look_at_text,
-    "pictures": _look_at_pictures,
-}
-"""By what a run reads."""
+        found.show(Console())
 
 
 def _refuse(why: str, given: Mapping[str, int | str | None]) -> None:
@@ -213,64 +144,11 @@ def _from_zero(number: int | None) -> int | None:
     return None if number is None else number - 1
 
 
-def _json(record: Record, view: View) -> str:
-    panel = record.panel(view)
-    shown = {
-        "title": panel.title,
-        "queries": panel.queries,
-        "keys": panel.keys,
-        "weights": rounded(panel.weights),
-    }
-    return json.dumps({**record.as_json(), "shown": shown}, ensure_ascii=False)
-
-
-def _write_page(record: Record, view: View, out: Path) -> None:
-    out.write_text(record_page(record, view), encoding="utf-8")
-
-
-def _write_text(record: Record, view: View, out: Path) -> None:
-    out.write_text(plain_words(record, view) + "\n", encoding="utf-8")
-
-
-def _write_json(record: Record, view: View, out: Path) -> None:
-    out.write_text(_json(record, view) + "\n", encoding="utf-8")
-
-
-def _write_record(record: Record, _: View, out: Path) -> None:
-    save_record(record, out)
-
-
-def _write_map(record: Record, view: View, out: Path) -> None:
-    record_map(record, view).savefig(out, dpi=DOTS_PER_INCH)
-
-
-def _write_grid(record: Record, view: View, out: Path) -> None:
-    heads_grid(record, view.kind).savefig(out, dpi=DOTS_PER_INCH)
-
-
-def _write_gif(record: Record, view: View, out: Path) -> None:
-    write_gif(record, out, view)
-
-
-Writer = Callable[[Record, View, Path], None]
-
-WRITERS: Mapping[str, Writer] = {
-    ".html": _write_page,
-    ".png": _write_map,
-    ".svg": _write_map,
-    ".gif": _write_gif,
-    ".txt": _write_text,
-    ".json": _write_json,
-    ".safetensors": _write_record,
-}
-
-
-def _writer(out: Path | None, *, has_grid: bool) -> Writer:
-    suffix = ".txt" if out is None else out.suffix
-    if suffix not in WRITERS:
+def _check_file(out: Path | None, *, has_grid: bool) -> None:
+    """Refuse a file that cannot be written before a model is loaded."""
+    if out is not None and out.suffix not in WRITERS:
         raise SettingError(f"look: --out ends in {', '.join(WRITERS)}; got '{out}'.")
     if out is not None and not out.parent.is_dir():
         raise SettingError(f"look: there is no folder '{out.parent}' for '{out.name}'. Make it.")
-    if has_grid and WRITERS[suffix] is not _write_map:
+    if has_grid and (out is None or out.suffix not in GRID_SUFFIXES):
         raise SettingError("look: --heads is a picture. Write it with --out x.png or x.svg.")
-    return _write_grid if has_grid else WRITERS[suffix]

@@ -5,7 +5,7 @@ import math
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,23 +16,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
 from regard.cli.progress_bar import counting
-from regard.cli.requests import ASKED, lines_of
-from regard.cli.spinner import counted_words, spinning
+from regard.cli.requests import lines_of, tell
+from regard.cli.spinner import spinning
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
 from regard.errors import DataError, SettingError
-from regard.recipes.recipe import Recipe
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.length_limits import limits_of
-from regard.runs.trained import Answer, Prediction, Request, Trained
-from regard.tasks.masked_words import asked_of, check_alone, fills_words
+from regard.runs.trained import Prediction, Request, Trained
+from regard.tasks import Task
+from regard.tasks.looks import counted_words
+from regard.tasks.predictions import answer_line
 
-AT_ONCE = 2048
+LINES_PER_BATCH = 2048
 """How many lines are answered together; output begins before the last is read."""
 
 
-SHOWN = 5
+MAX_NAMED_LINES = 5
 """How many lines with empty answers are named."""
 
 
@@ -117,11 +118,12 @@ def predict(
                 "--on-long out."
             )
     trained = load_for_verb(run, *ensemble, device=device, precision=precision)
-    check_alone(trained.loaded.recipe, ensemble)
+    task = trained.task
+    task.check_alone(ensemble)
     limits = limits_of(trained, max_tokens, "predict", LIMIT)
     searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
-    if fills_words(trained.loaded.recipe):
-        refuse("predict", "hidden words are filled in and not searched for", searched)
+    if task.why_no_search is not None:
+        refuse("predict", task.why_no_search, searched)
     if sample:
         refuse("predict", "answers are drawn (--sample) and not searched for", searched)
         search: Search = Sampling(
@@ -140,24 +142,23 @@ def predict(
     is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
     is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
     recipe = trained.loaded.recipe
-    kind = ASKED[recipe.source_kind]
     given = [] if is_stream else files or []
-    known = [line for name in given for line in kind.lines(trained, name)]
-    known += [kind.typed(recipe, each) for each in text]
+    sources = task.sources
+    known = [line for name in given for line in sources.requests(trained, name, lines_of, tell)]
+    known += [sources.typed(recipe, each, "--text", tell) for each in text]
     if not is_stream:
-        # before anything long begins; of a stream nobody knows how many texts it has
+        # before anything long begins; how many texts a stream has is not known
         _check_wishes(constraints, n_wishes, len(known))
-    lines = kind.lines(trained, "-") if is_stream else iter(known)
+    lines = sources.requests(trained, "-", lines_of, tell) if is_stream else iter(known)
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
         return
     arriving = _Arriving(lines)
     bar = _bar(console, known, is_typed=is_typed)
     number, n_failed, empty = 0, 0, list[int]()
-    shown = SHOWN_AS[_form(recipe, n_best, as_json=as_json)]
     with bar:
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
-        task = bar.add_task(what, total=len(known) or None)
+        row = bar.add_task(what, total=len(known) or None)
         while some := arriving.some():
             requests = [
                 Request(line, prefix, wishes.get(i, ()), seed=i, name=f"line {i + 1:,}")
@@ -165,18 +166,20 @@ def predict(
             ]
             for said in _in_order(trained, requests, search, alignments, on_long, dictionary):
                 number += 1
-                n_failed += kind.has_failed(said)
+                n_failed += task.has_failed(said)
                 if said.source.strip() and not (said.text.strip() or said.note):
                     empty.append(number)
-                bar.advance(task)
+                bar.advance(row)
                 if said.note:
                     console.print(f"line {number}: {said.note}", markup=False)
-                print(shown(number, said), flush=True)
+                print(_shown(task, number, said, n_best, as_json=as_json), flush=True)
                 if not has_reader(sys.stdout):
                     return
     _check_wishes(constraints, n_wishes, number)
     if empty:
-        named = ", ".join(map(str, empty[:SHOWN])) + (" …" if len(empty) > SHOWN else "")
+        named = ", ".join(map(str, empty[:MAX_NAMED_LINES])) + (
+            " …" if len(empty) > MAX_NAMED_LINES else ""
+        )
         console.print(
             f"{len(empty):,} of {number:,} answers are empty (line {named}): the model ended them "
             "at once",
@@ -190,7 +193,7 @@ def predict(
 def _bar(console: Console, known: Sequence[str], *, is_typed: bool) -> Progress:
     """A bar that counts texts; for a single long one, or a stream, a sign of life."""
     if len(known) < 2:
-        # whoever types sees the answers come
+        # a user who types sees the answers come
         return spinning(console, is_hidden=is_typed)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
@@ -236,11 +239,11 @@ def _wishes(path: Path | None) -> tuple[dict[int, tuple[str, ...]], int | None]:
 
 
 class _Arriving:
-    """Lines as they arrive: whoever asks gets all that are there, and waits only for the first."""
+    """Lines as they arrive: `some` gives all that are there, and waits only for the first."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         # a stream may have no end
-        self.waiting: queue.Queue[str | Exception | None] = queue.Queue(maxsize=AT_ONCE)
+        self.waiting: queue.Queue[str | Exception | None] = queue.Queue(maxsize=LINES_PER_BATCH)
         self.has_ended = False
         self.failed: Exception | None = None
         threading.Thread(target=self._read, args=(lines,), daemon=True).start()
@@ -249,14 +252,14 @@ class _Arriving:
         try:
             for line in lines:
                 self.waiting.put(line)
-        except Exception as error:  # whoever waits must hear of it
+        except Exception as error:  # raised where the lines are taken
             self.waiting.put(error)
         self.waiting.put(None)
 
     def some(self) -> list[str]:
         """At least one line, unless there are no more; an error once all before it were given."""
         found: list[str] = []
-        while not self.has_ended and self.failed is None and len(found) < AT_ONCE:
+        while not self.has_ended and self.failed is None and len(found) < LINES_PER_BATCH:
             if found and self.waiting.empty():
                 break
             line = self.waiting.get()
@@ -297,55 +300,16 @@ def _in_order(
         given += 1
 
 
-def _form(recipe: Recipe, n_best: int, *, as_json: bool) -> str:
-    """How predictions are written."""
+def _shown(task: Task, number: int, said: Prediction, n_best: int, *, as_json: bool) -> str:
+    """A prediction as it is printed, with the number of its text where there are several."""
     if as_json:
-        return "json"
-    return "line" if n_best == 1 else asked_of(recipe)
+        return _as_json(said)
+    return answer_line(said) if n_best == 1 else task.n_best_lines(number, said)
 
 
-def _as_line(_: int, said: Prediction) -> str:
-    parts = [_one_line(said.text), *([] if said.alignment is None else [said.alignment])]
-    if any(len(words) > 1 for words in said.candidates):
-        parts += [
-            ", ".join(f"{word.text} {word.probability:.4f}" for word in words)
-            for words in said.candidates
-        ]
-    return "\t".join(parts)
-
-
-def _as_list(number: int, said: Prediction) -> str:
-    """All answers to a text, a line each; only the best has an alignment."""
-    answers = said.n_best or (Answer(said.text, said.score, said.tokens),)
-    lines = ["\t".join([str(number), _score(one.score), _one_line(one.text)]) for one in answers]
-    if said.alignment is not None:
-        lines[0] += f"\t{said.alignment}"
-    return "\n".join(lines)
-
-
-def _score(score: float) -> str:
-    """Nothing where there is no answer."""
-    return "" if math.isnan(score) else f"{score:.4f}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
-
-
-def _as_json(_: int, said: Prediction) -> str:
+def _as_json(said: Prediction) -> str:
     row = asdict(said)
     row["score"] = None if math.isnan(said.score) else said.score
     if not said.candidates:
         del row["candidates"]
     return json.dumps(row, ensure_ascii=False)
-
-
-SHOWN_AS: Mapping[str, Callable[[int, Prediction], str]] = {
-    "json": _as_json,
-    "line": _as_line,
-    "texts": _as_list,
-    "pictures": _as_list,
-    "hidden_words": _as_line,
-}
-"""How a prediction is written, with the number of its text; several answers by what is asked of a
-run (`asked_of`): hidden words have their candidates in the text's own line."""

@@ -1,4 +1,4 @@
-"""A sign of life for work whose end nobody knows; none where there is no terminal."""
+"""A spinner for work whose length is not known; none where there is no terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,13 +30,3 @@ def waiting(what: str) -> Iterator[None]:
     with spinning(Console(stderr=True)) as line:
         line.add_task(what, total=None)
         yield
-
-
-def counted_words(text: str) -> str:
-    """How much there is to read, for people.
-
-    >>> counted_words("to be or not to be")
-    '6 words'
-    """
-    count = len(text.split())
-    return f"{count:,} word{'' if count == 1 else 's'}"

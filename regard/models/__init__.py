@@ -19,7 +19,7 @@ from regard.models.convolutional.spec import ConvolutionalSpec
 from regard.models.encoders.building import build_encoder
 from regard.models.encoders.reader import Reader
 from regard.models.encoders.spec import EncoderSpec
-from regard.models.kinds import KINDS, LOOKERS, NAMED, Spec, build_model, shapes_of
+from regard.models.kinds import KINDS, NAMED, Spec, build_model, shapes_of
 from regard.models.language.spec import ExpertsSpec, LanguageSpec
 from regard.models.language_model import LanguageModel
 from regard.models.learner import Learner, Lesson
@@ -36,7 +36,6 @@ from regard.models.transformer import Transformer
 
 __all__ = [
     "KINDS",
-    "LOOKERS",
     "MASK",
     "MODELS",
     "NAMED",

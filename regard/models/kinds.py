@@ -54,9 +54,6 @@ NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 """What `model.size` may say, by kind."""
 
-LOOKERS = frozenset({"captioner"})
-"""Kinds whose sources are pictures; those of the others are texts."""
-
 
 def build_model(spec: Spec, *, n_source_tokens: int, n_target_tokens: int) -> Model:
     """Make the model of a recipe for the vocabularies of its two sides."""

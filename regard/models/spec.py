@@ -8,6 +8,7 @@ Paper: Vaswani et al. 2017, table 3.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from regard.attention import RELATIONS, SCORES, SELECTIONS
 from regard.choices import Choice, find
@@ -41,6 +42,10 @@ class TransformerSpec:
 
     kind: str = "transformer"
     """What is built; other kinds have keys of their own."""
+    task: str = "translation"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_model: int = 512
     """Width of the model."""
     n_heads: int = 8

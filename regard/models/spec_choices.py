@@ -45,12 +45,13 @@ def wrong_choices(spec: Spec) -> Iterator[tuple[str, str]]:
             yield key, str(error)
 
 
-def has_frozen_encoder(spec: Spec) -> bool:
-    """Whether a model looks at pictures with an encoder that never learns."""
+def frozen_encoder(spec: Spec) -> str | None:
+    """The name of the encoder with which a model looks at pictures, if it never learns."""
     if not isinstance(spec, CaptionerSpec):
-        return False
+        return None
     with torch.device("meta"), _Unfilled():
-        return spec.encoder.build(ENCODERS, Dims(d_model=spec.d_embedding)).is_frozen
+        encoder = spec.encoder.build(ENCODERS, Dims(d_model=spec.d_embedding))
+    return spec.encoder.name if encoder.is_frozen else None
 
 
 def _transformer(spec: TransformerSpec) -> Makings:

@@ -21,6 +21,8 @@ from regard.positions.sinusoidal import SinusoidalPositions
 class TreeDepthPositions(nn.Module):
     """A learned mixture of two sinusoidal codes: index and depth."""
 
+    needs_trees = True
+
     def __init__(self, dims: Dims) -> None:
         super().__init__()
         self.waves = SinusoidalPositions(dims)

@@ -11,8 +11,8 @@ from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS
 from regard.data.framings import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError
-from regard.models import LOOKERS, CaptionerSpec, Spec, TransformerSpec
-from regard.models.spec_choices import has_frozen_encoder, wrong_choices
+from regard.models import Spec, TransformerSpec
+from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.recipes.recipe_errors import NO_CHANGES, naming_owner, told
 from regard.recipes.toml_lines import key_lines
 from regard.recipes.schedules import SCHEDULES
@@ -171,13 +171,8 @@ class Recipe:
     """For models that look at pictures, and for no others."""
 
     @property
-    def source_kind(self) -> str:
-        """What the model reads: "texts" or "pictures"."""
-        return "pictures" if self.model.kind in LOOKERS else "texts"
-
-    @property
     def shown(self) -> PicturesRecipe:
-        """How pictures are shown to the model, whether somebody said so or not."""
+        """How pictures are shown to the model; the defaults where the recipe has no such section."""
         return self.pictures or PicturesRecipe()
 
     def as_table(self) -> dict[str, Any]:
@@ -235,7 +230,7 @@ def parse_recipe(
 
 def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
     """What the data hold must be what the model reads, and nothing said may be without effect."""
-    kind, reads = recipe.model.kind, recipe.source_kind
+    kind, reads = recipe.model.kind, recipe.model.source_type
     for split in ("train", "valid", "test"):
         choice = getattr(recipe.data, split)
         if choice is None or choice.name not in {**READERS, **GENERATORS}:
@@ -260,24 +255,23 @@ def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
             f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
             "Leave it out.",
         )
-    if isinstance(recipe.model, CaptionerSpec):
-        _check_frozen(recipe.model, recipe.shown, mistakes)
+    _check_frozen(recipe.model, recipe.shown, mistakes)
 
 
-def _check_frozen(spec: CaptionerSpec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:
+def _check_frozen(spec: Spec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:
     """What is computed once cannot differ from epoch to epoch."""
     if not pictures.margin and not pictures.may_mirror:
         return
     try:
-        is_frozen = has_frozen_encoder(spec)
+        frozen = frozen_encoder(spec)
     except RegardError as error:
         mistakes.add("model.encoder", str(error))
         return
-    if is_frozen:
+    if frozen is not None:
         name = "margin" if pictures.margin else "may_mirror"
         mistakes.add(
             f"pictures.{name}",
-            f"would do nothing: the encoder '{spec.encoder.name}' is frozen, and sees each picture "
+            f"would do nothing: the encoder '{frozen}' is frozen, and sees each picture "
             "once. Leave it out, or let the encoder learn (is_frozen = false).",
         )
 
@@ -331,7 +325,7 @@ def _setting(choice: Choice, key: str) -> Any:
 
 
 def _at_least(least: int, name: str, value: float | int) -> None:
-    # not "value < least", which nan is not either
+    # NaN fails this comparison
     if not value >= least:
         raise SettingError(f"{name} must be at least {least}, got {value}.")
 

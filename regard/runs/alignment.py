@@ -39,7 +39,6 @@ from regard.inspecting.alignments import words_of
 from regard.inspecting.capture import attention_of, crossing, weights_of
 from regard.runs.trained import Trained
 from regard.tasks.normalisation import as_read
-from regard.tasks.source_kinds import check_reads_texts
 
 Weighed = tuple[Float[Tensor, "layers heads rows columns"], Pieces, Gold]
 
@@ -148,7 +147,7 @@ def align(
             half whichever others are scored.
         each: called after each sentence, so that a bar can count them.
     """
-    check_reads_texts(trained.loaded.recipe, "alignment")
+    trained.check_reads_texts("alignment")
     targets = [example.targets[0] for example in examples]
     check_links(
         golds,

@@ -53,6 +53,7 @@ def _silently(what: str, total: int) -> AbstractContextManager[Callable[[], obje
 
 def dictionary_of(trained: Trained, counting: Counting = _silently) -> Mapping[str, str]:
     """The dictionary of a run: the one it has, or one that is learned now and kept."""
+    trained.check_reads_texts("unknown words")
     check_has_unknown_words(trained.loaded)
     path, weights = trained.path / FILE, file_hash(trained.path / MODEL)
     if path.exists():
@@ -99,6 +100,7 @@ def learned_dictionary(
         found: what it learned from; pairs that are longer than it reads are left out.
         each: called after each example, so that a bar can count them.
     """
+    trained.check_reads_texts("unknown words")
     check_has_unknown_words(trained.loaded)
     counts: dict[str, Counter[str]] = {}
     rest = iter(found)

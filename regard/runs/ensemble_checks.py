@@ -1,7 +1,7 @@
 """Runs that write together: one vocabulary for all, and the same kind of sources."""
 
 from regard.errors import RunError
-from regard.tasks.captioning import picture_size
+from regard.tasks import task_of
 from regard.tasks.loaded import Loaded
 
 
@@ -31,4 +31,4 @@ def _vocabularies(run: Loaded) -> tuple[str, str]:
 
 
 def _sources(run: Loaded) -> tuple[object, ...]:
-    return run.recipe.source_kind, run.recipe.shown, picture_size(run.recipe)
+    return task_of(run.recipe).sources.form(run.recipe)

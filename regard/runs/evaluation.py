@@ -17,7 +17,6 @@ import numpy as np
 
 from regard.choices import find
 from regard.data import Corpus, Example, too_long
-from regard.data.kinds import MASK_PIECE
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
 from regard.errors import SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
@@ -28,14 +27,12 @@ from regard.evaluating.rouge import rouge
 from regard.evaluating.row_losses import loss_per_word, measured_loss
 from regard.evaluating.token_accuracy import measured_token_accuracy
 from regard.hardware.hardware import Hardware
-from regard.runs.pointing_game import pointing_scores
 from regard.runs.trained import Trained
-from regard.tasks.default_metrics import check_metrics
-from regard.tasks.labels import check_labels
+from regard.tasks import task_of
 from regard.tasks.loaded import Loaded
-from regard.tasks.masked_words import fills_words
+from regard.tasks.pointing_game import pointing_scores
 from regard.tasks.predictions import Request
-from regard.tasks.source_kinds import Place, source_kind
+from regard.tasks.sources import Split
 from regard.training.loop import summed_loss
 from regard.training.row_losses import RowLosses, row_losses
 
@@ -147,7 +144,8 @@ class Judged:
         with numbered(self.examples, trained.loaded, trained.hardware) as corpus:
             long = too_long(corpus, max_source=limit, max_target=limit)
             rows = np.setdiff1d(np.arange(len(corpus)), long)
-            check_labels(trained.loaded.recipe, corpus, rows, "evaluate")
+            recipe = trained.loaded.recipe
+            task_of(recipe).check_corpus(recipe, corpus, rows, "evaluate")
             losses = row_losses(
                 trained.loaded.model,
                 corpus,
@@ -156,10 +154,6 @@ class Judged:
                 hardware=trained.hardware,
             )
             return Surprise(losses, rows.tolist(), _long_note(len(long), len(corpus), limit))
-
-
-AT_RANDOM = "of words hidden by chance in the references, not of those hidden in the texts"
-"""Which words the loss of a run that fills in words is of."""
 
 
 class Surprise(NamedTuple):
@@ -178,22 +172,23 @@ def loss(judged: Judged) -> tuple[Score, ...]:
     A running text has no end that is asked for, and of a text with hidden words only these are.
     """
     recipe = judged.trained.loaded.recipe
-    nats, tokens, note = find(recipe.source_kind, ASKED)(judged)
+    task = task_of(recipe)
+    summed = _summed_by_row if task.sources.has_lengths else _summed_at_once
+    nats, tokens, note = summed(judged)
     if not tokens:
         return ()
-    unit = "hidden sub-word" if fills_words(recipe) else "sub-word"
-    if fills_words(recipe) and any(MASK_PIECE in one.source for one in judged.examples):
-        note = "; ".join(filter(None, (note, AT_RANDOM)))
-    return tuple(replace(one, note=note) for one in loss_and_perplexity(nats, tokens, unit=unit))
+    note = "; ".join(filter(None, (note, task.loss_note(judged.examples))))
+    found = loss_and_perplexity(nats, tokens, unit=task.loss_unit)
+    return tuple(replace(one, note=note) for one in found)
 
 
-def _of_texts(judged: Judged) -> tuple[float, int, str]:
+def _summed_by_row(judged: Judged) -> tuple[float, int, str]:
     """All nats, for how many tokens, and a note."""
     losses, _, note = judged.surprise
     return sum(losses.nats, 0.0), sum(losses.tokens), note
 
 
-def _of_pictures(judged: Judged) -> tuple[float, int, str]:
+def _summed_at_once(judged: Judged) -> tuple[float, int, str]:
     """The same; a picture may be looked at several times, and every token is asked for."""
     trained = judged.trained
     limit, loaded = trained.longest, trained.loaded
@@ -211,13 +206,6 @@ def _of_pictures(judged: Judged) -> tuple[float, int, str]:
             rows=rows,
         )
     return total, tokens, note
-
-
-ASKED: Mapping[str, Callable[[Judged], tuple[float, int, str]]] = {
-    "texts": _of_texts,
-    "pictures": _of_pictures,
-}
-"""What a loss is made of, by what a run reads (`Recipe.source_kind`)."""
 
 
 def words(judged: Judged) -> tuple[Score, ...]:
@@ -275,7 +263,8 @@ def score(judged: Judged, metrics: Sequence[str]) -> tuple[Score, ...]:
 
 def score_each(judged: Judged, metrics: Sequence[str]) -> dict[str, tuple[Score, ...]]:
     """The same by the name under which each was asked for; some may have no number."""
-    check_metrics(judged.trained.loaded.recipe, metrics, METRICS)
+    recipe = judged.trained.loaded.recipe
+    task_of(recipe).check_metrics(recipe, metrics, METRICS)
     chosen = {name: find(name, METRICS) for name in metrics}
     return {name: metric(judged) for name, metric in chosen.items()}
 
@@ -283,8 +272,8 @@ def score_each(judged: Judged, metrics: Sequence[str]) -> dict[str, tuple[Score,
 @contextmanager
 def numbered(found: Sequence[Example], loaded: Loaded, hardware: Hardware) -> Iterator[Corpus]:
     """Examples as a run reads them, for a while, in a folder that is gone afterwards."""
-    kind = source_kind(loaded.recipe)
+    sources = task_of(loaded.recipe).sources
     with tempfile.TemporaryDirectory() as folder:
-        place, path = Place(loaded.recipe, Path(folder), "valid"), Path(folder) / "corpus"
-        kind.write(path, place, lambda: found, loaded.source, loaded.target)
-        yield kind.seen(kind.open(path, place), place, loaded.model, hardware)
+        split, path = Split(loaded.recipe, Path(folder), "valid"), Path(folder) / "corpus"
+        sources.write(path, split, lambda: found, loaded.source, loaded.target)
+        yield sources.as_model_sees(sources.open(path, split), split, loaded.model, hardware)

@@ -1,31 +1,24 @@
-"""How long an answer may be: as somebody said, or as the run has it."""
+"""Length limits: how long an answer may be, by the caller's word or by the run's default."""
 
 from regard.decoding import Limits
 from regard.errors import SettingError
 from regard.recipes.recipe import Recipe
 from regard.runs.trained import Trained
-from regard.tasks.labels import says_labels
-from regard.tasks.masked_words import fills_words
-from regard.tasks.sentence_vectors import is_speechless
-
-
-def writes_nothing(recipe: Recipe) -> bool:
-    """Whether the model of a recipe has no answers that could be longer or shorter."""
-    return is_speechless(recipe) or fills_words(recipe) or says_labels(recipe)
+from regard.tasks import task_of
 
 
 def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> None:
-    """See that a run can keep the limit that somebody set.
+    """Refuse a limit that a run cannot keep.
 
     Args:
         recipe: the run's.
-        max_tokens: the most tokens of an answer; None if nobody said.
+        max_tokens: the most tokens of an answer; None if the caller set none.
         who: asks, for errors.
         key: under which it was said.
     """
     if max_tokens is None:
         return
-    if writes_nothing(recipe):
+    if not task_of(recipe).has_free_length:
         raise SettingError(
             f"{who}: this run writes no answers of a length of its own, so {key} has no meaning "
             "for it. Leave it out."

@@ -21,12 +21,11 @@ from regard.choices import Choice
 from regard.data.batches import padding_share
 from regard.hardware.hardware import Hardware
 from regard.hardware.memory import available_memory
-from regard.models import LanguageSpec, shapes_of
-from regard.models.language.pasts import remembered
-from regard.models.spec_choices import has_frozen_encoder
+from regard.models import shapes_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TrainingRecipe, examples
 from regard.runs.trial import Tried, try_a_little
+from regard.tasks import task_of
 from regard.tasks.trees import check_trees
 from regard.training.loop import epoch_updates
 from regard.training.preflight import check_beginnings
@@ -322,14 +321,7 @@ def _notes(
         )
     if tried.splits:
         yield "the largest batch does not fit into memory at once; it is cut until it does"
-    if has_frozen_encoder(recipe.model):
-        yield (
-            "the frozen encoder looks at every picture once, before the first update; here it "
-            "looked again in every update, so that the time is too long, and its annotations are "
-            "not counted on disk"
-        )
-    if isinstance(recipe.model, LanguageSpec):
-        yield remembered(recipe.model)
+    yield from task_of(recipe).plan_notes(recipe)
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
     yield from idle_settings(recipe)

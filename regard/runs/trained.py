@@ -7,21 +7,16 @@ Nothing is cut in silence: a text that is longer than the model can read is an e
 out or answered in pieces, as the caller wishes, and its prediction says so.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.choices import find
-from regard.data.kinds import EOS, UNK
-from regard.decoding import Beam, Ensemble, Hypothesis, Limits, Search, Sentence
-from regard.decoding.batching import decode_each
+from regard.decoding import Beam, Ensemble, Limits, Search
 from regard.decoding.cpu_layout import arranged
-from regard.errors import SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
@@ -29,30 +24,21 @@ from regard.inspecting.text_record import check_reads_answers, look_at, reads_an
 from regard.models import Stepper
 from regard.runs.ensemble_checks import check_can_write_together
 from regard.runs.loading import load_run
-from regard.tasks.captioning import caption_each, look_at_picture
-from regard.tasks.constraint_tokens import wished
+from regard.tasks import Task, task_of
+from regard.tasks.captioning import pictures_refusal
+from regard.tasks.embedding import check_one_run, sentence_vectors
 from regard.tasks.length_checks import answer_refusal, encode_fitting, text_refusal
 from regard.tasks.loaded import Loaded
-from regard.tasks.long_texts import in_pieces, stays_whole
-from regard.tasks.masked_words import asked_of, check_alone, fill_each, fills_words
-from regard.tasks.normalisation import read_text
 from regard.tasks.predictions import (
     Answer,
     Prediction,
     Request,
     Wishes,
-    WithPrecision,
     check_are_several,
-    cut_note,
-    joined,
-    left_out,
-    prediction,
     without_answer,
 )
-from regard.tasks.sentence_vectors import check_one_run, is_speechless, sentence_vectors
-from regard.tasks.source_kinds import check_reads_texts
-from regard.tasks.unknown_words import check_has_unknown_words, replaced
-from regard.tasks.word_links import alignment, check_links, links
+from regard.tasks.searched_texts import ON_LONG
+from regard.tasks.unknown_words import check_has_unknown_words
 from regard.training.loop import CPU
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
@@ -68,7 +54,7 @@ class Trained:
     hardware: Hardware = CPU
     others: tuple[Loaded, ...] = ()
     """Runs that write together with this one."""
-    _stepper: Stepper = field(init=False, repr=False)
+    stepper: Stepper = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         place = self.hardware.device
@@ -76,7 +62,12 @@ class Trained:
         if place.type == "cpu":
             models = [arranged(model) for model in models]
         stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
-        object.__setattr__(self, "_stepper", stepper)
+        object.__setattr__(self, "stepper", stepper)
+
+    @property
+    def task(self) -> Task:
+        """What the run is for."""
+        return task_of(self.loaded.recipe)
 
     @property
     def longest(self) -> int:
@@ -147,21 +138,17 @@ class Trained:
     ) -> Iterator[tuple[int, Prediction]]:
         check_are_several(texts, "predict")
         if wishes.dictionary is not None:
+            self.check_reads_texts("unknown words")
             check_has_unknown_words(self.loaded)
         requests = [Request(one) if isinstance(one, str) else one for one in texts]
-        asked = [place for place, one in enumerate(requests) if not self.asks_nothing(one.text)]
+        asked = [
+            place for place, one in enumerate(requests) if not self.task.is_blank(self, one.text)
+        ]
         for place in sorted(set(range(len(requests))) - set(asked)):
             yield place, without_answer(requests[place])
         some = [requests[place] for place in asked]
-        for number, said in ANSWERING[asked_of(self.loaded.recipe)](self, some, wishes):
-            yield asked[number], said
-
-    def asks_nothing(self, text: str) -> bool:
-        """Whether a text has nothing to answer: it is blank, and no beginning of an answer."""
-        # an empty address is that of no picture, which its reader tells
-        is_blank_text = self.loaded.recipe.source_kind == "texts" and not text.strip()
-        # most models do not say; those that go on with a text do
-        return is_blank_text and not getattr(self.loaded.model, "continues_source", False)
+        for number, answer in self.task.answer_each(self, some, wishes):
+            yield asked[number], answer
 
     def vectors(
         self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None
@@ -175,168 +162,51 @@ class Trained:
         check_one_run(self.others)
         check_are_several(texts, "vectors")
         with self.hardware.on_threads():
-            return sentence_vectors(self.loaded, self.hardware, texts, each=each)
+            return sentence_vectors(self.loaded, self.hardware, texts, read=self.read, each=each)
 
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """Every weight with which a text was answered; `target` is an answer to look at instead."""
-        check_reads_texts(self.loaded.recipe, "look")
-        self.check_length(Request(text))
-        read, note = self._read(text), None
-        if target is None and fills_words(self.loaded.recipe):
-            (said,) = self.predict([text], search=search)
-            return replace(self.read_over(read, []), target=said.text, note=said.note)
-        if target is not None:
-            check_reads_answers(self.loaded.model)
-            answer = self._answer(target)
-        elif is_speechless(self.loaded.recipe):
-            answer = []
-        else:
-            sentence = self._sentence(Request(text))
-            exactly = WithPrecision(search or self.default_search(), self.hardware)
-            with self.hardware.on_threads():
-                found = exactly(self._stepper, [sentence], device=self.hardware.device)[0][0]
-            answer, note = list(found.tokens), cut_note(found)
-        return replace(self.read_over(read, answer), note=note)
-
-    def read_over(self, read: str, answer: Sequence[int]) -> Record:
-        """Every weight with which the model reads a text, in its own form, and writes an answer."""
-        with self.hardware.on_threads():
-            return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
-
-    def check_length(self, request: Request, remedy: str = "look at a part of it") -> None:
-        """Refuse a text that is too long to be read as a whole, and say what to do about it."""
-        refusal = text_refusal(request, remedy)
-        encode_fitting(self.loaded.source, self._read(request.text), self.longest, refusal)
-
-    def check_answer(self, target: str) -> None:
-        """Refuse an answer that the model could not have written."""
-        check_reads_answers(self.loaded.model)
-        self._answer(target)
+        return self.task.look(self, text, target, search)
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None
     ) -> CaptionRecord:
         """Where each word of a picture's caption looked; `target` is a caption to look at."""
         with self.hardware.on_threads():
-            return look_at_picture(
-                self._stepper,
-                self.loaded,
-                address,
-                None if target is None else self._answer(target),
-                search=search or self.default_search(),
-                hardware=self.hardware,
-            )
+            return self.task.look_at_picture(self, address, target, search)
 
-    def _answer(self, target: str) -> list[int]:
-        """The tokens of an answer that somebody gave."""
-        read = self._read(target)
+    def read_over(self, read: str, answer: Sequence[int]) -> Record:
+        """Every weight with which the model reads a normalised text and writes an answer."""
+        with self.hardware.on_threads():
+            return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+
+    def check_reads_texts(self, who: str) -> None:
+        """Refuse a run that looks at pictures, for work that needs the words of a source."""
+        if not self.task.sources.has_lengths:
+            raise pictures_refusal(who)
+
+    def check_length(self, request: Request, remedy: str = "look at a part of it") -> None:
+        """Refuse a text that is too long to be read as a whole, and say what to do about it."""
+        refusal = text_refusal(request, remedy)
+        encode_fitting(self.loaded.source, self.read(request.text), self.longest, refusal)
+
+    def check_answer(self, target: str) -> None:
+        """Refuse an answer that the model could not have written."""
+        check_reads_answers(self.loaded.model)
+        self.answer_tokens(target)
+
+    def answer_tokens(self, target: str) -> list[int]:
+        """The tokens of an answer that the caller gave."""
+        read = self.read(target)
         return encode_fitting(self.loaded.target, read, self.longest, answer_refusal)
 
-    def _answer_texts(
-        self, requests: Sequence[Request], wishes: Wishes
-    ) -> Iterator[tuple[int, Prediction]]:
-        if wishes.has_alignments or wishes.dictionary is not None:
-            # before the long search
-            check_links(self.loaded)
-        self._check_can_be_begun(requests)
-        pieces: list[tuple[int, Request]] = []
-        for place, request in enumerate(requests):
-            parts = (
-                find(wishes.on_long, ON_LONG)(self, request)
-                if self._is_long(request)
-                else [request]
-            )
-            pieces += [(place, part) for part in parts]
-        waiting: dict[int, dict[int, Prediction]] = {}
-        counts = Counter(place for place, _ in pieces)
-        for place, request in enumerate(requests):
-            if place not in counts:
-                yield place, left_out(request, self.longest)
-        sentences = [self._sentence(request) for _, request in pieces]
-        exactly = WithPrecision(wishes.search, self.hardware)
-        answered = decode_each(self._stepper, sentences, exactly, device=self.hardware.device)
-        for number, hypotheses in answered:
-            place, request = pieces[number]
-            said = self._prediction(request, hypotheses, wishes)
-            parts_of = waiting.setdefault(place, {})
-            parts_of[number] = said
-            if len(parts_of) == counts[place]:
-                whole = [parts_of[key] for key in sorted(parts_of)]
-                yield place, joined(requests[place], whole)
-
-    def _fill(
-        self, requests: Sequence[Request], wishes: Wishes
-    ) -> Iterator[tuple[int, Prediction]]:
-        check_alone(self.loaded.recipe, self.others)
-        short: list[tuple[int, Request]] = []
-        for place, request in enumerate(requests):
-            if not self._is_long(request):
-                short.append((place, replace(request, text=self._read(request.text))))
-            elif wishes.on_long == "skip":
-                yield place, left_out(request, self.longest)
-            else:
-                _refuse(self, request)
-        for place, one in fill_each(self.loaded, self.hardware, short, wishes):
-            yield place, one.prediction
-
-    def _caption(
-        self, requests: Sequence[Request], wishes: Wishes
-    ) -> Iterator[tuple[int, Prediction]]:
-        return caption_each(
-            self._stepper,
-            self.loaded,
-            [(one, wished(self.loaded, one)) for one in requests],
-            wishes,
-            self.hardware,
-        )
-
-    def _check_can_be_begun(self, requests: Sequence[Request]) -> None:
-        """A model that answers at each place of a text does not go on with what is given."""
-        given = any(one.prefix or one.must_contain for one in requests)
-        if given and not reads_answers(self.loaded.model):
-            raise SettingError(
-                f"predict: the run '{self.path}' says what each place of a text is, whatever an "
-                "answer begins with: a prefix and phrases to hold have no meaning for it. Leave "
-                "them out."
-            )
-
-    def _read(self, text: str) -> str:
-        """A text in the form of those that the run learned from."""
-        return read_text(self.loaded.recipe, text)
-
-    def _is_long(self, request: Request) -> bool:
-        # a text that is much too long is not cut, which takes long
-        fewest = self.loaded.source.fewest(self._read(request.text)) + 1
-        return fewest > self.longest or self.length(request.text) > self.longest
+    def read(self, text: str) -> str:
+        """A text normalised as those that the run learned from."""
+        return self.task.read_text(self.loaded.recipe, text)
 
     def length(self, text: str) -> int:
         """How many tokens the model would read, the end token counted."""
-        return len(self.loaded.source.encode(self._read(text))) + 1
-
-    def _sentence(self, request: Request) -> Sentence:
-        read = [*self.loaded.source.encode(self._read(request.text)), EOS]
-        return replace(wished(self.loaded, request), source=read)
-
-    def _prediction(
-        self, request: Request, hypotheses: Sequence[Hypothesis], wishes: Wishes
-    ) -> Prediction:
-        said = prediction(
-            request.text,
-            hypotheses,
-            self.loaded.target,
-            lambda one: self._written(request.text, one, wishes.dictionary),
-        )
-        if not wishes.has_alignments:
-            return said
-        return replace(said, alignment=alignment(self.loaded, request.text, hypotheses[0]))
-
-    def _written(self, text: str, one: Hypothesis, dictionary: Mapping[str, str] | None) -> str:
-        """The text of an answer, its unknown words replaced if there is a dictionary."""
-        written = self.loaded.target.decode(one.tokens)
-        if dictionary is None or UNK not in one.tokens:
-            return written
-        read = self._read(text)
-        return replaced(written, read.split(), links(self.loaded, read, one.tokens), dictionary)
+        return len(self.loaded.source.encode(self.read(text))) + 1
 
 
 def load(
@@ -358,40 +228,3 @@ def load(
     for path, other in zip(others, rest, strict=True):
         check_can_write_together(first, other, f"ensemble: '{path}'", f"'{run}'")
     return Trained(Path(run), first, hardware, tuple(rest))
-
-
-def _refuse(trained: Trained, request: Request) -> list[Request]:
-    parted = "have such texts split or skipped (--on-long)"
-    whole = "leave such texts out (--on-long skip)"
-    remedy = whole if stays_whole(trained.loaded.recipe) else parted
-    trained.check_length(request, remedy)
-    return [request]
-
-
-def _split(trained: Trained, request: Request) -> list[Request]:
-    if stays_whole(trained.loaded.recipe):
-        _refuse(trained, request)
-    if request.must_contain:
-        raise SettingError(
-            "a text that is split cannot have phrases that its answer must contain: nobody knows "
-            "in which piece. Shorten it, or leave the phrases out."
-        )
-    first, *rest = in_pieces(request.text, trained.longest, trained.length)
-    return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
-
-
-ANSWERING: Mapping[
-    str, Callable[[Trained, Sequence[Request], Wishes], Iterator[tuple[int, Prediction]]]
-] = {
-    "texts": Trained._answer_texts,
-    "pictures": Trained._caption,
-    "hidden_words": Trained._fill,
-}
-"""How requests are answered, by what is asked of a run (`asked_of`)."""
-
-ON_LONG: Mapping[str, Callable[[Trained, Request], list[Request]]] = {
-    "error": _refuse,
-    "skip": lambda trained, request: [],
-    "split": _split,
-}
-"""What becomes of a text that is longer than the model can read."""

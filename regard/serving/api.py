@@ -19,20 +19,17 @@ from regard.errors import LengthError, SettingError
 from regard.inspecting.record import MOST_NUMBERS, Record, tokens_as_json
 from regard.inspecting.statistics import head_statistics
 from regard.inspecting.text_record import reads_answers
-from regard.runs.length_limits import limits_of, writes_nothing
+from regard.runs.length_limits import limits_of
 from regard.runs.trained import Trained
 from regard.serving.lru_cache import Once, name_of_answer
-from regard.serving.offers import name_of_example, other_examples
+from regard.serving.offers import other_examples
 from regard.serving.quantities import numbers_of, offered, spans_of
 from regard.serving.registry import Served, Shelf
 from regard.serving.shown_numbers import Wish
 from regard.serving.turns import held
 from regard.serving.watched_search import WatchedSearch
 from regard.tasks.input_format import text_like
-from regard.tasks.masked_words import Filled, fill_each, fills_words
-from regard.tasks.normalisation import read_text
-from regard.tasks.predictions import Request, Wishes
-from regard.tasks.sentence_vectors import is_speechless
+from regard.tasks.predictions import Request
 from regard.training.metrics_file import rows as read_metrics
 
 MOST_ROWS = 512
@@ -41,10 +38,9 @@ MOST_POINTS = 600
 """The most updates that are drawn of a training."""
 AS_IT_IS = Wish()
 """The model's own temperature."""
-USUAL = 300
+USUAL_MAX_TOKENS = 300
 """The most tokens of an answer that is written freely, unless the request says otherwise; a
 document's has room for as many as the document, and people wait for it."""
-SPEECHLESS = "This run gives vectors and writes nothing; below is where it looked as it read."
 
 
 def runs(shelf: Shelf) -> dict[str, object]:
@@ -76,13 +72,13 @@ def info(served: Served) -> dict[str, object]:
         "parameters": sum(one.numel() for one in loaded.model.parameters()),
         "longest": trained.longest,
         "reads_answers": reads_answers(loaded.model),
-        "usual_answer": None if writes_nothing(recipe) else _usual(trained),
+        "usual_answer": _usual(trained) if trained.task.has_free_length else None,
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
-        "examples": [name_of_example(recipe, one) for one in served.offer.examples],
+        "examples": [trained.task.sources.title(one) for one in served.offer.examples],
         "why_no_examples": served.offer.why_not,
-        "other_examples": other_examples(recipe),
+        "other_examples": other_examples(trained),
         "has_metrics": (trained.path / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},
     }
@@ -94,7 +90,7 @@ def _usual(trained: Trained) -> int:
     A model that does not read its answers says something of each place of a text: all of it.
     """
     most = trained.default_search().limits.max_tokens
-    return min(most, USUAL) if reads_answers(trained.loaded.model) else most
+    return min(most, USUAL_MAX_TOKENS) if reads_answers(trained.loaded.model) else most
 
 
 AnswerWork = Callable[[], dict[str, object]]
@@ -137,14 +133,11 @@ def prepare_prediction(
     if target is not None:
         trained.check_answer(target)
         return partial(_looked, shelf, served, text, target)
-    if trained.asks_nothing(text):
+    if trained.task.is_blank(trained, text):
         return partial(_unanswered, served, text)
-    if is_speechless(recipe):
-        return partial(_looked, shelf, served, text, None, note=SPEECHLESS)
     search = replace(_widened(served, n_best), limits=limits)
-    if fills_words(recipe):
-        return partial(_filled_in, shelf, served, text, search)
-    return partial(_searched, shelf, served, text, search)
+    answered = _searched if trained.task.is_searched else _read_off
+    return partial(answered, shelf, served, text, search)
 
 
 def reader(shelf: Shelf, run: str) -> Served:
@@ -169,15 +162,22 @@ def _searched(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str
     """The answers that a search finds."""
     watched = WatchedSearch(search, served.busy)
     (said,) = served.trained.predict([text], search=watched)
-    read = read_text(served.trained.loaded.recipe, text)
+    read = served.trained.read(text)
     answers = [_answer(shelf, served, read, one) for one in watched.found[0]]
     return {"run": served.name, "source": text, "answers": answers, "note": said.note}
 
 
-def _filled_in(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str, object]:
-    """A text with its hidden words filled in."""
-    filled = _filled(served, text, search)
-    return _looked(shelf, served, text, None, filled=filled, note=filled.prediction.note)
+def _read_off(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str, object]:
+    """Answers that one pass over the text gives; where the model looked is the same for all."""
+    trained = served.trained
+    with held(served.busy):
+        found = trained.task.answers_read_off(trained, text, search)
+        record = trained.read_over(trained.read(text), [])
+    own: Sequence[Mapping[str, object]] = [
+        {"text": one.text, "score": one.score, "filled": [*zip(one.tokens, sure, strict=True)]}
+        for one, sure in zip(found.answers, found.probabilities, strict=True)
+    ] or [{"text": record.target, "score": None}]
+    return _with_record(shelf, served, text, None, record, own, note=found.note)
 
 
 def _check_is_unlimited(max_tokens: int | None) -> None:
@@ -189,45 +189,29 @@ def _check_is_unlimited(max_tokens: int | None) -> None:
         )
 
 
-def _looked(
+def _looked(shelf: Shelf, served: Served, text: str, target: str) -> dict[str, object]:
+    """The answer that the request gives, with where the model looks as it writes it."""
+    with held(served.busy):
+        record = served.trained.look(text, target)
+    own = [{"text": record.target, "score": None}]
+    return _with_record(shelf, served, text, target, record, own)
+
+
+def _with_record(
     shelf: Shelf,
     served: Served,
     text: str,
     target: str | None,
+    record: Record,
+    own: Sequence[Mapping[str, object]],
     *,
-    filled: Filled | None = None,
     note: str | None = None,
 ) -> dict[str, object]:
-    """Answers that were not searched for: a given one, or what a model that only reads makes of it.
-
-    However hidden words are filled in, where the model looked as it read is the same.
-    """
-    with held(served.busy):
-        record = _read(served, text) if target is None else served.trained.look(text, target)
+    """Answers that share one record, which is kept under its name."""
     name = name_of_answer(served.name, text, target)
     shelf.records.put(name, Once(lambda: record))
-    own: Sequence[Mapping[str, object]] = [{"text": record.target, "score": None}]
-    if filled is not None:
-        own = [
-            {"text": one.text, "score": one.score, "filled": [*zip(one.tokens, sure, strict=True)]}
-            for one, sure in zip(filled.prediction.n_best, filled.probabilities, strict=True)
-        ]
     answers = [{**one, "record": name, "words": []} for one in own]
     return {"run": served.name, "source": text, "answers": answers, "note": note}
-
-
-def _read(served: Served, text: str) -> Record:
-    """Where a model that only reads looked: there is no answer that it would read, too."""
-    return served.trained.read_over(read_text(served.trained.loaded.recipe, text), [])
-
-
-def _filled(served: Served, text: str, search: Beam) -> Filled:
-    """The words for those that are hidden in a text."""
-    trained, wishes = served.trained, Wishes(search)
-    request = Request(read_text(trained.loaded.recipe, text))
-    with held(served.busy):
-        ((_, filled),) = fill_each(trained.loaded, trained.hardware, [(0, request)], wishes)
-    return filled
 
 
 def _widened(served: Served, n_best: int) -> Beam:
@@ -308,7 +292,7 @@ def weights(
 
 
 def visible(shelf: Shelf, name: str, kind: str, shown: str = "weights") -> dict[str, object]:
-    """For each layer and query the spans of keys that it may see; null where nobody knows.
+    """For each layer and query the spans of keys that it may see; null where it is not known.
 
     Args:
         shelf: where the record is kept.

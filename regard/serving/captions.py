@@ -9,7 +9,6 @@ from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.serving.lru_cache import name_of_answer
-from regard.serving.offers import name_of_example
 from regard.serving.registry import Served, Shelf
 from regard.serving.turns import held
 from regard.serving.uploads import Upload
@@ -59,7 +58,7 @@ def caption_example(shelf: Shelf, served: Served, number: int) -> dict[str, obje
     if not 0 <= number < len(offered):
         raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
     address = offered[number]
-    name = name_of_example(served.trained.loaded.recipe, address)
+    name = served.trained.task.sources.title(address)
     try:
         record = _looked(served, address)
     except DataError as error:

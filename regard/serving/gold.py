@@ -24,7 +24,6 @@ from regard.serving.lru_cache import Once, name_of_answer
 from regard.serving.registry import GoldPairs, Served, Shelf, WordWeights
 from regard.serving.turns import held
 from regard.tasks.normalisation import as_read
-from regard.tasks.source_kinds import check_reads_texts
 
 ROWS = {row.name.lower(): row for row in Row}
 MOST_PAIRS = 300
@@ -173,7 +172,7 @@ def _all_word_weights(shelf: Shelf, run: str) -> dict[int, dict[Row, WordWeights
 
 def _word_weights(served: Served, gold: GoldPairs, place: int) -> dict[Row, WordWeights] | None:
     """The weights between the words of one pair; None where it is too long for the model."""
-    check_reads_texts(served.trained.loaded.recipe, "gold")
+    served.trained.check_reads_texts("gold")
     loaded, pair = served.trained.loaded, gold.pairs[place]
     text, origins = _form(served, pair.source)
     said, answered = _form(served, pair.targets[0])

@@ -85,7 +85,7 @@ class Served:
     @property
     def reads(self) -> str:
         """What it reads: texts or pictures."""
-        return self.trained.loaded.recipe.source_kind
+        return self.trained.task.sources.name
 
     @property
     def offer(self) -> Offer:

@@ -1,1 +1,35 @@
-"""what a run is for: how its data are prepared, its requests answered and its inputs shown."""
+"""what a run is for: how its data are prepared, its requests answered and its inputs shown.
+
+A model's spec names its task; everything above this package asks the task and never what kind of
+model or source a run has.
+"""
+
+from collections.abc import Mapping
+
+from regard.choices import find
+from regard.recipes.recipe import Recipe
+from regard.tasks.captioning import Captioning
+from regard.tasks.embedding import Embedding
+from regard.tasks.labelling import Classification, Tagging
+from regard.tasks.language_modelling import LanguageModelling
+from regard.tasks.masked_words import MaskedWords
+from regard.tasks.task import Task
+from regard.tasks.translation import Translation
+
+__all__ = ["TASKS", "Task", "task_of"]
+
+TASKS: Mapping[str, Task] = {
+    "translation": Translation(),
+    "language_modelling": LanguageModelling(),
+    "captioning": Captioning(),
+    "words": MaskedWords(),
+    "tags": Tagging(),
+    "label": Classification(),
+    "vectors": Embedding(),
+}
+"""By the name under which the spec of a model names its task (`model.task`)."""
+
+
+def task_of(recipe: Recipe) -> Task:
+    """What a run of this recipe is for."""
+    return find(recipe.model.task, TASKS, key="model.task")

@@ -7,55 +7,107 @@ captioned as if it had not been there.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
 from torch import Tensor
 
-from regard.data.framings import FRAMINGS, Framing
+from regard.data.framings import FRAMINGS
 from regard.data.pictures import read_picture
 from regard.decoding import Search, Sentence
 from regard.decoding.batching import decode_each
-from regard.errors import DataError, SettingError
+from regard.errors import DataError, RecipeError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord, caption_record
+from regard.inspecting.record import Record
 from regard.models import Captioner, CaptionerSpec, Stepper
 from regard.models.captioner.album import Album
+from regard.models.spec_choices import frozen_encoder
 from regard.recipes.recipe import Recipe
+from regard.tasks.constraint_tokens import wished
 from regard.tasks.loaded import Loaded
+from regard.tasks.picture_looks import PictureLooks
+from regard.tasks.picture_sources import PictureSources, SeenPicture, see
 from regard.tasks.predictions import Prediction, Request, Wishes, WithPrecision, prediction
+from regard.tasks.ready_run import ReadyRun
+from regard.tasks.task import Task
 
-AT_ONCE = 512
+PICTURES_READ_AHEAD = 512
 """How many pictures are read before the first is captioned."""
-TOGETHER = 64
+PICTURES_PER_BATCH = 64
 """How many are captioned together."""
 
 
 @final
-@dataclass(frozen=True)
-class SeenPicture:
-    """A picture as a run looks at it, and which part of the original that is."""
+class Captioning(Task):
+    """A model looks at a picture and writes what it shows."""
 
-    pixels: UInt8[np.ndarray, "3 size size"]
-    framing: Framing
-    notes: tuple[str, ...]
+    does = "captions pictures"
+    sources = PictureSources()
+    looks = PictureLooks()
+    meaningless: Mapping[str, str] = {
+        "lengths": "a picture has no length, by which losses are sorted"
+    }
+
+    def check_recipe(self, recipe: Recipe) -> None:
+        """Pictures are read by captioners."""
+        if not isinstance(recipe.model, CaptionerSpec):
+            raise RecipeError(
+                f"model.task = 'captioning' needs model.kind = 'captioner', got "
+                f"'{recipe.model.kind}'. Take such a model, or leave model.task out."
+            )
+
+    def plan_notes(self, recipe: Recipe) -> Iterator[str]:
+        """What a trial does otherwise than a training."""
+        if frozen_encoder(recipe.model) is not None:
+            yield (
+                "the frozen encoder looks at every picture once, before the first update; here it "
+                "looked again in every update, so that the time is too long, and its annotations "
+                "are not counted on disk"
+            )
+
+    def answer_each(
+        self, run: ReadyRun, requests: Sequence[Request], wishes: Wishes
+    ) -> Iterator[tuple[int, Prediction]]:
+        """Captions as they come, each with the place of its picture."""
+        asked = [(one, wished(run.loaded, one)) for one in requests]
+        return caption_each(run.stepper, run.loaded, asked, wishes, run.hardware)
+
+    def has_failed(self, answer: Prediction) -> bool:
+        """A picture that could not be read has no score."""
+        return math.isnan(answer.score)
+
+    def look(self, run: ReadyRun, text: str, target: str | None, search: Search | None) -> Record:
+        """Refuse a text."""
+        raise pictures_refusal("look")
+
+    def look_at_picture(
+        self, run: ReadyRun, address: str, target: str | None, search: Search | None
+    ) -> CaptionRecord:
+        """Where each word of a picture's caption looked; `target` is a caption to look at."""
+        return look_at_picture(
+            run.stepper,
+            run.loaded,
+            address,
+            None if target is None else run.answer_tokens(target),
+            search=search or run.default_search(),
+            hardware=run.hardware,
+        )
+
+    def default_metrics(self, recipe: Recipe) -> Sequence[str]:
+        """Scores of captions, the loss, and for scenes the pointing game."""
+        return ("captions", "loss", "pointing")
 
 
-def see(recipe: Recipe, address: str) -> SeenPicture:
-    """Read a picture as the pictures of the recipe were read; what cannot be is a DataError."""
-    size = picture_size(recipe)
-    picture = read_picture(address, enough=size)
-    framing = FRAMINGS[recipe.shown.framing](picture.width, picture.height, size)
-    return SeenPicture(framing.square(picture), framing, picture.notes)
-
-
-def picture_size(recipe: Recipe) -> int:
-    """Pixels along the side of the squares that a run looks at; 0 if it reads texts."""
-    return recipe.model.picture_size if isinstance(recipe.model, CaptionerSpec) else 0
+def pictures_refusal(who: str) -> SettingError:
+    """The error of work that needs the words of a source."""
+    return SettingError(
+        f"{who}: this run looks at pictures, but the words of a source are needed here. Take a "
+        "run that reads texts."
+    )
 
 
 def caption_each(
@@ -75,9 +127,9 @@ def caption_each(
         hardware: where.
     """
     _refuse(wishes)
-    for first in range(0, len(asked), AT_ONCE):
+    for first in range(0, len(asked), PICTURES_READ_AHEAD):
         seen: dict[int, SeenPicture] = {}
-        for place, (request, _) in enumerate(asked[first : first + AT_ONCE], first):
+        for place, (request, _) in enumerate(asked[first : first + PICTURES_READ_AHEAD], first):
             try:
                 seen[place] = see(loaded.recipe, request.text)
             except DataError as error:
@@ -86,13 +138,13 @@ def caption_each(
             continue
         places = list(seen)
         pixels = torch.from_numpy(np.stack([each.pixels for each in seen.values()]))
-        album = Album(stepper, _Shelf(pixels, hardware))
+        album = Album(stepper, _PicturesByNumber(pixels, hardware))
         sentences = [replace(asked[place][1], source=[i]) for i, place in enumerate(places)]
         found = decode_each(
             album,
             sentences,
             WithPrecision(wishes.search, hardware),
-            batch_tokens=TOGETHER,
+            batch_tokens=PICTURES_PER_BATCH,
             device=hardware.device,
         )
         for number, hypotheses in found:
@@ -109,7 +161,7 @@ def caption_each(
 
 @final
 @dataclass(frozen=True)
-class _Shelf:
+class _PicturesByNumber:
     """Pictures by their numbers, brought to where they are looked at."""
 
     pixels: Tensor
@@ -138,17 +190,14 @@ def look_at_picture(
         search: how its own is found.
         hardware: where.
     """
-    if not isinstance(loaded.model, Captioner):
-        raise SettingError(
-            "look: this run reads texts, but a picture was given. Give it a text to read."
-        )
+    assert isinstance(loaded.model, Captioner)
     seen, original = see(loaded.recipe, address), read_picture(address)
     # of a scene the original is drawn larger than the model sees it
     framing = FRAMINGS[loaded.recipe.shown.framing](
         original.width, original.height, seen.framing.size
     )
     if tokens is None:
-        album = Album(stepper, _Shelf(torch.from_numpy(seen.pixels)[None], hardware))
+        album = Album(stepper, _PicturesByNumber(torch.from_numpy(seen.pixels)[None], hardware))
         found = WithPrecision(search, hardware)(album, [Sentence([0])], device=hardware.device)
         tokens = found[0][0].tokens
     return caption_record(loaded.model, seen.pixels, framing, original, loaded.target, list(tokens))

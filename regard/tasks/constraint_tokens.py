@@ -1,11 +1,11 @@
-"""Wishing: what an answer must begin with or hold, in the tokens of a run."""
+"""Constraint tokens: what an answer must begin with or hold, in the tokens of a run."""
 
 from regard.data.kinds import UNK
 from regard.data.subwords import Subwords
 from regard.decoding import Sentence
 from regard.errors import SettingError
 from regard.tasks.loaded import Loaded
-from regard.tasks.normalisation import read_text
+from regard.tasks.normalisation import normalised_text
 from regard.tasks.predictions import Request
 
 
@@ -13,7 +13,7 @@ def wished(loaded: Loaded, request: Request) -> Sentence:
     """What the answer to a request must look like; its source is still to come."""
     target = loaded.target
     prefix, *phrases = (
-        read_text(loaded.recipe, text) for text in (request.prefix, *request.must_contain)
+        normalised_text(loaded.recipe, text) for text in (request.prefix, *request.must_contain)
     )
     for text in (prefix, *phrases):
         _check_is_known(target, text, request.name)
@@ -26,7 +26,7 @@ def wished(loaded: Loaded, request: Request) -> Sentence:
 
 
 def _check_is_known(target: Subwords, text: str, name: str) -> None:
-    """What the vocabulary does not know nobody can write, and any other unknown word would do."""
+    """Refuse a word that is not in the vocabulary: any other unknown word would stand for it."""
     unknown = [word for word in text.split() if UNK in target.encode(word)]
     if unknown:
         raise SettingError(

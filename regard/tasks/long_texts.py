@@ -3,11 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 
-from regard.data.parsed_words import PARSED_WORDS
-from regard.recipes.recipe import Recipe
-from regard.tasks.labels import labels_whole_texts
-from regard.tasks.masked_words import fills_words
-
 CUTS: Sequence[re.Pattern[str]] = (
     re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])"),
     re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])"),
@@ -15,12 +10,6 @@ CUTS: Sequence[re.Pattern[str]] = (
     re.compile(r"(?<=.)(?=.)", re.DOTALL),
 )
 """Where a text may be cut: after sentences, after clauses, between words, between characters."""
-
-
-def stays_whole(recipe: Recipe) -> bool:
-    """Whether a text of this run has no parts: one label, one tree, or words guessed from all."""
-    has_tree = recipe.tokens.kind == PARSED_WORDS.name
-    return has_tree or labels_whole_texts(recipe) or fills_words(recipe)
 
 
 def in_pieces(text: str, most: int, length: Callable[[str], int]) -> list[str]:

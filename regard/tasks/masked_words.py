@@ -1,4 +1,4 @@
-"""Filling: the likeliest words for those that are hidden in a text.
+"""Masked words: the likeliest words for those that are hidden in a text.
 
     Paris is the [MASK] of France.   →   Paris is the capital of France.
 
@@ -10,27 +10,46 @@ candidates, so that probabilities are the model's own, but are shown as ##ing be
 put in without the space before: "run [MASK]" → "running".
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data import Example
 from regard.data.kinds import EOS, MASK_NUMBER, MASK_PIECE, SPECIALS
 from regard.data.published_kinds import PART
 from regard.data.subwords import Subwords
-from regard.decoding import Beam, Sampling
+from regard.decoding import Beam, Sampling, Search
 from regard.decoding.sentences import padded
-from regard.errors import SettingError
+from regard.errors import DataError, RecipeError, SettingError
 from regard.hardware.hardware import Hardware
-from regard.models import EncoderSpec, Reader
+from regard.inspecting.record import Record
+from regard.models import Reader
 from regard.recipes.recipe import Recipe
+from regard.tasks.embedding import check_is_encoder
 from regard.tasks.loaded import Loaded
-from regard.tasks.predictions import Answer, Candidate, Prediction, Request, Wishes
+from regard.tasks.normalisation import normalised_around_masks
+from regard.tasks.predictions import (
+    Answer,
+    Candidate,
+    Prediction,
+    ReadOnlyAnswers,
+    Request,
+    Wishes,
+    answer_line,
+    left_out,
+)
+from regard.tasks.ready_run import ReadyRun
+from regard.tasks.searched_texts import is_long, refuse_long
+from regard.tasks.task import NO_POINTING, Task
 
-AT_ONCE = 16
+LOSS_NOTE = "of words hidden by chance in the references, not of those hidden in the texts"
+"""Which words the loss is of."""
+TEXTS_PER_BATCH = 16
 """How many texts are read together."""
 
 
@@ -67,23 +86,132 @@ class Filled:
     """Of the pieces of each answer, in the order of the prediction's."""
 
 
-def fills_words(recipe: Recipe) -> bool:
-    """Whether the model of a recipe guesses hidden words."""
-    return isinstance(recipe.model, EncoderSpec) and recipe.model.task == "words"
+@final
+class MaskedWords(Task):
+    """A model guesses the words that are hidden in a text."""
+
+    does = "guesses hidden words"
+    is_searched = False
+    has_free_length = False
+    how_answered = "hidden words filled in"
+    why_no_search = "hidden words are filled in and not searched for"
+    loss_unit = "hidden sub-word"
+    meaningless: Mapping[str, str] = {
+        "words": "few of a text's words are asked for, and their loss is not that of all",
+        "lengths": "it does not read the source, by whose length losses are sorted",
+        "pointing": NO_POINTING,
+    }
+    n_special_pieces = 1
+
+    def check_recipe(self, recipe: Recipe) -> None:
+        """Hidden words are other ones in each pass, and give no whole texts."""
+        check_is_encoder(recipe)
+        training = recipe.training
+        if training.validate_bleu or training.stop_on == "bleu":
+            raise RecipeError(
+                "training.validate_bleu and stop_on = 'bleu' score whole texts, but this model "
+                "guesses hidden words (model.task = 'words'). Take stop_on = 'loss'."
+            )
+        if training.r_drop:
+            raise RecipeError(
+                f"training.r_drop = {training.r_drop:g} compares two passes over the same text, "
+                "but each pass hides other words (model.task = 'words'). Leave it out."
+            )
+
+    def with_special_pieces(self, learned: Subwords) -> Subwords:
+        """A vocabulary with a piece that stands for a hidden word."""
+        return learned.with_mask()
+
+    def read_text(self, recipe: Recipe, text: str) -> str:
+        """A text normalised as the training data are; hidden words stay hidden."""
+        return normalised_around_masks(recipe, text)
+
+    def as_trained(self, recipe: Recipe, examples: Iterable[Example]) -> list[Example]:
+        """Normalised examples in whose sources hidden words stay hidden."""
+        given = list(examples)
+        return [
+            replace(one, source=self.read_text(recipe, before.source))
+            for one, before in zip(super().as_trained(recipe, given), given, strict=True)
+        ]
+
+    def stays_whole(self, recipe: Recipe) -> bool:
+        """A hidden word is guessed from the whole text."""
+        return True
+
+    def check_alone(self, others: Sequence[object]) -> None:
+        """Hidden words are guessed by one run."""
+        if others:
+            raise SettingError(
+                "predict: this run fills in hidden words, and an ensemble has no meaning for it. "
+                "Leave the other runs out."
+            )
+
+    def answer_each(
+        self, run: ReadyRun, requests: Sequence[Request], wishes: Wishes
+    ) -> Iterator[tuple[int, Prediction]]:
+        """Texts with their hidden words filled in."""
+        self.check_alone(run.others)
+        short: list[tuple[int, Request]] = []
+        for place, request in enumerate(requests):
+            if not is_long(run, request):
+                short.append((place, replace(request, text=run.read(request.text))))
+            elif wishes.on_long == "skip":
+                yield place, left_out(request, run.longest)
+            else:
+                refuse_long(run, request, stays_whole=True)
+        for place, one in fill_each(run.loaded, run.hardware, short, wishes):
+            yield place, one.prediction
+
+    def answers_read_off(self, run: ReadyRun, text: str, search: Search) -> ReadOnlyAnswers:
+        """The likeliest ways to fill in a text."""
+        requests = [(0, Request(run.read(text)))]
+        ((_, filled),) = fill_each(run.loaded, run.hardware, requests, Wishes(search))
+        found = filled.prediction
+        return ReadOnlyAnswers(found.n_best, filled.probabilities, found.note)
+
+    def look_at_own(self, run: ReadyRun, text: str, search: Search | None) -> Record:
+        """Where the model looked as it read; however it is filled in, that is the same."""
+        wishes = Wishes(search or run.default_search())
+        ((_, found),) = self.answer_each(run, [Request(text)], wishes)
+        return replace(run.read_over(run.read(text), []), target=found.text, note=found.note)
+
+    def default_metrics(self, recipe: Recipe) -> Sequence[str]:
+        """The loss of words that are hidden at random."""
+        return ("loss",)
+
+    def check_can_answer(self, examples: Sequence[Example], who: str, remedy: str) -> None:
+        """Answers are scored only where words are hidden."""
+        if not any(MASK_PIECE in example.source for example in examples):
+            raise DataError(
+                f"{who} needs texts in which words are hidden, but no source given holds "
+                f"{MASK_PIECE}. Give such texts (--source), or {remedy}."
+            )
+
+    def loss_note(self, examples: Sequence[Example]) -> str:
+        """Which words the loss is of."""
+        return LOSS_NOTE if any(MASK_PIECE in one.source for one in examples) else ""
+
+    def n_best_lines(self, number: int, answer: Prediction) -> str:
+        """The candidates of hidden words stand on the text's own line."""
+        return answer_line(answer)
+
+    def as_example(self, text: str) -> str:
+        """A text in which one word is hidden."""
+        return with_hidden_word(text)
 
 
-def asked_of(recipe: Recipe) -> str:
-    """What is asked of a run: "hidden_words", or answers to what `Recipe.source_kind` says."""
-    return "hidden_words" if fills_words(recipe) else recipe.source_kind
+def with_hidden_word(text: str) -> str:
+    """A text with a word in its middle hidden, one of letters alone where there is such a word.
 
-
-def check_alone(recipe: Recipe, others: Sequence[object]) -> None:
-    """Hidden words are guessed by one run: others that should write along would do nothing."""
-    if others and fills_words(recipe):
-        raise SettingError(
-            "predict: this run fills in hidden words, and an ensemble has no meaning for it. Leave "
-            "the other runs out."
-        )
+    >>> with_hidden_word("Paris is the capital of France .")
+    'Paris is the [MASK] of France .'
+    """
+    if MASK_PIECE in text:
+        return text
+    words = list(re.finditer(r"\S+", text))
+    plain = [word for word in words if word[0].isalpha()] or words
+    hidden = plain[len(plain) // 2]
+    return f"{text[: hidden.start()]}{MASK_PIECE}{text[hidden.end() :]}"
 
 
 def fill_each(
@@ -100,8 +228,8 @@ def fill_each(
     _check(requests, wishes)
     n_best = wishes.search.n_best if isinstance(wishes.search, Beam) else 1
     texts = [_Text(place, one, [*loaded.source.encode(one.text), EOS]) for place, one in requests]
-    for first in range(0, len(texts), AT_ONCE):
-        some = texts[first : first + AT_ONCE]
+    for first in range(0, len(texts), TEXTS_PER_BATCH):
+        some = texts[first : first + TEXTS_PER_BATCH]
         for text, guesses in zip(some, _guesses(loaded, hardware, some), strict=True):
             yield text.place, filled(text.request, guesses, loaded.target, n_best)
 

@@ -1,5 +1,6 @@
-"""Predictions: what is asked of a run, and what it answers."""
+"""Requests and predictions: what a caller asks of a run, and what the run answers."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -16,7 +17,7 @@ from regard.models import Stepper
 @final
 @dataclass(frozen=True)
 class WithPrecision:
-    """A search whose products are made as a hardware makes them, and nobody else's are."""
+    """A search whose products are made in the precision of a hardware."""
 
     search: Search
     hardware: Hardware
@@ -90,6 +91,16 @@ class Wishes:
     dictionary: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class ReadOnlyAnswers:
+    """Answers that one pass over a text gives, with the probabilities of their pieces."""
+
+    answers: tuple[Answer, ...] = ()
+    probabilities: tuple[tuple[float, ...], ...] = ()
+    """Of the pieces of each answer; different pieces may look alike, so their texts do not tell."""
+    note: str | None = None
+
+
 def cut_note(answer: Hypothesis) -> str | None:
     """What to say of an answer that did not end by itself."""
     return None if answer.has_ended else "the answer was cut at the longest allowed"
@@ -156,8 +167,38 @@ def joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
     )
 
 
+def answer_line(answer: Prediction) -> str:
+    """The best answer on one line, with its alignment or its candidates after tabs."""
+    parts = [one_line(answer.text), *([] if answer.alignment is None else [answer.alignment])]
+    if any(len(words) > 1 for words in answer.candidates):
+        parts += [
+            ", ".join(f"{word.text} {word.probability:.4f}" for word in words)
+            for words in answer.candidates
+        ]
+    return "\t".join(parts)
+
+
+def n_best_lines(number: int, answer: Prediction) -> str:
+    """All answers to a request, a line each; only the best has an alignment."""
+    answers = answer.n_best or (Answer(answer.text, answer.score, answer.tokens),)
+    # a request that was left out has no score
+    scores = ("" if math.isnan(one.score) else f"{one.score:.4f}" for one in answers)
+    lines = [
+        "\t".join([str(number), score, one_line(one.text)])
+        for score, one in zip(scores, answers, strict=True)
+    ]
+    if answer.alignment is not None:
+        lines[0] += f"\t{answer.alignment}"
+    return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks."""
+    return " ".join(text.splitlines())
+
+
 def check_are_several(texts: object, who: str) -> None:
-    """A text is a sequence of letters, none of which anybody means by itself."""
+    """Reject a string where a list of texts is expected."""
     if isinstance(texts, str):
         raise DataError(
             f"{who}: expected a list of texts, got the text '{texts[:40]}'. Write [text]."

@@ -4,10 +4,8 @@ from regard.data import Example
 from regard.data.parsed_words import PARSED_WORDS, heads_of_source
 from regard.errors import RecipeError
 from regard.models import EncoderSpec
+from regard.models.encoders.spec import knows_trees
 from regard.recipes.recipe import Recipe
-
-KNOW_TREES = frozenset({"tree_depth", "structural"})
-"""Positions and relations that ask for the trees of sentences."""
 
 
 def check_trees(recipe: Recipe) -> None:
@@ -16,10 +14,10 @@ def check_trees(recipe: Recipe) -> None:
     for key in ("positions", "relation"):
         # most specs have both; what has neither knows no trees
         choice = getattr(spec, key, None)
-        if choice is not None and choice.name in KNOW_TREES and not isinstance(spec, EncoderSpec):
+        if choice is not None and knows_trees(choice) and not isinstance(spec, EncoderSpec):
             raise RecipeError(
                 f"model.{key} = '{choice.name}' knows the trees of sentences, which an encoder "
-                "alone reads: nobody has the tree of a text before it is written. Take another "
+                "alone reads: a text has no tree before it is written. Take another "
                 f"{key}, or model.kind = 'encoder'."
             )
     needs = isinstance(spec, EncoderSpec) and spec.needs_trees

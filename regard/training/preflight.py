@@ -1,4 +1,4 @@
-"""Beginnings: every split is begun to be read before anything is made of one.
+"""Preflight: the first example of every split is read before anything is made of one.
 
 So a file that is not there, of the test split too, is told at once and not after hours.
 """
@@ -6,33 +6,12 @@ So a file that is not there, of the test split too, is told at once and not afte
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.errors import DataError, RecipeError, SettingError
+from regard.errors import DataError, SettingError
 from regard.recipes.data_paths import examples_of
 from regard.recipes.recipe import Recipe
-from regard.tasks.masked_words import fills_words
-from regard.tasks.sentence_vectors import is_speechless
 from regard.tasks.trees import check_brings_tree
 
 SPLITS = ("train", "valid", "test")
-
-
-def check_can_learn(recipe: Recipe) -> None:
-    """Refuse what a model could be asked, but not taught."""
-    if is_speechless(recipe):
-        raise RecipeError(
-            "model.task = 'vectors' has no head, and so nothing to learn by. Train another task, "
-            "such as 'words', and ask that run for its vectors: regard predict RUN --vectors F.npy."
-        )
-    if fills_words(recipe) and (recipe.training.validate_bleu or recipe.training.stop_on == "bleu"):
-        raise RecipeError(
-            "training.validate_bleu and stop_on = 'bleu' score whole texts, but this model guesses "
-            "hidden words (model.task = 'words'). Take stop_on = 'loss'."
-        )
-    if fills_words(recipe) and recipe.training.r_drop:
-        raise RecipeError(
-            f"training.r_drop = {recipe.training.r_drop:g} compares two passes over the same text, "
-            "but each pass hides other words (model.task = 'words'). Leave it out."
-        )
 
 
 def check_beginnings(recipe: Recipe, folder: Path | None = None) -> None:

@@ -2,7 +2,7 @@
 
 Everything is made once and kept in the run directory; a run that goes on finds it there. With
 BPE-dropout the training texts are cut anew for every epoch, into `corpus/train-epoch-N`. Whatever
-texts and pictures need differently is in source_kinds.py.
+texts and pictures need differently is in regard.tasks.
 """
 
 import shutil
@@ -24,13 +24,12 @@ from regard.models import Model
 from regard.recipes.data_paths import examples_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TokensRecipe, read_recipe
-from regard.tasks.labels import check_labels
+from regard.tasks import task_of
 from regard.tasks.loaded import load_subwords, subword_files
-from regard.tasks.masked_words import fills_words
-from regard.tasks.source_kinds import Place, source_kind
+from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
 from regard.training.loop import Material, epoch_updates
-from regard.training.preflight import check_beginnings, check_can_learn
+from regard.training.preflight import check_beginnings
 from regard.training.starting_weights import finished_weights
 from regard.training.workers import Workers
 
@@ -61,12 +60,16 @@ class Prepared:
 
     def seen_by(self, model: Model, hardware: Hardware) -> "Prepared":
         """The same, as a model with its first weights reads it; the first worker makes it."""
-        kind = source_kind(self.recipe)
+        sources = task_of(self.recipe).sources
 
-        def seen(split: str, material: Material) -> Material:
-            place = Place(self.recipe, self.folder, split)
-            self.workers.first_does(lambda: kind.seen(material.corpus, place, model, hardware))
-            return replace(material, corpus=kind.seen(material.corpus, place, model, hardware))
+        def seen(name: str, material: Material) -> Material:
+            split = Split(self.recipe, self.folder, name)
+
+            def make() -> Corpus:
+                return sources.as_model_sees(material.corpus, split, model, hardware)
+
+            self.workers.first_does(make)
+            return replace(material, corpus=make())
 
         return replace(self, train=seen("train", self.train), valid=seen("valid", self.valid))
 
@@ -88,7 +91,9 @@ class Prepared:
             )
         for split, material in materials.items():
             assert material.rows is not None
-            check_labels(self.recipe, material.corpus, material.rows, f"data.{split}")
+            task_of(self.recipe).check_corpus(
+                self.recipe, material.corpus, material.rows, f"data.{split}"
+            )
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch."""
@@ -103,7 +108,7 @@ class Prepared:
         for split, count in self.left_out.items():
             if count:
                 yield f"{split}: {count} examples past {limit} tokens are left out"
-            yield from source_kind(self.recipe).notes(Place(self.recipe, self.folder, split))
+            yield from task_of(self.recipe).sources.notes(Split(self.recipe, self.folder, split))
         yield f"batches hold {100 * self.padding():.1f} % padding"
 
     def _cut(self, epoch: int) -> Corpus:
@@ -127,17 +132,18 @@ class Prepared:
             )
             for side, subwords in (("source", self.source), ("target", self.target))
         ]
-        place = Place(self.recipe, self.folder, "train")
+        split = Split(self.recipe, self.folder, "train")
         read = examples_of(self.recipe.data.train, "train", self.folder)
-        source_kind(self.recipe).write(path, place, read, *cuts)
+        task_of(self.recipe).sources.write(path, split, read, *cuts)
 
 
 def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
     """Make what is missing in the run directory, and open it all; the first worker makes."""
     workers.first_does(lambda: _make(recipe, folder))
     source, target = load_subwords(recipe, folder)
+    sources = task_of(recipe).sources
     corpora = {
-        split: source_kind(recipe).open(folder / "corpus" / split, Place(recipe, folder, split))
+        split: sources.open(folder / "corpus" / split, Split(recipe, folder, split))
         for split in ("train", "valid")
     }
     limit = recipe.data.max_tokens
@@ -169,7 +175,7 @@ def _make(recipe: Recipe, folder: Path) -> None:
     corpora = {split: folder / "corpus" / split for split in ("train", "valid")}
     # what was read to its end may be gone when a run goes on
     is_begun = all(path.exists() for path in corpora.values())
-    check_can_learn(recipe)
+    task_of(recipe).check_recipe(recipe)
     if not is_begun:
         check_beginnings(recipe, folder)
     if not all((folder / name).exists() for name in subword_files(recipe)):
@@ -181,7 +187,8 @@ def _make(recipe: Recipe, folder: Path) -> None:
     for split, path in corpora.items():
         if not path.exists():
             read = examples_of(getattr(recipe.data, split), split, folder)
-            source_kind(recipe).write(path, Place(recipe, folder, split), read, source, target)
+            place = Split(recipe, folder, split)
+            task_of(recipe).sources.write(path, place, read, source, target)
 
 
 def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
@@ -208,17 +215,19 @@ def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
 def _learn_subwords(recipe: Recipe, folder: Path) -> None:
     """From the training split alone."""
     read, tokens = examples_of(recipe.data.train, "train", folder), recipe.tokens
+    task = task_of(recipe)
     texts = {
-        "tokenizer.json": lambda: (t for e in read() for t in source_kind(recipe).spoken(e)),
+        "tokenizer.json": lambda: (
+            text for e in read() for text in task.sources.texts_for_vocabulary(e)
+        ),
         "tokenizer.source.json": lambda: (e.source for e in read()),
         "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
     }
     for name in subword_files(recipe):
         kind = ALL_KINDS[tokens.kind]
-        # a model that guesses hidden words needs a piece for them
-        hides = fills_words(recipe)
-        learned = Subwords.train(texts[name](), kind=kind, size=tokens.size - hides)
-        (learned.with_mask() if hides else learned).save(folder / name)
+        size = tokens.size - task.n_special_pieces
+        learned = Subwords.train(texts[name](), kind=kind, size=size)
+        task.with_special_pieces(learned).save(folder / name)
 
 
 def _copy_subwords(recipe: Recipe, folder: Path) -> None:

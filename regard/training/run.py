@@ -24,7 +24,7 @@ from regard.hardware.threads import Threads, use_threads
 from regard.models import Model, build_model
 from regard.recipes.data_paths import record_start
 from regard.recipes.recipe import Recipe
-from regard.tasks.source_kinds import source_kind
+from regard.tasks import task_of
 from regard.training.accumulation import CPU
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
@@ -136,8 +136,8 @@ class _Training:
                 # a run that goes on may have been begun in another folder
                 record_start(self.out, self.recipe.data)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
-        kind = source_kind(self.recipe)
-        yield from map(Said, kind.coming(self.out, None))
+        sources = task_of(self.recipe).sources
+        yield from map(Said, sources.slow_steps(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
         # what has learned already goes on as it was begun
         if not checkpoints(self.folder):
@@ -149,7 +149,7 @@ class _Training:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
         progress = yield from self._begun()
-        yield from map(Said, kind.coming(self.out, self.model))
+        yield from map(Said, sources.slow_steps(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
         # what has learned already goes on as it was begun
         if not progress.step:
@@ -228,7 +228,7 @@ class _Training:
             start_from(training.start_from, self.model)
             yield Said(f"starting from the weights of {training.start_from}")
         else:
-            source_kind(self.recipe).first_weights(self.model)
+            task_of(self.recipe).sources.load_published_weights(self.model)
         yield from self._as_it_was(progress)
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)

@@ -16,9 +16,7 @@ from regard.evaluating import bleu, exact_match
 from regard.hardware.hardware import Hardware
 from regard.models import Model
 from regard.recipes.recipe import Recipe
-from regard.tasks.default_metrics import is_scored_by_answers
-from regard.tasks.masked_words import fills_words
-from regard.tasks.source_kinds import source_kind
+from regard.tasks import task_of
 from regard.training.checkpoints import Progress
 from regard.training.events import Validated
 from regard.training.loop import Material, summed_loss
@@ -91,8 +89,8 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
         )
         hypotheses, references = decoded(model, prepared, hardware) if is_decoded else ([], [])
     score = bleu(hypotheses, references) if _asks_for_bleu(recipe) else None
-    # of hidden words there are other characters than of whole texts
-    is_whole = not fills_words(recipe)
+    # one pass over a text gives some of its words, which have other characters than all of them
+    is_whole = task_of(recipe).is_searched
     return Validated(
         step=step,
         loss=total / asked,
@@ -107,7 +105,7 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
 
 def decodes_at_validation(recipe: Recipe) -> bool:
     """Whether answers are written at a validation: where the run is scored by them, or BLEU is."""
-    return _asks_for_bleu(recipe) or is_scored_by_answers(recipe)
+    return _asks_for_bleu(recipe) or task_of(recipe).is_scored_by_answers(recipe)
 
 
 def _asks_for_bleu(recipe: Recipe) -> bool:
@@ -186,7 +184,7 @@ def _answers(
     model.eval()
     sides = (batch.source_lengths, batch.target_lengths)
     longest = min(int(side.max()) for side in sides) * 2 + 50
-    stepper, source = source_kind(prepared.recipe).asked(model, hardware.put(batch.source))
+    stepper, source = task_of(prepared.recipe).sources.for_search(model, hardware.put(batch.source))
     most = min(longest, prepared.recipe.model.max_len)
     ids = greedy(stepper, source, max_tokens=most, rules=rules)
     return [prepared.target.decode(each) for each in ids]

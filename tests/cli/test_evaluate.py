@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.cli.evaluate import WITHOUT_ANSWERS, alignment_text
+from regard.cli.evaluate import METRICS_WITHOUT_ANSWERS, alignment_text
 from regard.data import Example
 from regard.decoding import Beam, Limits
 from regard.evaluating import AlignmentCounts, Gold, Row, View, best_head, score_all
@@ -166,7 +166,7 @@ def test_a_score_needs_answers_if_right_and_wrong_ones_score_otherwise(files, na
         METRICS[name](Judged(trained, pairs, answers))
         for answers in (REFERENCES, ["e e e e e"] * 4)
     )
-    assert (right == wrong) == (name in WITHOUT_ANSWERS)
+    assert (right == wrong) == (name in METRICS_WITHOUT_ANSWERS)
 
 
 def test_one_attention_is_called_that_and_no_layer_or_head():

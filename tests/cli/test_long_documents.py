@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.spinner import counted_words, spinning
+from regard.cli.spinner import spinning
+from regard.tasks.looks import counted_words
 from tests.making import make_run
 
 COMPRESSED = """\

@@ -20,7 +20,7 @@ from regard.models import (
 from regard.models.convolutional.building import PLACING
 from regard.models.encoders.spec import READING_PATTERNS
 from regard.models.self_attention import ATTENDING, NOT_CAUSAL
-from regard.models.spec_choices import CHOICES, has_frozen_encoder, wrong_choices
+from regard.models.spec_choices import CHOICES, frozen_encoder, wrong_choices
 from regard.positions import POSITIONS
 
 TABLES = {
@@ -120,6 +120,6 @@ def test_trying_takes_no_room_and_no_chance():
 
 def test_an_encoder_of_pictures_that_stays_as_published_is_known_without_its_weights():
     frozen = Choice("efficientnet_lite0", {"is_frozen": True})
-    assert has_frozen_encoder(CaptionerSpec(encoder=frozen))
-    assert not has_frozen_encoder(CaptionerSpec())
-    assert not has_frozen_encoder(RecurrentSpec())
+    assert frozen_encoder(CaptionerSpec(encoder=frozen)) == frozen.name
+    assert frozen_encoder(CaptionerSpec()) is None
+    assert frozen_encoder(RecurrentSpec()) is None

@@ -45,8 +45,8 @@ def test_a_request_that_waits_for_the_model_is_dropped_when_its_client_leaves(re
 def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, monkeypatch):
     run, asked = requests[verb]
     trained = load(run, device="cpu")
-    model, go = SeenModel(trained._stepper), Asker.go
-    object.__setattr__(trained, "_stepper", model)
+    model, go = SeenModel(trained.stepper), Asker.go
+    object.__setattr__(trained, "stepper", model)
 
     def noticed(asker):
         go(asker)

@@ -7,8 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.serving import build_app
-from regard.serving.offers import SENTENCES, own_examples, with_hidden_word
+from regard.serving.offers import SENTENCES, own_examples
 from regard.serving.registry import open_runs
+from regard.tasks.masked_words import with_hidden_word
 from tests.making import ENCODER, make_run
 from tests.serving.serving import write_card
 

@@ -14,8 +14,18 @@ from regard.evaluating import Gold
 from regard.models import EncoderSpec
 from regard.runs.alignment import align
 from regard.runs.trained import Request
-from regard.tasks.normalisation import as_trained, form_name, read_text
+from regard.tasks import task_of
+from regard.tasks.normalisation import form_name
 from tests.making import make_run
+
+
+def read_text(recipe, text):
+    return task_of(recipe).read_text(recipe, text)
+
+
+def as_trained(recipe, examples):
+    return task_of(recipe).as_trained(recipe, examples)
+
 
 GREEDY = Greedy(limits=Limits(max_tokens=6))
 FILLER = EncoderSpec(task="words", d_model=8, n_heads=2, d_hidden=8, n_layers=1)
@@ -132,5 +142,5 @@ def test_a_sentence_is_in_the_same_half_whichever_others_are_scored(runs):
 def test_test_texts_get_the_form_and_without_a_recipe_none(runs):
     plain, formed = runs
     texts = [Example("C'est", ("L'avis", "Au vote"))]
-    assert as_trained(None, texts) == as_trained(plain.loaded.recipe, texts) == texts
+    assert as_trained(plain.loaded.recipe, texts) == texts
     assert as_trained(formed.loaded.recipe, texts) == [Example("ce est", ("le avis", "a le vote"))]

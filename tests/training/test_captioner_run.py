@@ -18,7 +18,7 @@ from regard.recipes import read_recipe
 from regard.recipes.data_paths import data_files
 from regard.runs.plan import plan
 from regard.runs.verification import Check, verify
-from regard.tasks.normalisation import as_trained
+from regard.tasks import task_of
 from regard.training import run
 from regard.training.card_json import file_hash
 from regard.training.events import Said, Validated
@@ -173,7 +173,7 @@ def test_only_captions_are_brought_to_a_form_never_addresses(tmp_path):
     text = RECIPE.replace('{ name = "scenes", count = 24 }', choice)
     text = text.replace('{ name = "scenes", count = 6 }', choice)
     recipe = _recipe(tmp_path, text.replace('test = { name = "scenes", count = 4 }\n', ""))
-    found = as_trained(recipe, [Example("My Photos/Dog.JPG", ("A Dog .",))])
+    found = task_of(recipe).as_trained(recipe, [Example("My Photos/Dog.JPG", ("A Dog .",))])
     assert found == [Example("My Photos/Dog.JPG", ("a dog",))]
 
 

@@ -24,6 +24,7 @@ class StructuralRelation(nn.Module):
     """Two tables of key vectors: one for the sentence, one for the tree."""
 
     is_zero = False
+    needs_trees = True
 
     def __init__(self, dims: Dims, *, clip: int = 16) -> None:
         super().__init__()

@@ -24,8 +24,8 @@ from regard.interop.importing.layouts import Rows, converted, left_rows
 from regard.interop.importing.vocabularies import Vocabulary, vocabularies
 from regard.models import Spec, build_model, shapes_of
 from regard.recipes.recipe import DataRecipe, Recipe, TokensRecipe, TrainingRecipe
+from regard.tasks import task_of
 from regard.tasks.loaded import subword_files
-from regard.tasks.masked_words import fills_words
 from regard.training.card_json import MODEL
 from regard.training.checkpoints import load_weights, write_tensors
 from regard.training.run_lock import check_can_be_made
@@ -55,7 +55,7 @@ def read_published(path: Path) -> Imported:
     found = vocabularies(folder, family.roles)
     source, target = found[0], found[-1]
     recipe = _recipe(folder, spec, found)
-    if fills_words(recipe) and not source.subwords.has_mask:
+    if task_of(recipe).n_special_pieces and not source.subwords.has_mask:
         raise CheckpointError(
             f"import: '{folder.path}': the model guesses hidden words, but its vocabulary has no "
             f"'{family.roles.mask or MASK_PIECE}' to hide them with."

@@ -9,7 +9,7 @@ Paper: Xu et al. 2015, and its authors' code for MS COCO (widths, λ, dropout).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.attention.selections.hard import AT_TEST
 from regard.choices import Choice, find
@@ -60,6 +60,10 @@ class CaptionerSpec:
 
     kind: str = KIND
     """What kind of model this is."""
+    task: str = "captioning"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "pictures"
+    """What is read."""
     encoder: Choice = field(default_factory=lambda: Choice("residual"))
     """What makes annotations of pictures, with its settings."""
     picture_size: int = 224

@@ -9,7 +9,7 @@ Paper: Gehring et al. 2017, section 3; van den Oord et al. 2016 (doubling dilati
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 from regard.attention import SCORES, SELECTIONS
 from regard.choices import Choice, find
@@ -70,6 +70,10 @@ class ConvolutionalSpec:
 
     kind: str = "convolutional"
     """What is built; other kinds have keys of their own."""
+    task: str = "translation"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_model: int = 512
     """Width of the model, embeddings included."""
     n_encoder_layers: int = 4

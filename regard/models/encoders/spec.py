@@ -10,6 +10,7 @@ Paper: Devlin et al. 2019, section 3.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from regard.attention import RELATIONS
 from regard.attention.links import Pattern
@@ -39,6 +40,8 @@ class EncoderSpec:
     """What is built."""
     task: str = "words"
     """What it says: "words", "tags", "label", or nothing: "vectors"."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_model: int = 256
     """Width of the model."""
     n_heads: int = 4
@@ -108,8 +111,14 @@ class EncoderSpec:
     @property
     def needs_trees(self) -> bool:
         """Whether sentences must come with their dependency trees."""
-        names = (self.positions.name, self.relation.name if self.relation else "")
-        return "tree_depth" in names or "structural" in names
+        return knows_trees(self.positions) or knows_trees(self.relation)
+
+
+def knows_trees(choice: Choice | None) -> bool:
+    """Whether positions or a relation ask for the dependency trees of sentences."""
+    part = None if choice is None else {**POSITIONS, **RELATIONS}.get(choice.name)
+    # most parts do not say; those that read trees do
+    return getattr(part, "needs_trees", False)
 
 
 ENCODER_SIZES: Mapping[str, Mapping[str, int | float]] = {

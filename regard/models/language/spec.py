@@ -9,7 +9,7 @@ Paper: Liu et al. 2018 (Generating Wikipedia), section 4.2; Radford et al. 2018.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.choices import Choice, find
 from regard.dims import Dims
@@ -54,6 +54,10 @@ class LanguageSpec:
 
     kind: str = "language_model"
     """What is built; other kinds have keys of their own."""
+    task: str = "language_modelling"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_model: int = 512
     """Width of the model."""
     n_heads: int = 8

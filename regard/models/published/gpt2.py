@@ -10,6 +10,7 @@ Paper: Radford et al. 2019.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -31,6 +32,10 @@ class Gpt2Spec:
 
     kind: str = "gpt2"
     """What is built."""
+    task: str = "language_modelling"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_model: int = 768
     """Width of the model."""
     n_heads: int = 12

@@ -9,7 +9,7 @@ Paper: Junczys-Dowmunt et al. 2018 (Marian); Tiedemann & Thottingal 2020 (OPUS-M
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -33,6 +33,10 @@ class MarianSpec:
 
     kind: str = "marian"
     """What is built."""
+    task: str = "translation"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_model: int = 512
     """Width of the model."""
     n_heads: int = 8

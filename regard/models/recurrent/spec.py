@@ -11,7 +11,7 @@ Sutskever, Vinyals & Le 2014, section 3.4.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.attention import SCORES, SELECTIONS
 from regard.choices import Choice, find
@@ -43,6 +43,10 @@ class RecurrentSpec:
 
     kind: str = KIND
     """What kind of model this is."""
+    task: str = "translation"
+    """What the run is for: a name of `regard.tasks.TASKS`."""
+    source_type: ClassVar[str] = "texts"
+    """What is read."""
     d_embedding: int = 1000
     """Width of the embeddings."""
     d_hidden: int = 1000

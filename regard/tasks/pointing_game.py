@@ -22,31 +22,31 @@ from regard.evaluating.pointing_game import Pointing, all_words, grid_cells, poi
 from regard.inspecting.alignments import words_of
 from regard.layers.vision import ImageEncoder
 from regard.models import Captioner
-from regard.runs.trained import Trained
-from regard.tasks.captioning import picture_size, see
+from regard.tasks.picture_sources import captioner_spec, see
+from regard.tasks.ready_run import ReadyRun
 
-AT_ONCE = 64
+SCENES_PER_BATCH = 64
 """How many scenes are looked at together."""
 CLASSES = ("size", "colour", "shape")
 """What the content words of an object say, in their order."""
 
 
-def scene_pointing(trained: Trained, examples: Sequence[Example]) -> dict[str, Pointing]:
+def scene_pointing(run: ReadyRun, examples: Sequence[Example]) -> dict[str, Pointing]:
     """The game over all scenes among these examples, by class of word; empty without scenes."""
     scenes = [example for example in examples if is_scene(example.source)]
-    model = trained.loaded.model
+    model = run.loaded.model
     if not isinstance(model, Captioner) or not scenes:
         return {}
     encoder = cast(ImageEncoder, model.encoder)
-    size = picture_size(trained.loaded.recipe)
+    size = captioner_spec(run.loaded.recipe).picture_size
     grid, cell = encoder.grid_of(size), encoder.pixels_per_cell
     # the last cells may reach over the picture's edge
     shown = Box(0.0, 0.0, float(grid.columns * cell), float(grid.rows * cell))
     cells = grid_cells(grid.rows, grid.columns, shown)
     games = []
-    for first in range(0, len(scenes), AT_ONCE):
-        some = scenes[first : first + AT_ONCE]
-        for example, maps in zip(some, _word_maps(trained, some), strict=True):
+    for first in range(0, len(scenes), SCENES_PER_BATCH):
+        some = scenes[first : first + SCENES_PER_BATCH]
+        for example, maps in zip(some, _word_maps(run, some), strict=True):
             scene = scene_at(example.source)
             boxes = scene.word_boxes(size)
             if len(boxes) == len(maps):
@@ -54,16 +54,16 @@ def scene_pointing(trained: Trained, examples: Sequence[Example]) -> dict[str, P
     return together(games)
 
 
-def pointing_scores(trained: Trained, examples: Sequence[Example]) -> tuple[Score, ...]:
+def pointing_scores(run: ReadyRun, examples: Sequence[Example]) -> tuple[Score, ...]:
     """How often a content word's map peaks in its object's box, and how much of it lies there."""
-    game = scene_pointing(trained, examples)
+    game = scene_pointing(run, examples)
     return all_words(game).scores() if game else ()
 
 
 @torch.inference_mode()
-def _word_maps(trained: Trained, some: Sequence[Example]) -> list[Float[Tensor, "words cells"]]:
+def _word_maps(run: ReadyRun, some: Sequence[Example]) -> list[Float[Tensor, "words cells"]]:
     """Where a run looks for each word of the first reference of each example."""
-    loaded, hardware = trained.loaded, trained.hardware
+    loaded, hardware = run.loaded, run.hardware
     pixels = np.stack([see(loaded.recipe, example.source).pixels for example in some])
     texts = [example.targets[0] for example in some]
     tokens = [loaded.target.encode(text) for text in texts]
