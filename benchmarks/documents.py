@@ -38,7 +38,7 @@ from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import Recipe, examples, read_recipe
 from regard.runs.trained import Trained
 from regard.training.checkpoints import checkpoints, read_tensors, write_tensors
-from regard.training.events import Finished, Said, Validated
+from regard.training.events import Finished, Notice, Validated
 from regard.training.loop import Step
 from regard.training.row_losses import row_losses
 from regard.training.run import run
@@ -195,7 +195,7 @@ def learn(
 
 
 def _said(event: object) -> str | None:
-    if isinstance(event, Said):
+    if isinstance(event, Notice):
         return event.text
     if isinstance(event, Validated):
         return f"step {event.step}, validation loss {event.loss:.4f}"

@@ -17,7 +17,7 @@ from regard.recipes.recipe import read_recipe
 from regard.training.events import (
     Event,
     Finished,
-    Said,
+    Notice,
     Validated,
     finished_record,
     finite,
@@ -143,7 +143,7 @@ class ForPeople:
                 self.bar.update(self.task, completed=event.progress.step, said=said)
         elif isinstance(event, Validated):
             self.console.print(_validation(event), markup=False)
-        elif isinstance(event, Said):
+        elif isinstance(event, Notice):
             self.console.print(event.text, markup=False)
         else:
             self.bar.stop()

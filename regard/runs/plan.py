@@ -85,7 +85,7 @@ class Updates:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryEstimate:
     """Bytes; the peak was measured and holds the others, but not an average of the weights."""
 
     weights: int
@@ -130,7 +130,7 @@ class Plan:
     parameters: Parameters
     examples: Examples
     updates: Updates
-    memory: Memory
+    memory: MemoryEstimate
     time: Duration
     disk: Disk
     problems: tuple[str, ...]
@@ -243,10 +243,10 @@ def _largest(prepared: Prepared, updates: list[list[np.ndarray]]) -> np.ndarray:
     return max((batch for update in updates for batch in update), key=numbers)
 
 
-def _memory(recipe: Recipe, parameters: int, tried: Tried, hardware: Hardware) -> Memory:
+def _memory(recipe: Recipe, parameters: int, tried: Tried, hardware: Hardware) -> MemoryEstimate:
     weights = NUMBER * parameters
     is_gpu = hardware.device.type == "cuda"
-    return Memory(
+    return MemoryEstimate(
         weights=weights,
         gradients=weights,
         optimiser=2 * weights,
@@ -291,7 +291,7 @@ def _bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _problems(memory: Memory, disk: Disk) -> Iterator[str]:
+def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
     if memory.peak is None:
         yield (
             "memory: an update does not fit. Lower training.target_tokens_per_batch, which changes "

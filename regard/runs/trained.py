@@ -31,9 +31,9 @@ from regard.tasks.length_checks import answer_refusal, encode_fitting, text_refu
 from regard.tasks.loaded import Loaded
 from regard.tasks.predictions import (
     Answer,
+    AnswerOptions,
     Prediction,
     Request,
-    Wishes,
     check_are_several,
     without_answer,
 )
@@ -123,7 +123,7 @@ class Trained:
         dictionary: Mapping[str, str] | None = None,
     ) -> Iterator[tuple[int, Prediction]]:
         """Answers as they come, each with the place of its text, so that a bar can count them."""
-        wishes = Wishes(search or self.default_search(), has_alignments, on_long, dictionary)
+        wishes = AnswerOptions(search or self.default_search(), has_alignments, on_long, dictionary)
         each = self._answer_each(texts, wishes)
         while True:
             # between two answers torch has the threads that the caller gave it
@@ -134,7 +134,7 @@ class Trained:
             yield found
 
     def _answer_each(
-        self, texts: Sequence[str | Request], wishes: Wishes
+        self, texts: Sequence[str | Request], wishes: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         check_are_several(texts, "predict")
         if wishes.dictionary is not None:

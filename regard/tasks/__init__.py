@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from regard.choices import find
 from regard.recipes.recipe import Recipe
 from regard.tasks.captioning import Captioning
-from regard.tasks.embedding import Embedding
+from regard.tasks.embedding import SentenceEmbedding
 from regard.tasks.labelling import Classification, Tagging
 from regard.tasks.language_modelling import LanguageModelling
 from regard.tasks.masked_words import MaskedWords
@@ -25,7 +25,7 @@ TASKS: Mapping[str, Task] = {
     "words": MaskedWords(),
     "tags": Tagging(),
     "label": Classification(),
-    "vectors": Embedding(),
+    "vectors": SentenceEmbedding(),
 }
 """By the name under which the spec of a model names its task (`model.task`)."""
 

@@ -31,7 +31,7 @@ from regard.tasks.constraint_tokens import wished
 from regard.tasks.loaded import Loaded
 from regard.tasks.picture_looks import PictureLooks
 from regard.tasks.picture_sources import PictureSources, SeenPicture, see
-from regard.tasks.predictions import Prediction, Request, Wishes, WithPrecision, prediction
+from regard.tasks.predictions import AnswerOptions, Prediction, Request, WithPrecision, prediction
 from regard.tasks.ready_run import ReadyRun
 from regard.tasks.task import Task
 
@@ -70,7 +70,7 @@ class Captioning(Task):
             )
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], wishes: Wishes
+        self, run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Captions as they come, each with the place of its picture."""
         asked = [(one, wished(run.loaded, one)) for one in requests]
@@ -114,7 +114,7 @@ def caption_each(
     stepper: Stepper,
     loaded: Loaded,
     asked: Sequence[tuple[Request, Sentence]],
-    wishes: Wishes,
+    wishes: AnswerOptions,
     hardware: Hardware,
 ) -> Iterator[tuple[int, Prediction]]:
     """Captions as they come, each with the place of its picture.
@@ -203,7 +203,7 @@ def look_at_picture(
     return caption_record(loaded.model, seen.pixels, framing, original, loaded.target, list(tokens))
 
 
-def _refuse(wishes: Wishes) -> None:
+def _refuse(wishes: AnswerOptions) -> None:
     """Pictures have neither words nor a length."""
     if wishes.has_alignments:
         raise SettingError(

@@ -105,7 +105,7 @@ def check_one_run(others: Sequence[object]) -> None:
 
 
 @final
-class Embedding(Task):
+class SentenceEmbedding(Task):
     """A model gives a vector for a text, and no answers."""
 
     is_searched = False

@@ -37,7 +37,7 @@ class LookRequest:
 
 @final
 @dataclass(frozen=True)
-class Look:
+class ShownLook:
     """What was looked at, ready to be shown in each form."""
 
     notes: tuple[str, ...]
@@ -58,7 +58,7 @@ class Looks(Protocol):
     def input_of(self, typed: Sequence[str], one_text: Callable[[Sequence[str]], str]) -> list[str]:
         """The inputs that were typed; `one_text` reads a single text, from standard input too."""
 
-    def look(self, run: ReadyRun, request: LookRequest, waiting: Waiting) -> Look:
+    def look(self, run: ReadyRun, request: LookRequest, waiting: Waiting) -> ShownLook:
         """Look at the inputs; what cannot be shown is refused before an answer is searched."""
 
 

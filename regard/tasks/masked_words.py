@@ -35,11 +35,11 @@ from regard.tasks.loaded import Loaded
 from regard.tasks.normalisation import normalised_around_masks
 from regard.tasks.predictions import (
     Answer,
+    AnswerOptions,
     Candidate,
     Prediction,
     ReadOnlyAnswers,
     Request,
-    Wishes,
     answer_line,
     left_out,
 )
@@ -147,7 +147,7 @@ class MaskedWords(Task):
             )
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], wishes: Wishes
+        self, run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Texts with their hidden words filled in."""
         self.check_alone(run.others)
@@ -165,13 +165,13 @@ class MaskedWords(Task):
     def answers_read_off(self, run: ReadyRun, text: str, search: Search) -> ReadOnlyAnswers:
         """The likeliest ways to fill in a text."""
         requests = [(0, Request(run.read(text)))]
-        ((_, filled),) = fill_each(run.loaded, run.hardware, requests, Wishes(search))
+        ((_, filled),) = fill_each(run.loaded, run.hardware, requests, AnswerOptions(search))
         found = filled.prediction
         return ReadOnlyAnswers(found.n_best, filled.probabilities, found.note)
 
     def look_at_own(self, run: ReadyRun, text: str, search: Search | None) -> Record:
         """Where the model looked as it read; however it is filled in, that is the same."""
-        wishes = Wishes(search or run.default_search())
+        wishes = AnswerOptions(search or run.default_search())
         ((_, found),) = self.answer_each(run, [Request(text)], wishes)
         return replace(run.read_over(run.read(text), []), target=found.text, note=found.note)
 
@@ -215,7 +215,10 @@ def with_hidden_word(text: str) -> str:
 
 
 def fill_each(
-    loaded: Loaded, hardware: Hardware, requests: Sequence[tuple[int, Request]], wishes: Wishes
+    loaded: Loaded,
+    hardware: Hardware,
+    requests: Sequence[tuple[int, Request]],
+    wishes: AnswerOptions,
 ) -> Iterator[tuple[int, Filled]]:
     """Fill texts in; each with its place.
 
@@ -326,7 +329,7 @@ def _with(text: str, pieces: Sequence[_Piece]) -> str:
     return whole
 
 
-def _check(requests: Sequence[tuple[int, Request]], wishes: Wishes) -> None:
+def _check(requests: Sequence[tuple[int, Request]], wishes: AnswerOptions) -> None:
     """Nothing is asked for that has no meaning here."""
     asked = {
         "a prefix": any(one.prefix for _, one in requests),

@@ -10,7 +10,7 @@ from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.panels import View
 from regard.plots.picture_page import picture_page
 from regard.plots.pictures import caption_sheet
-from regard.tasks.looks import DOTS_PER_INCH, Look, LookRequest, Waiting
+from regard.tasks.looks import DOTS_PER_INCH, LookRequest, ShownLook, Waiting
 from regard.tasks.ready_run import ReadyRun
 
 
@@ -22,7 +22,7 @@ class PictureLooks:
         """The addresses that were typed."""
         return list(typed)
 
-    def look(self, run: ReadyRun, request: LookRequest, waiting: Waiting) -> Look:
+    def look(self, run: ReadyRun, request: LookRequest, waiting: Waiting) -> ShownLook:
         """Caption each picture, and gather where its words looked."""
         view = request.view
         _check(request)
@@ -32,7 +32,7 @@ class PictureLooks:
             # a layer that is not there is told before the other pictures are captioned
             view.chosen(record.n_layers, record.n_heads)
             records.append(record)
-        return Look(
+        return ShownLook(
             notes=tuple(
                 f"look: {one.picture.name}: {one.warning}" for one in records if one.warning
             ),

@@ -82,7 +82,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class AnswerOptions:
     """How requests are to be answered."""
 
     search: Search

@@ -15,9 +15,9 @@ from regard.inspecting.text_record import reads_answers
 from regard.tasks.constraint_tokens import wished
 from regard.tasks.long_texts import in_pieces
 from regard.tasks.predictions import (
+    AnswerOptions,
     Prediction,
     Request,
-    Wishes,
     WithPrecision,
     cut_note,
     joined,
@@ -30,7 +30,7 @@ from regard.tasks.word_links import alignment, check_links, links
 
 
 def answer_each(
-    run: ReadyRun, requests: Sequence[Request], wishes: Wishes, *, stays_whole: bool
+    run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions, *, stays_whole: bool
 ) -> Iterator[tuple[int, Prediction]]:
     """Answers as they come, each with the place of its request.
 
@@ -138,7 +138,7 @@ def _sentence(run: ReadyRun, request: Request) -> Sentence:
 
 
 def _prediction(
-    run: ReadyRun, request: Request, hypotheses: Sequence[Hypothesis], wishes: Wishes
+    run: ReadyRun, request: Request, hypotheses: Sequence[Hypothesis], wishes: AnswerOptions
 ) -> Prediction:
     found = prediction(
         request.text,

@@ -1,4 +1,4 @@
-"""Sources: what a model reads, and how it is prepared, sent and named.
+"""SourceType: what a model reads, and how it is prepared, sent and named.
 
 texts       the source has sub-words of its own, or shares the target's (text_sources.py)
 pictures    each picture is decoded once, and looked at once by a frozen encoder
@@ -39,7 +39,7 @@ class Split:
 
 
 @runtime_checkable
-class Sources(Protocol):
+class SourceType(Protocol):
     """How the sources of a run are prepared for its model."""
 
     name: str

@@ -27,9 +27,15 @@ from regard.recipes.recipe import Recipe
 from regard.tasks import searched_texts
 from regard.tasks.looks import Looks
 from regard.tasks.normalisation import form_name, normalised_text
-from regard.tasks.predictions import Prediction, ReadOnlyAnswers, Request, Wishes, n_best_lines
+from regard.tasks.predictions import (
+    AnswerOptions,
+    Prediction,
+    ReadOnlyAnswers,
+    Request,
+    n_best_lines,
+)
 from regard.tasks.ready_run import ReadyRun
-from regard.tasks.sources import Sources
+from regard.tasks.sources import SourceType
 from regard.tasks.text_looks import TextLooks
 from regard.tasks.text_sources import TextSources
 
@@ -44,7 +50,7 @@ class Task:
 
     does: str = "answers texts"
     """What a run of this task does, as errors say it."""
-    sources: Sources = TextSources()
+    sources: SourceType = TextSources()
     """What the model reads."""
     looks: Looks = TextLooks()
     """How `regard look` shows an input."""
@@ -90,7 +96,7 @@ class Task:
         return self.sources.is_blank(text)
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], wishes: Wishes
+        self, run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Answers as they come, each with the place of its request."""
         return searched_texts.answer_each(

@@ -16,7 +16,7 @@ from regard.plots.heads_grid import heads_grid
 from regard.plots.heatmap import record_map
 from regard.plots.playback import write_gif
 from regard.plots.words import plain_words, print_words
-from regard.tasks.looks import DOTS_PER_INCH, Look, LookRequest, Waiting, counted_words
+from regard.tasks.looks import DOTS_PER_INCH, LookRequest, ShownLook, Waiting, counted_words
 from regard.tasks.ready_run import ReadyRun
 
 
@@ -28,14 +28,14 @@ class TextLooks:
         """One text; standard input has it where none was typed."""
         return [one_text(typed)]
 
-    def look(self, run: ReadyRun, request: LookRequest, waiting: Waiting) -> Look:
+    def look(self, run: ReadyRun, request: LookRequest, waiting: Waiting) -> ShownLook:
         """Look at the text with its answer."""
         write = _writer(request)
         (text,) = request.inputs
         view = _view_of(run, request)
         with waiting(f"looking at {counted_words(text)}"):
             record = run.look(text, request.target, search=request.search)
-        return Look(
+        return ShownLook(
             notes=() if record.note is None else (f"look: {record.note}",),
             as_json=lambda: _json(record, view),
             show=lambda console: print_words(record, view, console=console),

@@ -11,7 +11,7 @@ Fact = float | int | str | bool
 
 
 @dataclass(frozen=True)
-class Said:
+class Notice:
     """Something a person should know."""
 
     text: str
@@ -44,7 +44,7 @@ class Finished:
     is_complete: bool
 
 
-Event = Said | Step | Validated | Finished
+Event = Notice | Step | Validated | Finished
 
 
 def finite(row: dict[str, Fact]) -> dict[str, Fact | None]:

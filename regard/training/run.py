@@ -41,7 +41,7 @@ from regard.training.checkpoints import (
     tensor_forms,
     write_tensors,
 )
-from regard.training.events import Event, Finished, Said, Validated, matched
+from regard.training.events import Event, Finished, Notice, Validated, matched
 from regard.training.loop import Step, learn_by_epoch, make_optimiser
 from regard.training.metrics_file import Metrics
 from regard.training.preparation import Prepared, prepare
@@ -62,7 +62,7 @@ from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import Best, validate
 from regard.training.workers import ALONE, Workers
 
-__all__ = ["Event", "Finished", "Said", "Validated", "run"]
+__all__ = ["Event", "Finished", "Notice", "Validated", "run"]
 
 
 def run(
@@ -99,10 +99,10 @@ def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> It
     notes = changed_settings(recipe, out) if resume and workers.is_first else []
     is_untouched = workers.is_first and not holds_anything(out)
     try:
-        yield from (Said(note) for note in notes)
+        yield from (Notice(note) for note in notes)
         for event in training.events():
             # what was only said is no beginning: the first update is
-            is_untouched = is_untouched and isinstance(event, Said)
+            is_untouched = is_untouched and isinstance(event, Notice)
             if workers.is_first:
                 training.metrics.record(event)
                 yield event
@@ -137,25 +137,25 @@ class _Training:
                 record_start(self.out, self.recipe.data)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
         sources = task_of(self.recipe).sources
-        yield from map(Said, sources.slow_steps(self.out, None))
+        yield from map(Notice, sources.slow_steps(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
         # what has learned already goes on as it was begun
         if not checkpoints(self.folder):
             prepared.check_lengths()
-        yield from (Said(note) for note in prepared.notes())
+        yield from (Notice(note) for note in prepared.notes())
         torch.manual_seed(training.seed)
         self.model = self._built(prepared)
         if not first:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
         progress = yield from self._begun()
-        yield from map(Said, sources.slow_steps(self.out, self.model))
+        yield from map(Notice, sources.slow_steps(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
         # what has learned already goes on as it was begun
         if not progress.step:
             check_reaches_all_weights(self.model, prepared, self.hardware)
         count = sum(p.numel() for p in self.model.parameters())
-        yield Said(f"{count:,} parameters, {prepared.train.count:,} training examples")
+        yield Notice(f"{count:,} parameters, {prepared.train.count:,} training examples")
         steps = learn_by_epoch(
             self.model,
             self.optimiser,
@@ -169,7 +169,7 @@ class _Training:
         gives_up = self._has_given_up()
         with StopSignals() as asked:
             for step in () if gives_up else self._watched(steps):
-                if isinstance(step, Said):
+                if isinstance(step, Notice):
                     yield step
                     continue
                 progress = step.progress
@@ -190,7 +190,7 @@ class _Training:
                 if gives_up:
                     break
         if gives_up:
-            yield Said(f"no better {training.stop_on} in {self.best.stale} validations: stopping")
+            yield Notice(f"no better {training.stop_on} in {self.best.stale} validations: stopping")
         if first:
             yield from self._finish(prepared, progress, count)
         yield Finished(self.out, progress, is_complete=True)
@@ -223,10 +223,10 @@ class _Training:
                 found[-1], self.model, self.optimiser, suffix=self.workers.suffix
             )
             self.best = Best.at(progress, training.stop_on)
-            yield Said(f"going on from step {progress.step}")
+            yield Notice(f"going on from step {progress.step}")
         elif training.start_from is not None:
             start_from(training.start_from, self.model)
-            yield Said(f"starting from the weights of {training.start_from}")
+            yield Notice(f"starting from the weights of {training.start_from}")
         else:
             task_of(self.recipe).sources.load_published_weights(self.model)
         yield from self._as_it_was(progress)
@@ -244,7 +244,7 @@ class _Training:
         then, now = progress.environment, environment(self.workers)
         changed = [k for k in ("torch", "capability", "processes") if then.get(k, now[k]) != now[k]]
         if changed:
-            yield Said(
+            yield Notice(
                 f"{' and '.join(changed)} changed since the run was begun; it goes on, but not to "
                 "the bit"
             )
@@ -253,13 +253,13 @@ class _Training:
             threads = Threads(int(then["threads"]), "the run was begun so")
             use_threads(threads.count)
         if threads is not None and self.hardware.device.type == "cpu":
-            yield Said(f"on {threads}")
+            yield Notice(f"on {threads}")
 
     def _has_given_up(self) -> bool:
         """Whether nothing became better for as long as the recipe has patience."""
         return 0 < self.recipe.training.patience <= self.best.stale
 
-    def _watched(self, steps: Iterator[Step]) -> Iterator[Step | Said]:
+    def _watched(self, steps: Iterator[Step]) -> Iterator[Step | Notice]:
         """The average follows every step; the first batch that did not fit is spoken of."""
         has_split = False
         for step in steps:
@@ -267,7 +267,7 @@ class _Training:
                 self.average.follow(step.progress.step)
             if step.splits and not has_split:
                 has_split = True
-                yield Said(
+                yield Notice(
                     f"step {step.progress.step}: a batch did not fit into memory; {step.splits} "
                     "cuts made it fit, and nothing is left out. A smaller "
                     "training.target_tokens_per_batch avoids it."
@@ -316,7 +316,7 @@ class _Training:
                 for name, tensor in weights.items():
                     own[name].copy_(tensor)
             final = validate(self.model, prepared, self.hardware, progress.step)
-            yield Said(
+            yield Notice(
                 f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
                 f"{matched(final)}"
             )

@@ -11,7 +11,7 @@ import regard
 from regard.cli import main
 from regard.recipes import read_recipe
 from regard.training import run
-from regard.training.events import Said
+from regard.training.events import Notice
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE, draw, trained_captioner
@@ -101,7 +101,7 @@ def test_training_leaves_out_the_odd_pictures_by_name_and_learns_from_the_rest(t
     (tmp_path / "recipe.toml").write_text(text)
     recipe = read_recipe(tmp_path / "recipe.toml")
     events = list(run(recipe, tmp_path / "run"))
-    said = [event.text for event in events if isinstance(event, Said)]
+    said = [event.text for event in events if isinstance(event, Notice)]
     assert "train: 3 pictures cannot be read and are left out" in said
     for name, why in REFUSED.items():
         assert any(f"train: picture: '{photos / name}' {why}" in each for each in said)

@@ -17,7 +17,7 @@ from regard.runs.trained import load
 from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.loop import Step
-from regard.training.run import Said
+from regard.training.run import Notice
 from tests.making import make_run
 
 CORE = "cpu{core} {user} 0 {system} {idle} {waiting} 0 0 {stolen} 0 0"
@@ -132,7 +132,7 @@ def test_only_a_cpu_has_threads_and_a_context_gives_them_back(machine):
 def test_a_training_says_and_records_its_threads_and_gives_them_back(machine, recipe, tmp_path):
     machine.setattr(threads, "busy_cores", lambda cores: 2)
     begun = run(read_recipe(recipe), tmp_path / "run", hardware=Hardware.chosen("cpu", None))
-    said = [event.text for event in begun if isinstance(event, Said)]
+    said = [event.text for event in begun if isinstance(event, Notice)]
     assert "on 2 threads: other programs keep 2 of 4 cores busy; OMP_NUM_THREADS=4 takes 4 all " \
         "the same" in said  # fmt: skip
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
@@ -151,8 +151,8 @@ def test_a_run_goes_on_with_the_threads_it_was_begun_with(machine, recipe, tmp_p
     machine.setattr(threads, "busy_cores", lambda cores: 0)
     said, seen = [], set()
     for event in run(wanted, out, resume=True, hardware=Hardware.chosen("cpu", None)):
-        said += [event.text] if isinstance(event, Said) else []
-        seen |= set() if isinstance(event, Said) else {torch.get_num_threads()}
+        said += [event.text] if isinstance(event, Notice) else []
+        seen |= set() if isinstance(event, Notice) else {torch.get_num_threads()}
     assert "on 1 thread: the run was begun so" in said
     assert seen == {1}
     assert torch.get_num_threads() == 4
@@ -170,7 +170,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_be
     assert not checkpoints(out / "checkpoints")
     machine.setattr(threads, "busy_cores", lambda cores: 0)
     again = run(wanted, out, resume=True, hardware=Hardware.chosen("cpu", None))
-    said = [event.text for event in again if isinstance(event, Said)]
+    said = [event.text for event in again if isinstance(event, Notice)]
     assert "on 1 thread: the run was begun so" in said
     newest = checkpoints(out / "checkpoints")[-1]
     assert read_progress(newest).environment["threads"] == "1"
@@ -184,7 +184,7 @@ def test_a_run_says_what_is_not_as_it_was_when_it_was_begun(recipe, tmp_path):
     begun.close()
     held = json.loads((out / "environment.json").read_text())
     (out / "environment.json").write_text(json.dumps({**held, "torch": "1.0", "capability": "?"}))
-    said = [event.text for event in run(wanted, out, resume=True) if isinstance(event, Said)]
+    said = [event.text for event in run(wanted, out, resume=True) if isinstance(event, Notice)]
     assert "torch and capability changed since the run was begun; it goes on, but not to the bit" \
         in said  # fmt: skip
     (tmp_path / "other").mkdir()

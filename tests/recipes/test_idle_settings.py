@@ -9,7 +9,7 @@ from regard.cli import main
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.recipes.data_paths import Start, write_start
-from regard.training.events import Said
+from regard.training.events import Notice
 from regard.recipes.idle_settings import idle_settings
 from tests.small_recipe import RECIPE
 
@@ -36,7 +36,7 @@ def test_a_setting_that_changes_nothing_is_said_before_the_first_update(
     change, said, recipe, tmp_path
 ):
     assert list(idle_settings(read_recipe(recipe))) == []
-    assert next(run(read_recipe(recipe, [change]), tmp_path / "run")) == Said(said)
+    assert next(run(read_recipe(recipe, [change]), tmp_path / "run")) == Notice(said)
 
 
 @pytest.mark.parametrize("as_json", [False, True])

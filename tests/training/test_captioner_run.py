@@ -21,7 +21,7 @@ from regard.runs.verification import Check, verify
 from regard.tasks import task_of
 from regard.training import run
 from regard.training.card_json import file_hash
-from regard.training.events import Said, Validated
+from regard.training.events import Notice, Validated
 from regard.training.loop import CPU, Step
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
@@ -107,7 +107,7 @@ def test_a_frozen_encoder_sees_each_picture_once_and_a_finished_run_asks_nobody(
     tmp_path, published
 ):
     recipe = _recipe(tmp_path, FROZEN)
-    said = [event.text for event in run(recipe, tmp_path / "run") if isinstance(event, Said)]
+    said = [event.text for event in run(recipe, tmp_path / "run") if isinstance(event, Notice)]
     assert any(each.startswith("the frozen encoder looks at every picture once") for each in said)
     assert len(published) == 1
     store = AnnotationStore.open(tmp_path / "run" / "annotations" / "train")
@@ -157,7 +157,7 @@ def test_pictures_that_cannot_be_read_are_left_out_and_named(tmp_path):
         text = text.replace(old, f"{split} = {choice}")
     recipe = _recipe(tmp_path, text)
     events = list(run(recipe, tmp_path / "run"))
-    said = [event.text for event in events if isinstance(event, Said)]
+    said = [event.text for event in events if isinstance(event, Notice)]
     assert "train: 1 pictures cannot be read and are left out" in said
     assert any("text.jpg' is no picture that can be read" in each for each in said)
     card = (tmp_path / "run" / "card.md").read_text()

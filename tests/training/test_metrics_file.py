@@ -4,7 +4,7 @@ import json
 import math
 
 from regard.training.checkpoints import Progress
-from regard.training.events import Said, Validated
+from regard.training.events import Notice, Validated
 from regard.training.loop import Step
 from regard.training.metrics_file import Metrics, open_board, rows
 
@@ -29,7 +29,7 @@ def test_every_number_is_on_the_board_too(tmp_path):
     metrics = Metrics(tmp_path, lambda folder, step: asked.append((folder.name, step)) or board)
     metrics.go_on(4)
     metrics.record(_step(5))
-    metrics.record(Said("nothing in numbers"))
+    metrics.record(Notice("nothing in numbers"))
     metrics.record(Validated(5, 3.0, 0.25, True, bleu=12.5, signature="nrefs:1"))
     metrics.close()
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

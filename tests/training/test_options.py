@@ -15,7 +15,7 @@ from regard.models import Transformer
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.checkpoints import checkpoints
-from regard.training.events import Finished, Said, Validated
+from regard.training.events import Finished, Notice, Validated
 from regard.training.loop import Step
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
@@ -110,7 +110,9 @@ def test_bleu_is_recorded_with_its_signature_and_decides_which_is_best(recipe, t
     events = list(run(read_recipe(recipe, changes), out))
     checked = [e for e in events if isinstance(e, Validated)]
     assert [e.is_best for e in checked] == [True, False]
-    assert any(isinstance(e, Said) and "no better bleu in 1 validations" in e.text for e in events)
+    assert any(
+        isinstance(e, Notice) and "no better bleu in 1 validations" in e.text for e in events
+    )
     rows = [row for row in _rows(out) if "valid_loss" in row]
     assert [row["bleu"] for row in rows] == [e.bleu for e in checked]
     assert rows[0]["bleu_signature"].startswith("nrefs:1|case:mixed|")
@@ -157,7 +159,7 @@ def test_training_starts_from_the_weights_and_sub_words_of_another_run(recipe, p
     out = tmp_path / "child"
     events = list(run(read_recipe(recipe, changes), out))
     assert [e.progress.step for e in events if isinstance(e, Step)] == list(range(1, 7))
-    assert any(isinstance(e, Said) and "starting from the weights of" in e.text for e in events)
+    assert any(isinstance(e, Notice) and "starting from the weights of" in e.text for e in events)
     assert (out / "tokenizer.json").read_text() == (parent / "tokenizer.json").read_text()
     before, after = (load_file(each / "model.safetensors") for each in (parent, out))
     # a rate of nothing changes nothing
@@ -195,7 +197,7 @@ def test_a_batch_that_does_not_fit_is_spoken_of_once_and_counted(recipe, tmp_pat
     monkeypatch.setattr("regard.training.validation.summed_loss", lambda *_, **__: (1.0, 1))
     out = tmp_path / "run"
     events = list(run(read_recipe(recipe), out))
-    said = [e.text for e in events if isinstance(e, Said) and "did not fit" in e.text]
+    said = [e.text for e in events if isinstance(e, Notice) and "did not fit" in e.text]
     assert len(said) == 1
     assert "2 cuts made it fit, and nothing is left out" in said[0]
     assert sum(row.get("splits", 0) for row in _rows(out)) > 1

@@ -8,7 +8,7 @@ import pytest
 
 from regard.recipes import read_recipe
 from regard.training import run
-from regard.training.events import Said, Validated
+from regard.training.events import Notice, Validated
 from regard.training.loop import Step
 
 
@@ -16,7 +16,9 @@ def test_patience_stops_a_training_that_no_longer_improves(recipe, tmp_path):
     changes = ["training.learning_rate=0.0", "training.validate_every=2", "training.patience=2"]
     events = list(run(read_recipe(recipe, changes), tmp_path / "run"))
     assert events[-1].progress.step == 6
-    assert any(isinstance(e, Said) and "no better loss in 2 validations" in e.text for e in events)
+    assert any(
+        isinstance(e, Notice) and "no better loss in 2 validations" in e.text for e in events
+    )
 
 
 def _weights(run_dir):
@@ -24,7 +26,7 @@ def _weights(run_dir):
 
 
 def _stops(event):
-    return isinstance(event, Said) and event.text.endswith("validations: stopping")
+    return isinstance(event, Notice) and event.text.endswith("validations: stopping")
 
 
 @pytest.fixture

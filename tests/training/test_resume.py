@@ -6,7 +6,7 @@ from regard.cli import main
 from regard.errors import DataError, RunError
 from regard.recipes import read_recipe
 from regard.training import run
-from regard.training.events import Finished, Said
+from regard.training.events import Finished, Notice
 
 
 def _train(recipe, out, *words):
@@ -49,7 +49,7 @@ def test_a_folder_without_a_checkpoint_is_begun_in(recipe, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
     events = list(run(read_recipe(recipe, ["training.steps=2"]), out, resume=True))
-    assert events[0] == Said(f"there is no run '{out}' to go on with; a new one begins")
+    assert events[0] == Notice(f"there is no run '{out}' to go on with; a new one begins")
     assert isinstance(events[-1], Finished)
 
 

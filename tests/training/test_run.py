@@ -23,7 +23,7 @@ from regard.training import run
 from regard.training.checkpoints import checkpoints
 from regard.training.loop import Step
 from regard.training.preparation import prepare
-from regard.training.run import Finished, Said, Validated
+from regard.training.run import Finished, Notice, Validated
 from regard.training.validation import UNANSWERABLE, decoded
 from regard.training.workers import ALONE
 from tests.small_recipe import RECIPE
@@ -176,7 +176,7 @@ def test_long_examples_are_an_error_or_are_counted(recipe, tmp_path):
     ):
         list(run(read_recipe(recipe), tmp_path / "a"))
     plan = read_recipe(recipe, ["data.on_long=skip", "training.steps=2"])
-    said = [e.text for e in run(plan, tmp_path / "b") if isinstance(e, Said)]
+    said = [e.text for e in run(plan, tmp_path / "b") if isinstance(e, Notice)]
     (left_out,) = (text for text in said if "train:" in text and "are left out" in text)
     (counted,) = (text for text in said if text.endswith("training examples"))
     n_read = len(prepare(plan, tmp_path / "b", ALONE).train.corpus)
@@ -330,7 +330,7 @@ def test_a_run_goes_on_by_its_own_data_tokens_and_model(recipe, tmp_path):
     with pytest.raises(RunError, match=r"was begun with another tokens.size: 32, not 20"):
         list(run(read_recipe(recipe, ["tokens.size=20"]), out, resume=True))
     said = list(run(read_recipe(recipe, ["training.steps=4"]), out, resume=True))
-    assert said[0] == Said("training.steps is 4 from here on; the run was begun with 24")
+    assert said[0] == Notice("training.steps is 4 from here on; the run was begun with 24")
     with pytest.raises(RunError, match=r"is finished with another training.steps: 4, not 9"):
         list(run(read_recipe(recipe, ["training.steps=9"]), out, resume=True))
 
