@@ -11,7 +11,7 @@ from rich.console import Console
 from regard.cli.options import Device
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
-from regard.runs.plan import Disk, Doing, Duration, Memory, Plan
+from regard.runs.plan import Disk, Doing, Duration, MemoryEstimate, Plan
 from regard.runs.plan import plan as planned
 from regard.training.run_lock import check_can_be_made
 
@@ -73,7 +73,7 @@ def plan_text(found: Plan) -> str:
     return "\n".join(lines)
 
 
-def _memory(memory: Memory) -> str:
+def _memory(memory: MemoryEstimate) -> str:
     held = {
         "weights": memory.weights,
         "gradients": memory.gradients,

@@ -70,11 +70,11 @@ class Captioning(Task):
             )
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions
+        self, run: ReadyRun, requests: Sequence[Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Captions as they come, each with the place of its picture."""
         asked = [(one, wished(run.loaded, one)) for one in requests]
-        return caption_each(run.stepper, run.loaded, asked, wishes, run.hardware)
+        return caption_each(run.stepper, run.loaded, asked, options, run.hardware)
 
     def has_failed(self, answer: Prediction) -> bool:
         """A picture that could not be read has no score."""
@@ -114,7 +114,7 @@ def caption_each(
     stepper: Stepper,
     loaded: Loaded,
     asked: Sequence[tuple[Request, Sentence]],
-    wishes: AnswerOptions,
+    options: AnswerOptions,
     hardware: Hardware,
 ) -> Iterator[tuple[int, Prediction]]:
     """Captions as they come, each with the place of its picture.
@@ -123,10 +123,10 @@ def caption_each(
         stepper: what writes; several models, or one.
         loaded: the run, for its recipe and its sub-words.
         asked: addresses, and what the caption of each must look like.
-        wishes: how captions are found.
+        options: how captions are found.
         hardware: where.
     """
-    _refuse(wishes)
+    _refuse(options)
     for first in range(0, len(asked), PICTURES_READ_AHEAD):
         seen: dict[int, SeenPicture] = {}
         for place, (request, _) in enumerate(asked[first : first + PICTURES_READ_AHEAD], first):
@@ -143,7 +143,7 @@ def caption_each(
         found = decode_each(
             album,
             sentences,
-            WithPrecision(wishes.search, hardware),
+            WithPrecision(options.search, hardware),
             batch_tokens=PICTURES_PER_BATCH,
             device=hardware.device,
         )
@@ -203,14 +203,14 @@ def look_at_picture(
     return caption_record(loaded.model, seen.pixels, framing, original, loaded.target, list(tokens))
 
 
-def _refuse(wishes: AnswerOptions) -> None:
+def _refuse(options: AnswerOptions) -> None:
     """Pictures have neither words nor a length."""
-    if wishes.has_alignments:
+    if options.has_alignments:
         raise SettingError(
             "captions: --alignments links the words of two texts, but this run looks at pictures. "
             "Leave it out."
         )
-    if wishes.on_long == "split":
+    if options.on_long == "split":
         raise SettingError(
             "captions: --on-long split cuts texts in pieces, but this run looks at pictures. Leave "
             "it out."

@@ -147,7 +147,7 @@ class MaskedWords(Task):
             )
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions
+        self, run: ReadyRun, requests: Sequence[Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Texts with their hidden words filled in."""
         self.check_alone(run.others)
@@ -155,11 +155,11 @@ class MaskedWords(Task):
         for place, request in enumerate(requests):
             if not is_long(run, request):
                 short.append((place, replace(request, text=run.read(request.text))))
-            elif wishes.on_long == "skip":
+            elif options.on_long == "skip":
                 yield place, left_out(request, run.longest)
             else:
                 refuse_long(run, request, stays_whole=True)
-        for place, one in fill_each(run.loaded, run.hardware, short, wishes):
+        for place, one in fill_each(run.loaded, run.hardware, short, options):
             yield place, one.prediction
 
     def answers_read_off(self, run: ReadyRun, text: str, search: Search) -> ReadOnlyAnswers:
@@ -171,8 +171,8 @@ class MaskedWords(Task):
 
     def look_at_own(self, run: ReadyRun, text: str, search: Search | None) -> Record:
         """Where the model looked as it read; however it is filled in, that is the same."""
-        wishes = AnswerOptions(search or run.default_search())
-        ((_, found),) = self.answer_each(run, [Request(text)], wishes)
+        options = AnswerOptions(search or run.default_search())
+        ((_, found),) = self.answer_each(run, [Request(text)], options)
         return replace(run.read_over(run.read(text), []), target=found.text, note=found.note)
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
@@ -218,7 +218,7 @@ def fill_each(
     loaded: Loaded,
     hardware: Hardware,
     requests: Sequence[tuple[int, Request]],
-    wishes: AnswerOptions,
+    options: AnswerOptions,
 ) -> Iterator[tuple[int, Filled]]:
     """Fill texts in; each with its place.
 
@@ -226,10 +226,10 @@ def fill_each(
         loaded: a run whose model guesses hidden words.
         hardware: where it runs.
         requests: texts that are not too long, each with its place.
-        wishes: how many candidates are asked for.
+        options: how many candidates are asked for.
     """
-    _check(requests, wishes)
-    n_best = wishes.search.n_best if isinstance(wishes.search, Beam) else 1
+    _check(requests, options)
+    n_best = options.search.n_best if isinstance(options.search, Beam) else 1
     texts = [_Text(place, one, [*loaded.source.encode(one.text), EOS]) for place, one in requests]
     for first in range(0, len(texts), TEXTS_PER_BATCH):
         some = texts[first : first + TEXTS_PER_BATCH]
@@ -329,14 +329,14 @@ def _with(text: str, pieces: Sequence[_Piece]) -> str:
     return whole
 
 
-def _check(requests: Sequence[tuple[int, Request]], wishes: AnswerOptions) -> None:
+def _check(requests: Sequence[tuple[int, Request]], options: AnswerOptions) -> None:
     """Nothing is asked for that has no meaning here."""
     asked = {
         "a prefix": any(one.prefix for _, one in requests),
         "phrases to hold": any(one.must_contain for _, one in requests),
-        "alignments": wishes.has_alignments,
-        "replaced unknown words": wishes.dictionary is not None,
-        "sampling": isinstance(wishes.search, Sampling),
+        "alignments": options.has_alignments,
+        "replaced unknown words": options.dictionary is not None,
+        "sampling": isinstance(options.search, Sampling),
     }
     for what, is_asked in asked.items():
         if is_asked:

@@ -1,4 +1,4 @@
-"""SourceType that are pictures: decoded once, and looked at once where the encoder is frozen.
+"""Sources that are pictures: decoded once, and looked at once where the encoder is frozen.
 
     RUN/pictures/SPLIT      each picture, decoded
     RUN/annotations/SPLIT   what a frozen encoder made of it
@@ -65,7 +65,7 @@ def see(recipe: Recipe, address: str) -> SeenPicture:
 
 @final
 class PictureSources:
-    """SourceType are addresses of pictures, and targets their captions."""
+    """Sources are addresses of pictures, and targets their captions."""
 
     name = "pictures"
     has_lengths = False

@@ -30,21 +30,21 @@ from regard.tasks.word_links import alignment, check_links, links
 
 
 def answer_each(
-    run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions, *, stays_whole: bool
+    run: ReadyRun, requests: Sequence[Request], options: AnswerOptions, *, stays_whole: bool
 ) -> Iterator[tuple[int, Prediction]]:
     """Answers as they come, each with the place of its request.
 
     Args:
         run: what answers.
         requests: the texts.
-        wishes: how they are answered.
+        options: how they are answered.
         stays_whole: whether no text may be answered in pieces.
     """
-    if wishes.has_alignments or wishes.dictionary is not None:
+    if options.has_alignments or options.dictionary is not None:
         # before the long search
         check_links(run.loaded)
     _check_can_be_begun(run, requests)
-    shorten = find(wishes.on_long, ON_LONG)
+    shorten = find(options.on_long, ON_LONG)
     pieces: list[tuple[int, Request]] = []
     for place, request in enumerate(requests):
         parts = (
@@ -57,11 +57,11 @@ def answer_each(
         if place not in counts:
             yield place, left_out(request, run.longest)
     sentences = [_sentence(run, request) for _, request in pieces]
-    search, device = WithPrecision(wishes.search, run.hardware), run.hardware.device
+    search, device = WithPrecision(options.search, run.hardware), run.hardware.device
     for number, hypotheses in decode_each(run.stepper, sentences, search, device=device):
         place, request = pieces[number]
         parts_of = waiting.setdefault(place, {})
-        parts_of[number] = _prediction(run, request, hypotheses, wishes)
+        parts_of[number] = _prediction(run, request, hypotheses, options)
         if len(parts_of) == counts[place]:
             yield place, joined(requests[place], [parts_of[key] for key in sorted(parts_of)])
 
@@ -138,15 +138,15 @@ def _sentence(run: ReadyRun, request: Request) -> Sentence:
 
 
 def _prediction(
-    run: ReadyRun, request: Request, hypotheses: Sequence[Hypothesis], wishes: AnswerOptions
+    run: ReadyRun, request: Request, hypotheses: Sequence[Hypothesis], options: AnswerOptions
 ) -> Prediction:
     found = prediction(
         request.text,
         hypotheses,
         run.loaded.target,
-        lambda one: _written(run, request.text, one, wishes.dictionary),
+        lambda one: _written(run, request.text, one, options.dictionary),
     )
-    if not wishes.has_alignments:
+    if not options.has_alignments:
         return found
     return replace(found, alignment=alignment(run.loaded, request.text, hypotheses[0]))
 

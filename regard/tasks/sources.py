@@ -1,4 +1,4 @@
-"""SourceType: what a model reads, and how it is prepared, sent and named.
+"""Sources: what a model reads, and how it is prepared, sent and named.
 
 texts       the source has sub-words of its own, or shares the target's (text_sources.py)
 pictures    each picture is decoded once, and looked at once by a frozen encoder

@@ -96,11 +96,11 @@ class Task:
         return self.sources.is_blank(text)
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], wishes: AnswerOptions
+        self, run: ReadyRun, requests: Sequence[Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Answers as they come, each with the place of its request."""
         return searched_texts.answer_each(
-            run, requests, wishes, stays_whole=self.stays_whole(run.loaded.recipe)
+            run, requests, options, stays_whole=self.stays_whole(run.loaded.recipe)
         )
 
     def stays_whole(self, recipe: Recipe) -> bool:

@@ -1,4 +1,4 @@
-"""SourceType that are texts: both sides are sub-words, and files are read as the run's data were."""
+"""Sources that are texts: both sides are sub-words, and files are read as the run's data were."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ from regard.tasks.sources import ReadExamples, ReadLines, Split, Tell
 
 @final
 class TextSources:
-    """SourceType are texts."""
+    """Sources are texts."""
 
     name = "texts"
     has_lengths = True

@@ -141,7 +141,7 @@ def test_a_mechanism_file_is_about_a_screen_and_a_half():
 
 STAGES = {
     "training", "decoding", "serving", "evaluating", "inspecting", "importing", "exporting",
-    "masking", "batching", "sampling", "embedding", "captioning",
+    "masking", "batching", "sampling", "embedding", "captioning", "labelling",
 }  # fmt: skip
 """The gerunds that are the field's own words for a stage."""
 
