@@ -12,7 +12,7 @@ from PIL import Image
 
 from regard.data import picture_store
 from regard.data.framings import FRAMINGS
-from regard.data.picture_store import Notice, PictureStore, write_pictures
+from regard.data.picture_store import PictureStore, Said, write_pictures
 from regard.data.pictures import read_picture
 from regard.data.processes import Died
 from regard.data.scenes import scene
@@ -54,7 +54,7 @@ def _check(store, mixed):
     assert "is damaged" in store.refused[0].text
     assert "is no picture" in store.refused[1].text
     assert "there is no file" in store.refused[2].text
-    assert store.notes == (Notice(moving, "it holds more than one picture; the first is taken"),)
+    assert store.notes == (Said(moving, "it holds more than one picture; the first is taken"),)
 
 
 def test_good_pictures_are_kept_and_bad_ones_are_named_with_the_reason(tmp_path, mixed):
