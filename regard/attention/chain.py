@@ -12,7 +12,6 @@ from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
 from regard.attention.engine.case import Case
 from regard.attention.links import NO_RELATION, Memory, Pattern, Relation, Score, Selection
 from regard.attention.masks import FULL, all_of, given
-from regard.attention.tables import name_of
 from regard.choices import find
 from regard.errors import SettingError
 from regard.places import Places
@@ -49,7 +48,7 @@ class Chain(nn.Module):
         if path is not None:
             find(path, engine.PATHS)
         links = [score, relation, pattern, select, memory]
-        meetings.check([name_of(link) for link in links])
+        meetings.check(link for link in links if link is not None)
         self.score, self.relation, self.pattern = score, relation, pattern
         self.select, self.memory, self.dropout, self.path = select, memory, dropout, path
 

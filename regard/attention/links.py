@@ -2,7 +2,9 @@
 
 A link *lowers itself*: asked whether it is also something a fast kernel knows (a dot product, a
 bias, a softmax, a window), it answers with that form or with None. The engine matches the answers
-and never asks for a class.
+and never asks for a class. A link also says itself what it can do and whom it can meet: chains and
+models ask it, and know no names. A class that inherits a protocol has its default answers, which
+claim no ability.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -68,11 +70,33 @@ class Grid(NamedTuple):
 
 
 @runtime_checkable
-class Score(Protocol):
+class ChainLink(Protocol):
+    """What every link answers for itself; one that does not say is taken with care."""
+
+    is_movable: bool = False
+    """Whether it gives the same wherever a text stands, so that padding may stand before it."""
+
+    def cannot_meet(self, other: object) -> str | None:
+        """Why another link may not stand in one chain with it, and what to take instead."""
+        return None
+
+    def stops_gradient(self) -> str | None:
+        """Why a loss of the context alone leaves weights as they are, and what to take instead."""
+        return None
+
+
+@runtime_checkable
+class Score(ChainLink, Protocol):
     """How well does this query suit this key? Any real numbers."""
 
-    held_per_pair: int
+    held_per_pair: int = 0
     """Numbers that a pair takes before it becomes one score; 0 for a dot product."""
+    needs_one_width: bool = False
+    """Whether queries and keys must be equally wide."""
+    bears_rotation: bool = False
+    """Whether turning query and key by their positions leaves their distance alone to count."""
+    is_scaled_dot: bool = False
+    """Whether it is q · k / sqrt(d), to whose keys a relation may add vectors."""
 
     def __call__(
         self,
@@ -84,62 +108,80 @@ class Score(Protocol):
 
     def as_dot(self, query: Float[Tensor, "*b q dq"], key: Float[Tensor, "*b k dk"]) -> Dot | None:
         """The same score as one dot product, where it is one."""
+        return None
 
     def prepared(self, key: Float[Tensor, "*b k dk"]) -> Float[Tensor, "*b k p"]:
-        """What can be done to the keys once, for as many queries as will come.
-
-        Keys may come without their last number, if `compare` is told of it.
-        """
+        """What can be done to the keys once, for as many queries as will come."""
+        return key
 
     def compare(
         self,
         query: Float[Tensor, "*b q dq"],
         prepared: Float[Tensor, "*b k p"],
         places: Places | None = None,
-        late: Float[Tensor, "*b q k"] | None = None,
     ) -> Float[Tensor, "*b q k"]:
-        """The scores, from prepared keys.
-
-        Args:
-            query: the queries.
-            prepared: what `prepared` made of the keys.
-            places: where both stand.
-            late: the last number of each key, where it is not the same for all queries, as what a
-                key has received before.
-        """
+        """The scores, from prepared keys."""
+        return self(query, prepared, places)
 
 
 @runtime_checkable
-class Relation(Protocol):
+class CoverageScore(Protocol):
+    """A score that reads what a key has received before, as the last number of the key.
+
+    Its keys are then prepared without that number, which differs from query to query.
+    """
+
+    def compare_covered(
+        self,
+        query: Float[Tensor, "*b q dq"],
+        prepared: Float[Tensor, "*b k p"],
+        covered: Float[Tensor, "*b q k"],
+    ) -> Float[Tensor, "*b q k"]:
+        """The scores, from prepared keys and what each has received before each query."""
+
+
+@runtime_checkable
+class Relation(ChainLink, Protocol):
     """What does the distance between two positions add, to the scores and to the context?"""
 
-    is_zero: bool
+    is_zero: bool = False
     """Whether it adds nothing to either."""
+    reads_query: bool = True
+    """Whether what it adds depends on the query, and not on the places alone."""
 
     def to_scores(self, query: Float[Tensor, "b h q d"], places: Places) -> Float[Tensor, "*b q k"]:
         """What is added to the scores."""
 
     def to_context(
-        self, weights: Float[Tensor, "b h q k"], places: Places
-    ) -> Float[Tensor, "b h q d"] | float:
-        """What is added to the context."""
+        self, weights: Float[Tensor, "*b q k"], places: Places
+    ) -> Float[Tensor, "*b q d"] | float:
+        """What is added to the context; by default the values are left alone."""
+        return 0.0
 
     def as_bias(self, places: Places) -> Float[Tensor, "*b q k"] | None:
         """The whole relation as a bias that depends on the places alone, where it is one."""
+        return None
 
 
 @runtime_checkable
-class Pattern(Protocol):
+class Pattern(ChainLink, Protocol):
     """Which keys may this query see? A predicate on places; masks are patterns too."""
+
+    needs_length: bool = True
+    """Whether what a query sees depends on how long the text is."""
+    cannot_write: str | None = None
+    """Why no layer that writes can have it, and what to take instead."""
 
     def visible(self, places: Places) -> Bool[Tensor, "*b #q #k"]:
         """True where the query may attend to the key."""
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """True where a block may hold a visible pair; False is a promise, True is not."""
+        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
 
     def as_kernel(self) -> KernelMask | None:
         """The pattern as torch's kernels know it, where they do."""
+        return None
 
 
 @runtime_checkable
@@ -164,7 +206,7 @@ class Window(Protocol):
 
 
 @runtime_checkable
-class Selection(Protocol):
+class Selection(ChainLink, Protocol):
     """How do scores become weights? In two phases, so that any tile can be rebuilt alone."""
 
     def summarise(
@@ -187,20 +229,11 @@ class Selection(Protocol):
 
     def as_softmax(self) -> float | None:
         """The inverse temperature, where the weights are the softmax of scaled scores."""
+        return None
 
     def as_window(self) -> Window | None:
         """The window outside which every weight is zero, where there is one."""
-
-
-@runtime_checkable
-class StopsGradient(Protocol):
-    """A link through which an ordinary loss may reach no weight of the scores."""
-
-    def stops_gradient(self) -> str | None:
-        """Why a loss of the context alone leaves weights as they are, and what to take instead.
-
-        None where it reaches them all.
-        """
+        return None
 
 
 class Short(NamedTuple):
@@ -213,8 +246,15 @@ class Short(NamedTuple):
 
 
 @runtime_checkable
-class Memory(Protocol):
+class Memory(ChainLink, Protocol):
     """Is the key and value side shortened first?"""
+
+    needs_length: bool = True
+    """Whether what a query sees depends on how long the text is."""
+    cannot_write: str | None = None
+    """Why no layer that writes can have it, and what to take instead."""
+    is_for_all_layers: bool = False
+    """Whether the layers of a model have this one memory in common."""
 
     def shorten(
         self,
@@ -228,22 +268,31 @@ class Memory(Protocol):
     def n_slots(self, n_keys: int) -> int:
         """How many slots `n_keys` keys become."""
 
+    def cannot_meet(self, other: object) -> str | None:
+        """Refuse what tells positions apart: a slot mixes many of them."""
+        if isinstance(other, Relation) and not other.is_zero:
+            return (
+                "a slot mixes many positions, so that no distance to it is defined; leave the "
+                "relation out"
+            )
+        if isinstance(other, Selection) and other.as_window() is not None:
+            return "a slot has no position in the sentence for a window to look at; take soft"
+        if isinstance(other, Score) and not other.is_movable:
+            return "the score knows keys by their positions, and slots have none; take scaled_dot"
+        if isinstance(other, Pattern) and other.as_kernel() is None:
+            return "a slot mixes positions that the pattern would tell apart; take full"
+        return None
 
-class NoRelation:
+
+class NoRelation(Relation):
     """Distance adds nothing."""
 
     is_zero = True
+    reads_query = False
 
     def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "1 1"]:
-        """Nothing."""
+        """One zero for all pairs."""
         return query.new_zeros(1, 1)
-
-    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
-        """Nothing."""
-        return 0.0
-
-    def as_bias(self, places: Places) -> None:
-        """There is no bias to add."""
 
 
 NO_RELATION = NoRelation()

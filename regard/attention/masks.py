@@ -24,7 +24,7 @@ FULL = FullPattern()
 
 
 @final
-class Padding:
+class Padding(Pattern):
     """Only keys that exist are visible."""
 
     def __init__(self, valid: Bool[Tensor, "b k"]) -> None:
@@ -37,17 +37,13 @@ class Padding:
         key = places.key.to(self.valid.device)
         return self.valid[batch, key.view(*(1,) * (4 - key.dim()), *key.shape)]
 
-    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
-        """Every block may hold a real key of some sentence."""
-        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
-
     def as_kernel(self) -> KernelMask:
         """Kernels know which keys exist."""
         return KernelMask(is_causal=False, valid=self.valid)
 
 
 @final
-class Given:
+class Given(Pattern):
     """A boolean matrix somebody already has, indexed by the positions of queries and keys."""
 
     def __init__(self, matrix: Bool[Tensor, "*b n k"]) -> None:
@@ -72,9 +68,6 @@ class Given:
         flat = self.matrix.reshape(-1, *self.matrix.shape[-2:]).any(0).cpu()
         return any_in_blocks(flat[:n_queries, :n_keys].expand(n_queries, n_keys), grid)
 
-    def as_kernel(self) -> None:
-        """A matrix in general is nothing a kernel knows."""
-
     def _check(self, n_queries: int, n_keys: int) -> None:
         rows, columns = self.matrix.shape[-2:]
         if 1 < rows < n_queries or 1 < columns < n_keys:
@@ -86,7 +79,7 @@ class Given:
 
 
 @final
-class AllOf:
+class AllOf(Pattern):
     """A pair is visible when every part says so."""
 
     def __init__(self, *parts: Pattern) -> None:
@@ -114,7 +107,7 @@ class AllOf:
 
 
 @final
-class AnyOf:
+class AnyOf(Pattern):
     """A pair is visible when one part says so."""
 
     def __init__(self, *parts: Pattern) -> None:
@@ -127,9 +120,6 @@ class AnyOf:
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """A block that one part touches is touched."""
         return reduce(torch.logical_or, [part.touches(grid) for part in self.parts])
-
-    def as_kernel(self) -> None:
-        """A union in general is nothing a kernel knows."""
 
 
 def padding(lengths: Int[Tensor, " b"] | Bool[Tensor, "b k"], n_keys: int | None = None) -> Padding:

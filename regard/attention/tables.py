@@ -1,6 +1,6 @@
 """The tables: every link by its name, in teaching order. Only the project's edges read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
@@ -29,8 +29,9 @@ from regard.attention.selections.local_predictive import LocalPredictiveSelectio
 from regard.attention.selections.soft import SoftSelection
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.attention.selections.top_k import TopKSelection
+from regard.positions import POSITIONS
 
-SCORES: Mapping[str, Callable[..., Score]] = {
+SCORES: Mapping[str, type[Score]] = {
     "dot": DotScore,
     "scaled_dot": ScaledDotScore,
     "general": GeneralScore,
@@ -39,14 +40,14 @@ SCORES: Mapping[str, Callable[..., Score]] = {
     "location": LocationScore,
 }
 
-RELATIONS: Mapping[str, Callable[..., Relation]] = {
+RELATIONS: Mapping[str, type[Relation]] = {
     "shaw": ShawRelation,
     "structural": StructuralRelation,
     "bucketed": BucketedRelation,
     "linear_bias": LinearBiasRelation,
 }
 
-PATTERNS: Mapping[str, Callable[..., Pattern]] = {
+PATTERNS: Mapping[str, type[Pattern]] = {
     "full": FullPattern,
     "causal": CausalPattern,
     "sliding_window": SlidingWindowPattern,
@@ -56,7 +57,7 @@ PATTERNS: Mapping[str, Callable[..., Pattern]] = {
     "big_bird": BigBirdPattern,
 }
 
-SELECTIONS: Mapping[str, Callable[..., Selection]] = {
+SELECTIONS: Mapping[str, type[Selection]] = {
     "soft": SoftSelection,
     "hard": HardSelection,
     "local_monotonic": LocalMonotonicSelection,
@@ -65,7 +66,7 @@ SELECTIONS: Mapping[str, Callable[..., Selection]] = {
     "top_k": TopKSelection,
 }
 
-MEMORIES: Mapping[str, Callable[..., Memory]] = {
+MEMORIES: Mapping[str, type[Memory]] = {
     "linformer": LinformerMemory,
     "memory_compressed": MemoryCompressedMemory,
 }
@@ -73,7 +74,7 @@ MEMORIES: Mapping[str, Callable[..., Memory]] = {
 
 def name_of(link: Any) -> str:
     """The name under which a link stands in its table; a stranger's is its class name."""
-    for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS, MEMORIES):
+    for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS, MEMORIES, POSITIONS):
         for name, part in table.items():
             if type(link) is part:
                 return name

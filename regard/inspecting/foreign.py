@@ -68,10 +68,10 @@ class Heard:
 
 
 @final
-class GivenBias:
+class GivenBias(Relation):
     """Numbers that somebody adds to the scores, such as a float mask's."""
 
-    is_zero = False
+    reads_query = False
 
     def __init__(self, matrix: Float[Tensor, "*b n k"]) -> None:
         self.matrix = matrix
@@ -79,10 +79,6 @@ class GivenBias:
     def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*m q k"]:
         """The matrix at these places."""
         return self.matrix[..., places.query, places.key]
-
-    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
-        """Nothing."""
-        return 0.0
 
     def as_bias(self, places: Places) -> Float[Tensor, "*b q k"]:
         """It is one."""

@@ -24,7 +24,7 @@ from regard.attention.tables import PATTERNS, RELATIONS, SCORES, SELECTIONS
 from regard.errors import DataError, SettingError
 from regard.inspecting.foreign import GivenBias
 from regard.models.language.token_maps import Shared, SlotsOfTokens
-from regard.models.recurrent.comparisons import Covered
+from regard.models.recurrent.attention import Covered
 from regard.places import Counted, Places, Tree
 
 CLASSES: Mapping[str, type] = {

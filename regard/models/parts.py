@@ -26,7 +26,7 @@ from regard.layers import (
 )
 from regard.models.embedding import Embedding
 from regard.models.self_attention import (
-    COUNTS_FROM_THE_END,
+    ATTENDING,
     Attending,
     attending_in_turn,
     seeing_all,
@@ -61,7 +61,7 @@ class Parts:
     @property
     def counts_from_the_end(self) -> bool:
         """Whether what an encoder layer sees depends on where a text ends."""
-        return not COUNTS_FROM_THE_END.isdisjoint(one.name for one in self.spec.encoder_attends)
+        return any(ATTENDING[one.name].needs_length for one in self.spec.encoder_attends)
 
     def embedding(
         self, n_tokens: int, *, n_segments: int = 0, norm: nn.Module | None = None

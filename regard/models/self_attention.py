@@ -6,49 +6,21 @@
 A layer of a language model sees no future: patterns that draw from both sides draw from the past.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from regard.attention import FULL, MEMORIES, PATTERNS
-from regard.attention.links import Memory, Pattern
+from regard.attention import FULL, MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS
+from regard.attention.links import ChainLink, Memory, Pattern
 from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
 
 FULL_CHOICE = Choice("full")
 
-ATTENDING: Mapping[str, object] = {**PATTERNS, **MEMORIES}
+ATTENDING: Mapping[str, type[Pattern] | type[Memory]] = {**PATTERNS, **MEMORIES}
 """What a layer may name."""
-
-IN_THE_PAST: Mapping[str, Mapping[str, Any]] = {
-    "big_bird": {"is_causal": True},
-    "random_links": {"is_causal": True},
-}
-"""Settings of patterns that would look ahead otherwise."""
-
-FOR_ALL_LAYERS: Mapping[str, Mapping[str, Any]] = {"linformer": {"sharing": "layerwise"}}
-"""Settings by which layers have one memory in common."""
-
-MOVABLE = frozenset({"full", "causal", "sliding_window"})
-"""What depends on the distance between two positions alone."""
-
-PLACED = frozenset({"location", "local_predictive"})
-"""Scores and selections that know a key by its place, and not by its distance."""
-
-READS_THE_QUERY = frozenset({"shaw", "structural"})
-"""Relations that meet a query, which rotary positions have turned by its place."""
-
-COUNTS_FROM_THE_END = frozenset({"big_bird", "random_links", "global_tokens"})
-"""What depends on the length of the sequence, where it is not causal."""
-
-NOT_CAUSAL: Mapping[str, str] = {
-    "linformer": "every slot mixes all positions, the future included; take memory_compressed",
-    "global_tokens": "the first tokens would see the future; take big_bird, whose first block is "
-    "global for those behind it",
-}
-"""What no layer of a language model can be, and why."""
 
 
 class Attending(NamedTuple):
@@ -73,19 +45,23 @@ def attending(choice: Choice, dims: Dims, *, is_causal: bool) -> Attending:
     """
     if choice.name in MEMORIES:
         return Attending(FULL, choice.build(MEMORIES, dims))
-    past = IN_THE_PAST.get(choice.name, {}) if is_causal else {}
+    takes = inspect.signature(find(choice.name, PATTERNS)).parameters
+    past = {"is_causal": True} if is_causal and "is_causal" in takes else {}
     pattern = replace(choice, settings={**choice.settings, **past}).build(PATTERNS, dims)
     return Attending(pattern, None)
 
 
 def attending_in_turn(choice: Choice, dims: Dims, *, is_causal: bool) -> Callable[[], Attending]:
     """What gives the links to one layer after another: made afresh, or one memory for all."""
-    make = partial(attending, choice, dims, is_causal=is_causal)
-    asked = FOR_ALL_LAYERS.get(choice.name)
-    if asked is None or not asked.items() <= choice.settings.items():
-        return make
-    links = make()
-    return lambda: links
+    shared: list[Attending] = []
+
+    def links() -> Attending:
+        made = shared[0] if shared else attending(choice, dims, is_causal=is_causal)
+        if made.memory is not None and made.memory.is_for_all_layers:
+            shared[:] = [made]
+        return made
+
+    return links
 
 
 def is_movable(
@@ -97,15 +73,18 @@ def is_movable(
     relation: Choice | None,
 ) -> bool:
     """Whether weights depend on distances alone, so that padding may stand before a text."""
-    is_near = {choice.name for choice in choices} <= MOVABLE
-    reads_turned = (
-        positions.name == "rotary" and relation is not None and relation.name in READS_THE_QUERY
-    )
-    return is_near and not reads_turned and not {score.name, select.name} & PLACED
+    links: list[type[ChainLink]] = [SCORES[score.name], SELECTIONS[select.name]]
+    links += [ATTENDING[choice.name] for choice in choices]
+    if relation is not None:
+        links.append(RELATIONS[relation.name])
+        if positions.name == "rotary" and RELATIONS[relation.name].reads_query:
+            # positions have turned the query by its place
+            return False
+    return all(link.is_movable for link in links)
 
 
 def check_attending(choices: tuple[Choice, ...], key: str) -> None:
-    """Refuse names that nobody knows, and an empty list."""
+    """Refuse unknown names and an empty list."""
     if not choices:
         raise SettingError(f'{key}: expected at least one way to attend, got none. Write ["full"].')
     for choice in choices:
@@ -115,7 +94,7 @@ def check_attending(choices: tuple[Choice, ...], key: str) -> None:
 def check_causal(choices: tuple[Choice, ...], key: str) -> None:
     """Refuse what cannot keep from seeing the future."""
     for choice in choices:
-        if reason := NOT_CAUSAL.get(choice.name):
+        if reason := ATTENDING[choice.name].cannot_write:
             raise SettingError(f"{key}: '{choice.name}' cannot write: {reason}.")
         if choice.settings.get("is_causal") is False:
             raise SettingError(f"{key}: '{choice.name}' must not see the future; leave is_causal.")

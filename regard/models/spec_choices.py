@@ -4,7 +4,8 @@ What is made has no numbers in it (the meta device) and is thrown away. What can
 with the key of its choice.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, final
 
@@ -69,11 +70,27 @@ def _stack(spec: TransformerSpec, key: str) -> Makings:
     yield "model.positions", partial(spec.positions.build, PLACES, spec.dims)
     if spec.relation is not None:
         yield "model.relation", partial(spec.relation.build, RELATIONS, head)
-    others = [choice.name for choice in (spec.positions, spec.score, spec.relation) if choice]
     for way in spec.encoder_attends:
         # a pattern's settings are right or wrong whatever else hides the future
         yield key, partial(attending, way, head, is_causal=False)
-        yield "model", partial(meetings.check, [*others, way.name, spec.select.name])
+        yield "model", partial(_check_meeting, spec, way)
+
+
+def _check_meeting(spec: TransformerSpec, way: Choice) -> None:
+    """Refuse links that cannot meet; one that cannot be made is told with its own key."""
+    head = spec.dims.head()
+    makes: list[Callable[[], Iterable[object]]] = [
+        lambda: [spec.positions.build(PLACES, spec.dims)],
+        lambda: [spec.score.build(SCORES, head)],
+        lambda: [spec.relation.build(RELATIONS, head)] if spec.relation else [],
+        lambda: attending(way, head, is_causal=False),
+        lambda: [spec.select.build(SELECTIONS, head)],
+    ]
+    links: list[object] = []
+    for make in makes:
+        with suppress(RegardError):
+            links += make()
+    meetings.check(link for link in links if isinstance(link, meetings.Meets))
 
 
 def _recurrent(spec: RecurrentSpec) -> Makings:

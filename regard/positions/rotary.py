@@ -27,6 +27,14 @@ class RotaryPositions(nn.Module):
             raise DimsError(f"rotary: heads must have an even width, got {dims.d_head}.")
         self.width = dims.d_head
 
+    def cannot_meet(self, other: object) -> str | None:
+        """Refuse a score that turned vectors would change; links of other kinds have no say."""
+        if getattr(other, "bears_rotation", True):
+            return None
+        return (
+            "only a dot product of rotated vectors depends on their distance alone; take scaled_dot"
+        )
+
     def forward(
         self, x: Float[Tensor, "*b n d"], positions: Int[Tensor, " n"]
     ) -> Float[Tensor, "*b n d"]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.attention import Chain
-from regard.attention.links import StopsGradient
+from regard.attention.links import ChainLink
 from regard.data.batches import collate
 from regard.errors import RecipeError
 from regard.hardware.hardware import Hardware
@@ -131,7 +131,7 @@ def _reason(model: nn.Module, names: list[str]) -> str:
     reasons = dict.fromkeys(
         reason
         for link in links
-        if isinstance(link, StopsGradient) and (reason := link.stops_gradient())
+        if isinstance(link, ChainLink) and (reason := link.stops_gradient())
     )
     return " ".join(reasons) or (
         "Nothing that the loss reads depends on them. Make another choice in [model] for the part "

@@ -5,6 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from regard.attention import SCORES, attend, given, padding
+from regard.attention.links import CoverageScore
 from regard.attention.patterns.causal import CausalPattern
 from regard.places import Places
 from tests.asserting import assert_close, doubles, gradients
@@ -14,6 +15,8 @@ ORDER_MATTERS = {"location"}
 """A score that reads positions instead of keys."""
 
 NOT_A_DOT_PRODUCT = {"concat", "additive", "location"}
+
+READ_COVERAGE = [name for name, score in SCORES.items() if issubclass(score, CoverageScore)]
 
 B, H, Q, K = 2, 3, 7, 13
 
@@ -134,21 +137,25 @@ def test_prepared_keys_are_scored_as_the_keys_are(name):
     assert_close("scores", score.compare(query, score.prepared(key)), score(query, key))
 
 
-@every_score
-def test_the_last_number_of_a_key_may_come_late(name):
-    score, query, key, _ = score_and_vectors(name)
-    prepared, places = score.prepared(key[..., :-1]), Places.between(Q, K)
-    late = key[..., -1][..., None, :].expand(-1, -1, Q, -1)
-    assert_close("scores", score.compare(query, prepared, places, late), score(query, key))
+def test_three_scores_read_what_a_key_has_received():
+    assert READ_COVERAGE == ["general", "concat", "additive"]
 
 
-@every_score
-def test_what_comes_late_is_each_query_s_own(name):
+@pytest.mark.parametrize("name", READ_COVERAGE)
+def test_what_a_key_has_received_is_its_last_number(name):
     score, query, key, _ = score_and_vectors(name)
-    late = doubles(B, H, Q, K)
-    found = score.compare(query, score.prepared(key[..., :-1]), Places.between(Q, K), late)
+    prepared, covered = score.prepared(key[..., :-1]), key[..., -1][..., None, :]
+    found = score.compare_covered(query, prepared, covered.expand(-1, -1, Q, -1))
+    assert_close("scores", found, score(query, key))
+
+
+@pytest.mark.parametrize("name", READ_COVERAGE)
+def test_what_a_key_has_received_is_each_query_s_own(name):
+    score, query, key, _ = score_and_vectors(name)
+    covered = doubles(B, H, Q, K)
+    found = score.compare_covered(query, score.prepared(key[..., :-1]), covered)
     for row in range(Q):
-        own = torch.cat([key[..., :-1], late[..., row, :, None]], dim=-1)
+        own = torch.cat([key[..., :-1], covered[..., row, :, None]], dim=-1)
         assert_close("row", found[..., row, :], score(query, own)[..., row, :])
 
 

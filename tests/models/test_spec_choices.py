@@ -19,7 +19,7 @@ from regard.models import (
 )
 from regard.models.convolutional.building import PLACING
 from regard.models.encoders.spec import READING_PATTERNS
-from regard.models.self_attention import ATTENDING, NOT_CAUSAL
+from regard.models.self_attention import ATTENDING
 from regard.models.spec_choices import CHOICES, frozen_encoder, wrong_choices
 from regard.positions import POSITIONS
 
@@ -30,7 +30,8 @@ TABLES = {
     },
     LanguageSpec: {
         "score": SCORES, "select": SELECTIONS, "relation": RELATIONS,
-        "attends": ATTENDING.keys() - NOT_CAUSAL, "positions": {**POSITIONS, "none": None},
+        "attends": [name for name, part in ATTENDING.items() if not part.cannot_write],
+        "positions": {**POSITIONS, "none": None},
     },
     RecurrentSpec: {"score": SCORES, "select": SELECTIONS},
     ConvolutionalSpec: {"score": SCORES, "select": SELECTIONS, "positions": PLACING},

@@ -19,7 +19,6 @@ from regard.attention.engine import Explanation
 from regard.attention.links import Pattern
 from regard.attention.masks import FULL
 from regard.attention.meetings import check
-from regard.attention.tables import name_of
 from regard.dims import Dims
 from regard.errors import DimsError
 from regard.places import Places
@@ -58,7 +57,7 @@ class GroupedQueryHeads(nn.Module):
         self.chain = chain or Chain()
         self.rotary = rotary
         if rotary is not None:
-            check(["rotary", name_of(self.chain.score)])
+            check([rotary, self.chain.score])
         d_groups = n_groups * dims.d_head
         self.W_Q = nn.Linear(dims.query, dims.d_model, bias=has_bias)
         self.W_K = nn.Linear(dims.key, d_groups, bias=has_bias)

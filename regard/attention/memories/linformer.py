@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.links import Pattern, Short, keys_that_exist
+from regard.attention.links import Memory, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding
 from regard.choices import find
 from regard.dims import Dims
@@ -30,7 +30,7 @@ SHARING: Mapping[str, tuple[bool, bool]] = {
 
 
 @final
-class LinformerMemory(nn.Module):
+class LinformerMemory(nn.Module, Memory):
     """Keys and values mixed into `slots` slots.
 
     Args:
@@ -41,6 +41,9 @@ class LinformerMemory(nn.Module):
             gives this one memory to all its layers).
     """
 
+    needs_length = False
+    cannot_write = "every slot mixes all positions, the future included; take memory_compressed"
+
     def __init__(self, dims: Dims, *, slots: int = 128, sharing: str = "key_value") -> None:
         super().__init__()
         self.E: nn.Parameter
@@ -48,6 +51,7 @@ class LinformerMemory(nn.Module):
         if slots < 1:
             raise SettingError(f"linformer: slots must be at least 1, got {slots}.")
         for_all_heads, for_values = find(sharing, SHARING)
+        self.is_for_all_layers = sharing == "layerwise"
         n_matrices = 1 if for_all_heads else dims.n_heads
         self.E = nn.Parameter(torch.empty(n_matrices, slots, dims.max_len))
         self.F = self.E if for_values else nn.Parameter(torch.empty_like(self.E))
@@ -88,6 +92,13 @@ class LinformerMemory(nn.Module):
                 places.query.shape[-2], slots, past=places.past or 0, device=key.device
             ),
         )
+
+    def cannot_meet(self, other: object) -> str | None:
+        """Refuse a causal pattern too."""
+        kernel = other.as_kernel() if isinstance(other, Pattern) else None
+        if kernel is not None and kernel.is_causal:
+            return self.cannot_write
+        return super().cannot_meet(other)
 
     def n_slots(self, n_keys: int) -> int:
         """The same for any length."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention.caches import CompressedPast, KeyValues
-from regard.attention.links import Grid, KernelMask, Pattern, Short, keys_that_exist
+from regard.attention.links import Grid, KernelMask, Memory, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding, all_of
 from regard.dims import Dims
 from regard.errors import MeetingError, SettingError
@@ -25,7 +25,7 @@ BEFORE = -1
 
 
 @final
-class CompleteSlots:
+class CompleteSlots(Pattern):
     """A query sees the slots that ended; before there is one, it sees the first token alone.
 
     A slot stands where its last token stood, so slot m (counted from 1) is at `stride · m - 1`.
@@ -43,12 +43,9 @@ class CompleteSlots:
         """The grid counts slots; they are complete `stride` times later."""
         return grid.k_first * self.stride - 1 <= grid.q_last
 
-    def as_kernel(self) -> None:
-        """No stock kernel has a diagonal of slope 1 / stride."""
-
 
 @final
-class HoldingSlots:
+class HoldingSlots(Pattern):
     """Only slots that hold a real token are visible; the places are those of complete slots."""
 
     def __init__(self, stride: int, holds: Bool[Tensor, "b s"]) -> None:
@@ -60,18 +57,16 @@ class HoldingSlots:
         batch = torch.arange(len(self.holds), device=self.holds.device).view(-1, 1, 1, 1)
         return self.holds[batch, slot.view(*(1,) * (4 - slot.dim()), *slot.shape)]
 
-    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
-        """Every block may hold a token of some sentence."""
-        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
-
     def as_kernel(self) -> KernelMask:
         """Kernels know which slots exist."""
         return KernelMask(is_causal=False, valid=self.holds)
 
 
 @final
-class MemoryCompressedMemory(nn.Module):
+class MemoryCompressedMemory(nn.Module, Memory):
     """Convolutions over the projected keys and values of each head."""
+
+    needs_length = False
 
     def __init__(self, dims: Dims, *, stride: int = 3) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from typing import final
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention.links import Grid
+from regard.attention.links import Grid, Pattern
 from regard.attention.masks import AnyOf
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.global_tokens import GlobalTokensPattern
@@ -23,7 +23,7 @@ from regard.places import Places
 
 
 @final
-class NeighbourBlocks:
+class NeighbourBlocks(Pattern):
     """A query sees its own block and the block on either side."""
 
     def __init__(self, block: int) -> None:
@@ -39,12 +39,9 @@ class NeighbourBlocks:
         before = grid.q_first // self.block - grid.k_last // self.block
         return after.maximum(before) <= 1
 
-    def as_kernel(self) -> None:
-        """No stock kernel has it; the sparse path does."""
-
 
 @final
-class BigBirdPattern:
+class BigBirdPattern(Pattern):
     """The union of three small patterns, drawn once from a seed.
 
     Args:
@@ -94,6 +91,3 @@ class BigBirdPattern:
             return None
         near = max(0, length // self.block - 1) * self.block
         return range(min(self.block, length)), range(near, length)
-
-    def as_kernel(self) -> None:
-        """No stock kernel has it; the sparse path does."""

@@ -11,15 +11,17 @@ from typing import final
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention.links import Grid
+from regard.attention.links import Grid, Pattern
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class BlocksPattern:
+class BlocksPattern(Pattern):
     """A query sees the keys of its own block. Join it with causal for T-DMCA's local layer."""
+
+    needs_length = False
 
     def __init__(self, dims: Dims | None = None, *, size: int = 256) -> None:
         if size < 1:
@@ -39,6 +41,3 @@ class BlocksPattern:
     def still_seen(self, length: int) -> tuple[range, ...]:
         """The keys of the block that is not full yet."""
         return (range(length // self.size * self.size, length),)
-
-    def as_kernel(self) -> None:
-        """No stock kernel has blocks; the sparse path does."""

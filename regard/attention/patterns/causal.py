@@ -11,14 +11,16 @@ from typing import final
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention.links import Grid, KernelMask
+from regard.attention.links import Grid, KernelMask, Pattern
 from regard.dims import Dims
 from regard.places import Places
 
 
 @final
-class CausalPattern:
+class CausalPattern(Pattern):
     """No query sees a later key."""
+
+    is_movable, needs_length = True, False
 
     def __init__(self, dims: Dims | None = None) -> None:
         pass

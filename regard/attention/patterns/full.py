@@ -12,14 +12,16 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention.links import Grid, KernelMask
+from regard.attention.links import KernelMask, Pattern
 from regard.dims import Dims
 from regard.places import Places
 
 
 @final
-class FullPattern:
+class FullPattern(Pattern):
     """Every query sees every key."""
+
+    is_movable, needs_length = True, False
 
     def __init__(self, dims: Dims | None = None) -> None:
         pass
@@ -27,10 +29,6 @@ class FullPattern:
     def visible(self, places: Places) -> Bool[Tensor, "1 1"]:
         """True, everywhere."""
         return torch.ones(1, 1, dtype=torch.bool, device=places.key.device)
-
-    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
-        """Every block."""
-        return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
 
     def as_kernel(self) -> KernelMask:
         """Kernels need no mask for it."""

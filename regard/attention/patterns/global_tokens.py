@@ -11,18 +11,23 @@ from typing import final
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention.links import Grid
+from regard.attention.links import Grid, Pattern
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class GlobalTokensPattern:
+class GlobalTokensPattern(Pattern):
     """The first and last few positions are linked with every other one.
 
     With `last = 0` the pattern does not depend on the length, as causal use needs.
     """
+
+    cannot_write = (
+        "the first tokens would see the future; take big_bird, whose first block is global for "
+        "those behind it"
+    )
 
     def __init__(self, dims: Dims | None = None, *, first: int = 64, last: int = 0) -> None:
         if first < 0 or last < 0:
@@ -40,6 +45,3 @@ class GlobalTokensPattern:
         end = grid.length - self.last
         row_is_global = (grid.q_first < self.first) | (grid.q_last >= end)
         return row_is_global | (grid.k_first < self.first) | (grid.k_last >= end)
-
-    def as_kernel(self) -> None:
-        """No stock kernel has global tokens; the sparse path does."""

@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 
 @final
-class RandomLinksPattern:
+class RandomLinksPattern(Pattern):
     """A few blocks, the same in training and evaluation, on every machine and torch version.
 
     Args:
@@ -67,9 +67,6 @@ class RandomLinksPattern:
         first, last = torch.tensor(0), torch.tensor(len(links) - 1)
         rows = [(edge // self.block).clamp(first, last) for edge in grid[:4]]
         return any_in_blocks(links, Grid(rows[0], rows[1], rows[2], rows[3], grid.length))
-
-    def as_kernel(self) -> None:
-        """No stock kernel has random links; the sparse path does."""
 
     def links(self, length: int) -> Bool[Tensor, "nb nb"]:
         """True where a block of keys (column) was drawn for a block of queries (row)."""

@@ -11,15 +11,17 @@ from typing import final
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention.links import Grid
+from regard.attention.links import Grid, Pattern
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class SlidingWindowPattern:
+class SlidingWindowPattern(Pattern):
     """Neighbours up to `size` positions away. Join it with causal for a window into the past."""
+
+    is_movable, needs_length = True, False
 
     def __init__(self, dims: Dims | None = None, *, size: int = 256) -> None:
         if size < 0:
@@ -38,6 +40,3 @@ class SlidingWindowPattern:
     def still_seen(self, length: int) -> tuple[range, ...]:
         """The last `size` keys."""
         return (range(max(0, length - self.size), length),)
-
-    def as_kernel(self) -> None:
-        """No stock kernel has a window; the sparse path does."""

@@ -13,13 +13,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.attention.links import Relation
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class BucketedRelation(nn.Module):
+class BucketedRelation(nn.Module, Relation):
     """A table of biases.
 
     Args:
@@ -29,7 +30,7 @@ class BucketedRelation(nn.Module):
         is_causal: keys come before queries only, so that every bucket is theirs.
     """
 
-    is_zero = False
+    is_movable, reads_query = True, False
 
     def __init__(
         self,
@@ -52,10 +53,6 @@ class BucketedRelation(nn.Module):
     def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*bh q k"]:
         """The bias of every pair."""
         return self.as_bias(places)
-
-    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
-        """Values are left alone."""
-        return 0.0
 
     def as_bias(self, places: Places) -> Float[Tensor, "*bh q k"]:
         """The table at every pair's bucket."""

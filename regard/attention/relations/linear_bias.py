@@ -12,15 +12,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.links import Relation
 from regard.dims import Dims
 from regard.places import Places
 
 
 @final
-class LinearBiasRelation(nn.Module):
+class LinearBiasRelation(nn.Module, Relation):
     """One slope for each head."""
 
-    is_zero = False
+    is_movable, reads_query = True, False
     m: Tensor
 
     def __init__(self, dims: Dims) -> None:
@@ -30,10 +31,6 @@ class LinearBiasRelation(nn.Module):
     def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*bh q k"]:
         """The penalty of every pair."""
         return self.as_bias(places)
-
-    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
-        """Values are left alone."""
-        return 0.0
 
     def as_bias(self, places: Places) -> Float[Tensor, "*bh q k"]:
         """Minus slope times distance."""

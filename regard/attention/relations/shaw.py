@@ -13,17 +13,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import wide
+from regard.attention.links import Relation, Score, wide
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class ShawRelation(nn.Module):
+class ShawRelation(nn.Module, Relation):
     """Tables for keys and for values, one for each head or shared by all."""
 
-    is_zero = False
+    is_movable = True
 
     def __init__(self, dims: Dims, *, clip: int = 16, is_shared: bool = False) -> None:
         super().__init__()
@@ -49,11 +49,22 @@ class ShawRelation(nn.Module):
         """The mass of each distance times its vector: a scatter, then a product."""
         return mass(weights, self._index(places), 2 * self.clip + 1) @ self.wV
 
-    def as_bias(self, places: Places) -> None:
-        """It depends on the query."""
+    def cannot_meet(self, other: object) -> str | None:
+        """Refuse every score but the scaled dot product, whose keys its vectors join."""
+        return needs_scaled_dot(other)
 
     def _index(self, places: Places) -> Int[Tensor, "*b q k"]:
         return places.offsets.clamp(-self.clip, self.clip) + self.clip
+
+
+def needs_scaled_dot(other: object) -> str | None:
+    """Why vectors that are added to keys cannot meet a score; None if it is the right one."""
+    if not isinstance(other, Score) or other.is_scaled_dot:
+        return None
+    return (
+        "its vectors are added to the keys of a scaled dot product and share its 1/sqrt(d); "
+        "take scaled_dot"
+    )
 
 
 def pick(

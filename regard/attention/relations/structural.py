@@ -13,17 +13,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.relations.shaw import pick
+from regard.attention.links import Relation
+from regard.attention.relations.shaw import needs_scaled_dot, pick
 from regard.dims import Dims
 from regard.errors import SettingError, ShapeError
 from regard.places import Places
 
 
 @final
-class StructuralRelation(nn.Module):
+class StructuralRelation(nn.Module, Relation):
     """Two tables of key vectors: one for the sentence, one for the tree."""
 
-    is_zero = False
+    is_movable = True
     needs_trees = True
 
     def __init__(self, dims: Dims, *, clip: int = 16) -> None:
@@ -45,12 +46,9 @@ class StructuralRelation(nn.Module):
         in_tree = pick(scaled @ self.T.mT, self._index(tree_distance(places)[:, None]))
         return in_sentence + in_tree
 
-    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
-        """Only keys are changed."""
-        return 0.0
-
-    def as_bias(self, places: Places) -> None:
-        """It depends on the query."""
+    def cannot_meet(self, other: object) -> str | None:
+        """Refuse every score but the scaled dot product, whose keys its vectors join."""
+        return needs_scaled_dot(other)
 
     def _index(self, distance: Int[Tensor, "*b q k"]) -> Int[Tensor, "*b q k"]:
         return distance.clamp(-self.clip, self.clip) + self.clip

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.links import Score
 from regard.choices import find
 from regard.dims import Dims
 from regard.errors import SettingError
@@ -26,8 +27,10 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 @final
-class AdditiveScore(nn.Module):
+class AdditiveScore(nn.Module, Score):
     """Bahdanau's alignment network; with `has_bias` the perceptron of Show, Attend and Tell."""
+
+    is_movable = True
 
     def __init__(
         self,
@@ -59,9 +62,6 @@ class AdditiveScore(nn.Module):
         """Every query with every key, through the network."""
         return self.compare(query, self.prepared(key), places)
 
-    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
-        """A non-linearity stands between query and key."""
-
     def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k f"]:
         """U k + c, one product for all sentences together."""
         keys = torch.einsum("bhkd,hdf->bhkf", key, self.U[:, : key.shape[-1]])
@@ -72,10 +72,22 @@ class AdditiveScore(nn.Module):
         query: Float[Tensor, "b h q dq"],
         prepared: Float[Tensor, "b h k f"],
         places: Places | None = None,
-        late: Float[Tensor, "b h q k"] | None = None,
     ) -> Float[Tensor, "b h q k"]:
-        """Every query with every U k + c, and with U's last row for what is late."""
-        pairs = (query @ self.W)[..., :, None, :] + prepared[..., None, :, :]
-        if late is not None:
-            pairs = pairs + late[..., None] * self.U[:, -1:, None]
+        """Every query with every U k + c."""
+        return self._energy(self._pairs(query, prepared))
+
+    def compare_covered(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k f"],
+        covered: Float[Tensor, "b h q k"],
+    ) -> Float[Tensor, "b h q k"]:
+        """The same, with U's last row for what each key has received."""
+        pairs = self._pairs(query, prepared) + covered[..., None] * self.U[:, -1:, None]
+        return self._energy(pairs)
+
+    def _pairs(self, query: Tensor, prepared: Tensor) -> Float[Tensor, "b h q k f"]:
+        return (query @ self.W)[..., :, None, :] + prepared[..., None, :, :]
+
+    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Float[Tensor, "b h q k"]:
         return torch.einsum("bhqkf,hf->bhqk", self.activation(pairs), self.v)

@@ -12,14 +12,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.links import Score
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class ConcatScore(nn.Module):
+class ConcatScore(nn.Module, Score):
     """A layer over the joined vectors, one for each head."""
+
+    is_movable = True
 
     def __init__(self, dims: Dims, *, d_hidden: int | None = None) -> None:
         super().__init__()
@@ -42,9 +45,6 @@ class ConcatScore(nn.Module):
         """Every query beside every key; W is split so that no pair is ever joined in memory."""
         return self.compare(query, self.prepared(key), places)
 
-    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
-        """A tanh stands between query and key."""
-
     def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k f"]:
         """The keys through their rows of W, one product for all sentences together."""
         rows = self.W[:, self.d_query : self.d_query + key.shape[-1]]
@@ -55,10 +55,22 @@ class ConcatScore(nn.Module):
         query: Float[Tensor, "b h q dq"],
         prepared: Float[Tensor, "b h k f"],
         places: Places | None = None,
-        late: Float[Tensor, "b h q k"] | None = None,
     ) -> Float[Tensor, "b h q k"]:
-        """Every query through its rows of W, and W's last row for what is late."""
-        pairs = (query @ self.W[:, : self.d_query])[..., :, None, :] + prepared[..., None, :, :]
-        if late is not None:
-            pairs = pairs + late[..., None] * self.W[:, -1:, None]
+        """Every query through its rows of W, beside every prepared key."""
+        return self._energy(self._pairs(query, prepared))
+
+    def compare_covered(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k f"],
+        covered: Float[Tensor, "b h q k"],
+    ) -> Float[Tensor, "b h q k"]:
+        """The same, with W's last row for what each key has received."""
+        pairs = self._pairs(query, prepared) + covered[..., None] * self.W[:, -1:, None]
+        return self._energy(pairs)
+
+    def _pairs(self, query: Tensor, prepared: Tensor) -> Float[Tensor, "b h q k f"]:
+        return (query @ self.W[:, : self.d_query])[..., :, None, :] + prepared[..., None, :, :]
+
+    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Float[Tensor, "b h q k"]:
         return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.v)

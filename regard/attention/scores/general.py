@@ -12,16 +12,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.links import Dot
+from regard.attention.links import Dot, Score
 from regard.dims import Dims
 from regard.places import Places
 
 
 @final
-class GeneralScore(nn.Module):
+class GeneralScore(nn.Module, Score):
     """A bilinear form, one matrix for each head."""
 
-    held_per_pair = 0
+    is_movable = True
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -50,8 +50,15 @@ class GeneralScore(nn.Module):
         query: Float[Tensor, "b h q dq"],
         prepared: Float[Tensor, "b h k dq"],
         places: Places | None = None,
-        late: Float[Tensor, "b h q k"] | None = None,
     ) -> Float[Tensor, "b h q k"]:
-        """Every query with every W k, and with W's last column for what is late."""
-        scores = query @ prepared.mT
-        return scores if late is None else scores + query @ self.W[..., -1:] * late
+        """Every query with every W k."""
+        return query @ prepared.mT
+
+    def compare_covered(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        prepared: Float[Tensor, "b h k dq"],
+        covered: Float[Tensor, "b h q k"],
+    ) -> Float[Tensor, "b h q k"]:
+        """The same, with W's last column for what each key has received."""
+        return query @ prepared.mT + query @ self.W[..., -1:] * covered

@@ -12,16 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.links import Score
 from regard.dims import Dims
 from regard.errors import LengthError
 from regard.places import Places
 
 
 @final
-class LocationScore(nn.Module):
+class LocationScore(nn.Module, Score):
     """One row of W for each position; a short source uses the top rows."""
-
-    held_per_pair = 0
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
@@ -47,25 +46,8 @@ class LocationScore(nn.Module):
         at = places.key.clamp(max=self.max_len - 1).expand(*query.shape[:-1], -1)
         return (query @ self.W).gather(-1, at)
 
-    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> None:
-        """There is no key in it."""
-
-    def prepared(self, key: Float[Tensor, "b h k dk"]) -> Float[Tensor, "b h k dk"]:
-        """The keys, which are counted and not read."""
-        return key
-
-    def compare(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k dk"],
-        places: Places | None = None,
-        late: Float[Tensor, "b h q k"] | None = None,
-    ) -> Float[Tensor, "b h q k"]:
-        """The same: nothing of a key is read, late or not."""
-        return self(query, prepared, places)
-
     def stops_gradient(self) -> str:
-        """Projections of keys have none, since keys are not read."""
+        """Projections of keys have no gradient, since keys are not read."""
         return (
             'score = "location" reads no keys, and so heads learn no W_K. Take score = '
             '"scaled_dot", "general" or "additive", or a recurrent model, whose keys have no '

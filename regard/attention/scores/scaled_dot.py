@@ -11,16 +11,16 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.links import Dot
+from regard.attention.links import Dot, Score
 from regard.dims import Dims
 from regard.places import Places
 
 
 @final
-class ScaledDotScore(nn.Module):
+class ScaledDotScore(nn.Module, Score):
     """The dot product divided by the root of the head's width."""
 
-    held_per_pair = 0
+    is_movable = needs_one_width = bears_rotation = is_scaled_dot = True
 
     def __init__(self, dims: Dims | None = None) -> None:
         super().__init__()
@@ -35,22 +35,5 @@ class ScaledDotScore(nn.Module):
         return query @ key.mT * query.shape[-1] ** -0.5
 
     def as_dot(self, query: Float[Tensor, "*b q d"], key: Float[Tensor, "*b k d"]) -> Dot:
-        """It is one."""
+        """Query and key are the two sides already."""
         return Dot(query, key, scale=query.shape[-1] ** -0.5)
-
-    def prepared(self, key: Float[Tensor, "*b k d"]) -> Float[Tensor, "*b k d"]:
-        """The keys: nothing is done to them."""
-        return key
-
-    def compare(
-        self,
-        query: Float[Tensor, "*b q d"],
-        prepared: Float[Tensor, "*b k p"],
-        places: Places | None = None,
-        late: Float[Tensor, "*b q k"] | None = None,
-    ) -> Float[Tensor, "*b q k"]:
-        """The same, the late number of a key with the last of the query."""
-        if late is None:
-            return self(query, prepared, places)
-        scores = query[..., :-1] @ prepared.mT + query[..., -1:] * late
-        return scores * query.shape[-1] ** -0.5

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import largest_negative, log_normaliser, normalised
+from regard.attention.links import Selection, largest_negative, log_normaliser, normalised
 from regard.choices import find
 from regard.dims import Dims
 from regard.places import Places
@@ -35,8 +35,10 @@ AT_TEST: Mapping[str, bool] = {"argmax": True, "expected": False}
 
 
 @final
-class HardSelection(nn.Module):
+class HardSelection(nn.Module, Selection):
     """One key per row: a sample in training; at test the likeliest key or the expectation."""
+
+    is_movable = True
 
     def __init__(self, dims: Dims | None = None, *, at_test: str = "argmax") -> None:
         super().__init__()
@@ -73,12 +75,6 @@ class HardSelection(nn.Module):
         """One where the key was chosen; the expectation where none was asked for."""
         one_hot = (places.key == rows.chosen).to(scores.dtype)
         return torch.where(rows.chosen == NOBODY, normalised(scores, mask, rows.lse), one_hot)
-
-    def as_softmax(self) -> None:
-        """One key is drawn; the softmax only says how likely each is."""
-
-    def as_window(self) -> None:
-        """Any visible key may be drawn."""
 
     def stops_gradient(self) -> str:
         """A draw has none; a loss needs `log_prob` for that."""

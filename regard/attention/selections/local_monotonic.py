@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import extent_of, log_normaliser, normalised
+from regard.attention.links import Selection, extent_of, log_normaliser, normalised
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -26,8 +26,10 @@ class LocalRows(NamedTuple):
 
 
 @final
-class LocalMonotonicSelection(nn.Module):
+class LocalMonotonicSelection(nn.Module, Selection):
     """A softmax inside a window that moves one key per query, and stops at the last key."""
+
+    is_movable = True
 
     def __init__(self, dims: Dims | None = None, *, half_width: int = 10) -> None:
         super().__init__()
@@ -74,9 +76,6 @@ class LocalMonotonicSelection(nn.Module):
         """Each key's share inside the window."""
         inside = mask & ((places.key - rows.centre).abs() <= self.half_width)
         return normalised(scores, inside, rows.lse)
-
-    def as_softmax(self) -> None:
-        """The window is no mask a kernel knows."""
 
     def as_window(self) -> "LocalMonotonicSelection":
         """It is one."""

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import extent_of, log_normaliser, normalised, wide
+from regard.attention.links import Selection, extent_of, log_normaliser, normalised, wide
 from regard.attention.selections.local_monotonic import LocalRows
 from regard.dims import Dims
 from regard.errors import SettingError
@@ -22,7 +22,7 @@ from regard.places import Places
 
 
 @final
-class LocalPredictiveSelection(nn.Module):
+class LocalPredictiveSelection(nn.Module, Selection):
     """A softmax in a predicted window, then a Gaussian; rows sum to less than one, as printed."""
 
     def __init__(self, dims: Dims, *, half_width: int = 10, sigma: float | None = None) -> None:
@@ -93,9 +93,6 @@ class LocalPredictiveSelection(nn.Module):
 
     def _inside(self, centre: Float[Tensor, "b h q 1"], places: Places) -> Bool[Tensor, "b h q k"]:
         return (places.key - centre.floor()).abs() <= self.half_width
-
-    def as_softmax(self) -> None:
-        """The Gaussian comes after the softmax."""
 
     def as_window(self) -> "LocalPredictiveSelection":
         """It is one."""

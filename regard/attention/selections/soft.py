@@ -11,15 +11,17 @@ from typing import final
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.links import SoftRows, log_normaliser, normalised
+from regard.attention.links import Selection, SoftRows, log_normaliser, normalised
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
 
 
 @final
-class SoftSelection(nn.Module):
+class SoftSelection(nn.Module, Selection):
     """The softmax, with a temperature: towards 0 it picks one key, towards infinity all alike."""
+
+    is_movable = True
 
     def __init__(self, dims: Dims | None = None, *, temperature: float = 1.0) -> None:
         super().__init__()
@@ -59,6 +61,3 @@ class SoftSelection(nn.Module):
     def as_softmax(self) -> float:
         """It is one."""
         return 1 / self.temperature
-
-    def as_window(self) -> None:
-        """Every visible key counts."""

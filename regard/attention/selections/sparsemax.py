@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.links import largest_negative, wide
+from regard.attention.links import Selection, largest_negative, wide
 from regard.dims import Dims
 from regard.places import Places
 
@@ -24,8 +24,10 @@ class SparseRows(NamedTuple):
 
 
 @final
-class SparsemaxSelection(nn.Module):
+class SparsemaxSelection(nn.Module, Selection):
     """The Euclidean projection of each row of scores onto the simplex."""
+
+    is_movable = True
 
     def __init__(self, dims: Dims | None = None) -> None:
         super().__init__()
@@ -54,12 +56,6 @@ class SparsemaxSelection(nn.Module):
         """What stands above the threshold."""
         above = torch.where(mask, scores - rows.threshold, 0.0).relu()
         return above.to(scores.dtype)
-
-    def as_softmax(self) -> None:
-        """It is a projection, not an exponential."""
-
-    def as_window(self) -> None:
-        """Any visible key may be in the support."""
 
 
 def simplex_threshold(points: Float[Tensor, "*b k"]) -> Float[Tensor, "*b 1"]:

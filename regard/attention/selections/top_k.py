@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.links import largest_negative, log_normaliser, normalised
+from regard.attention.links import Selection, largest_negative, log_normaliser, normalised
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -29,8 +29,10 @@ class TopRows(NamedTuple):
 
 
 @final
-class TopKSelection(nn.Module):
+class TopKSelection(nn.Module, Selection):
     """The best `count` keys of each row share the weight."""
+
+    is_movable = True
 
     def __init__(self, dims: Dims | None = None, *, count: int = 8) -> None:
         super().__init__()
@@ -65,12 +67,6 @@ class TopKSelection(nn.Module):
     ) -> Float[Tensor, "*b q k"]:
         """Each kept key's share."""
         return normalised(scores, mask & (scores >= rows.threshold), rows.lse)
-
-    def as_softmax(self) -> None:
-        """Which keys are kept depends on the whole row."""
-
-    def as_window(self) -> None:
-        """The best keys may stand anywhere."""
 
     def stops_gradient(self) -> str | None:
         """One key alone has the whole weight, whatever its score."""

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.links import Grid, Pattern
+from regard.attention.links import Grid, Pattern, Relation
 from regard.attention.masks import FULL, AnyOf
 from regard.attention.patterns.big_bird import NeighbourBlocks
 from regard.attention.patterns.random_links import RandomLinksPattern
@@ -28,7 +28,7 @@ from regard.places import Places
 
 
 @final
-class EndBlocks:
+class EndBlocks(Pattern):
     """The first and the last block see all and are seen by all; the last may be a short one."""
 
     def __init__(self, block: int) -> None:
@@ -46,12 +46,9 @@ class EndBlocks:
         rows = (grid.q_first < self.block) | (grid.q_last >= begin)
         return rows | (grid.k_first < self.block) | (grid.k_last >= begin)
 
-    def as_kernel(self) -> None:
-        """No stock kernel has it; the sparse path does."""
-
 
 @final
-class PublishedBigBirdPattern:
+class PublishedBigBirdPattern(Pattern):
     """Neighbouring blocks, and the first and the last; short texts see everything.
 
     Args:
@@ -97,19 +94,16 @@ class PublishedBigBirdPattern:
         """Blocks that one of the patterns touches."""
         return (FULL if self.is_short(grid.length) else self.union).touches(grid)
 
-    def as_kernel(self) -> None:
-        """Only a short text is something that kernels know, and how long it is comes later."""
-
 
 @final
-class FirstBlockAgain:
+class FirstBlockAgain(Relation):
     """Rows between the first and the last block see the first block several times more.
 
     Args:
         pattern: says how often, and in which texts.
     """
 
-    is_zero = False
+    reads_query = False
 
     def __init__(self, pattern: PublishedBigBirdPattern) -> None:
         self.pattern = pattern
@@ -117,10 +111,6 @@ class FirstBlockAgain:
     def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "q k"]:
         """The logarithm of how often a key counts."""
         return self.as_bias(places).to(query.dtype)
-
-    def to_context(self, weights: Float[Tensor, "*b q k"], places: Places) -> float:
-        """Values are left alone."""
-        return 0.0
 
     def as_bias(self, places: Places) -> Float[Tensor, "q k"]:
         """The same: it depends on the places alone."""

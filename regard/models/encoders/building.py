@@ -20,8 +20,6 @@ from regard.models.published.layers import AppendOne, Layering, tied_output
 from regard.models.published.sizes import check_one_vocabulary
 from regard.positions import POSITIONS
 
-LENGTH_FREE = frozenset({"full", "sliding_window", "blocks"})
-"""Patterns that do not ask where a text ends."""
 INITIAL_STD = 0.02
 """Of embeddings, as in BERT."""
 
@@ -69,7 +67,7 @@ class _Making:
             layers=[layering.encoder_layer(self._relation(pattern)) for _ in range(spec.n_layers)],
             norm=layering.last_norm(),
             pattern=pattern,
-            is_by_length=spec.pattern is not None and spec.pattern.name not in LENGTH_FREE,
+            is_by_length=pattern is not None and pattern.needs_length,
             carries_heads=spec.needs_trees,
         )
 

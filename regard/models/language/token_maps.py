@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.attention import AttentionMap
-from regard.attention.links import Grid, Selection, Window
+from regard.attention.links import Grid, Pattern, Selection, Window
 from regard.attention.masks import apart
 from regard.attention.memories.memory_compressed import CompleteSlots
 from regard.models.language.rows import NOWHERE
@@ -24,7 +24,7 @@ from regard.places import Places
 
 @final
 @dataclass(frozen=True)
-class SlotsOfTokens:
+class SlotsOfTokens(Pattern):
     """A token is seen once the slot that holds it is complete; the first one before as well."""
 
     stride: int
@@ -43,13 +43,10 @@ class SlotsOfTokens:
         """Whatever is not wholly in the future."""
         return grid.k_first <= grid.q_last
 
-    def as_kernel(self) -> None:
-        """No kernel has it; maps are looked at, not computed with."""
-
 
 @final
 @dataclass(frozen=True)
-class Shared:
+class Shared(Selection):
     """A selection among slots, whose weights their tokens share."""
 
     among: Selection

@@ -4,15 +4,14 @@ A step asks with one query, so that what can be done once for a sentence is: its
 and its mask is made. All steps at once go through the chain and its fast paths.
 """
 
-from typing import NamedTuple, final
+from typing import NamedTuple, cast, final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention import AttentionMap, Chain, attend, padding
-from regard.attention.links import wide
-from regard.models.recurrent.comparisons import Covered
+from regard.attention.links import CoverageScore, Score, wide
 from regard.places import Places
 
 
@@ -91,9 +90,12 @@ class Look(nn.Module):
         queries = query.reshape(-1, 1, each * query.shape[1], query.shape[2])
         at = at.expand(each, -1, -1).reshape(-1, 1)
         places = Places(at, memory.at, memory.at.shape[-1])
-        before = covered.view(len(queries), 1, each, -1) if self.has_coverage else None
         score, select = self.chain.score, self.chain.select
-        scores = score.compare(queries, memory.key, places, before)
+        if self.has_coverage:
+            before = covered.view(len(queries), 1, each, -1)
+            scores = cast(CoverageScore, score).compare_covered(queries, memory.key, before)
+        else:
+            scores = score.compare(queries, memory.key, places)
         rows = select.summarise(scores, memory.visible, queries, places)
         weights = select.weigh(scores, memory.visible, rows, places)
         context = (weights @ memory.value).reshape(*query.shape[:2], -1)
@@ -110,9 +112,27 @@ class Look(nn.Module):
         queries, value, mask = query[:, None], states[:, None], padding(visible)
         if not self.has_coverage:
             return (self.chain(queries, value, value, mask).map,)
-        score, key = self.chain.score, self.chain.score.prepared(value)
-        known = Covered(score, covered[:, None].detach())
+        key = self.chain.score.prepared(value)
+        known = Covered(cast(CoverageScore, self.chain.score), covered[:, None].detach())
         return (attend(queries, key, value, mask, score=known, select=self.chain.select).map,)
+
+
+@final
+class Covered(Score):
+    """A score of prepared keys that knows what has been covered before each row, for a map."""
+
+    def __init__(self, score: CoverageScore, covered: Float[Tensor, "b h q k"]) -> None:
+        self.score, self.covered = score, covered
+
+    def __call__(
+        self,
+        query: Float[Tensor, "b h q d"],
+        key: Float[Tensor, "b h k p"],
+        places: Places | None = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """The scores of these rows with these keys, wherever they stand."""
+        at = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
+        return self.score.compare_covered(query, key, self.covered[..., at.query, at.key])
 
 
 @final

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from regard.attention import SCORES, SELECTIONS
+from regard.attention.links import CoverageScore
 from regard.choices import Choice, find
 from regard.dims import Dims
 from regard.errors import SettingError
@@ -31,10 +32,7 @@ LARGEST: Mapping[str, int] = {
 }
 """Beyond these a size is a mistake, or a file that means harm."""
 NO_LOOK = "none"
-ONE_WIDTH = ("dot", "scaled_dot")
-"""Scores that need queries and keys of one width."""
-READ_KEYS = ("general", "concat", "additive")
-"""Scores that can read what a key has received."""
+LUONG_SCORE, GLOBAL_SELECTION = Choice("general"), Choice("soft")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +63,9 @@ class RecurrentSpec:
     """Which state looks at the source: "current", "previous", or "none"."""
     attends_to_end: bool = False
     """Whether the source's end token may be looked at."""
-    score: Choice = field(default_factory=lambda: Choice("general"))
+    score: Choice = field(default_factory=lambda: LUONG_SCORE)
     """How well a state suits a source word."""
-    select: Choice = field(default_factory=lambda: Choice("soft"))
+    select: Choice = field(default_factory=lambda: GLOBAL_SELECTION)
     """How scores become weights; "soft" is Luong's global attention."""
     feeds_input: bool = True
     """Whether a step reads the readout of the step before."""
@@ -160,7 +158,10 @@ class RecurrentSpec:
     def _refusals(self) -> list[tuple[bool, str]]:
         """Every combination that cannot work, with its remedy."""
         looks, both = self.attends != NO_LOOK, self.is_bidirectional
-        is_default = (self.score.name, self.select.name) == ("general", "soft")
+        reading = [name for name, score in SCORES.items() if issubclass(score, CoverageScore)]
+        is_default = (
+            self.score.name == LUONG_SCORE.name and self.select.name == GLOBAL_SELECTION.name
+        )
         return [
             (
                 both and (self.reverses_source or self.bridge == "copy"),
@@ -175,15 +176,15 @@ class RecurrentSpec:
                 "is_bidirectional or reverses_source, or take bridge = 'copy' or 'projected'.",
             ),
             (
-                looks and both and self.score.name in ONE_WIDTH,
+                looks and both and SCORES[self.score.name].needs_one_width,
                 f"model.score = '{self.score.name}' needs queries and keys of one width, but a "
                 f"bidirectional encoder's states are {self.d_states} wide and the decoder's "
-                f"{self.d_hidden}. Take {', '.join(READ_KEYS)}.",
+                f"{self.d_hidden}. Take {', '.join(reading)}.",
             ),
             (
-                self.has_coverage and looks and self.score.name not in READ_KEYS,
+                self.has_coverage and looks and self.score.name not in reading,
                 f"model.has_coverage: '{self.score.name}' cannot read what a source word has "
-                f"received. Take {', '.join(READ_KEYS)}, or has_coverage = false.",
+                f"received. Take {', '.join(reading)}, or has_coverage = false.",
             ),
             (
                 not looks and self.feeds_input,

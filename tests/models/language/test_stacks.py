@@ -6,15 +6,13 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from regard.attention import RELATIONS, SCORES, SELECTIONS
-from regard.attention.meetings import why_not
+from regard.attention import PATTERNS, RELATIONS, SCORES, SELECTIONS
 from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
 from regard.models.language.pasts import kept, most_kept, remembered
 from regard.models.language.spec import LMLML
-from regard.models.self_attention import MOVABLE
 from regard.models.stepper import BOS, PAD
 from tests.asserting import assert_close
 
@@ -113,14 +111,16 @@ WEIGHING = [
 ]
 
 
-@pytest.mark.parametrize("attends", sorted(MOVABLE))
+@pytest.mark.parametrize(
+    "attends", sorted(name for name, part in PATTERNS.items() if part.is_movable)
+)
 @pytest.mark.parametrize(
     ("link", "name", "positions"),
     [
         (link, name, positions)
         for link, name in WEIGHING
         for positions in ("sinusoidal", "rotary")
-        if not why_not(name, positions)
+        if positions != "rotary" or getattr(SCORES.get(name), "bears_rotation", True)
     ],
 )
 def test_whatever_weighs_the_keys_rows_of_unequal_length_go_on_as_alone(
