@@ -24,7 +24,7 @@ from regard.data import Example
 from regard.evaluating import Gold
 from regard.recipes import read_recipe
 from regard.serving import build_app, open_runs
-from regard.serving.registry import GoldPairs, Shelf
+from regard.serving.registry import GoldPairs, Registry
 from regard.serving.server import running
 from regard.training import run
 
@@ -123,13 +123,13 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         words, gold = aligned(Path(folder))
-        shelf = open_runs([*runs, words], device="cpu", gold=gold)
-        _show(shelf, VIEWS if runs else {"gold": VIEWS["gold"]})
+        registry = open_runs([*runs, words], device="cpu", gold=gold)
+        _show(registry, VIEWS if runs else {"gold": VIEWS["gold"]})
 
 
-def _show(shelf: Shelf, views: Wanted) -> None:
+def _show(registry: Registry, views: Wanted) -> None:
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with running(build_app(shelf)) as address, sync_playwright() as play:
+    with running(build_app(registry)) as address, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for theme in ("light", "dark"):
             _draw(browser, address, theme, views)

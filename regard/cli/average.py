@@ -11,7 +11,7 @@ from regard.data.atomic_writes import written_beside
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.recipes.data_paths import Start, read_start, write_start
 from regard.recipes.recipe import read_recipe
-from regard.runs.loading import load_run
+from regard.runs.finished_runs import load_run
 from regard.tasks.loaded import load_subwords, subword_files
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
@@ -22,7 +22,7 @@ from regard.training.checkpoints import (
     tensor_forms,
     write_tensors,
 )
-from regard.training.run_lock import check_can_be_made
+from regard.training.run_folder import check_can_be_made
 
 
 def average(

@@ -12,7 +12,7 @@ import typer
 
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
-from regard.cli.progress_bar import counting
+from regard.cli.progress import counting
 from regard.cli.requests import tell_cut
 from regard.data import Example, lines
 from regard.data.atomic_writes import write_text
@@ -23,10 +23,9 @@ from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
 from regard.recipes.data_paths import examples_of
 from regard.recipes.recipe import Recipe, read_recipe
-from regard.runs.evaluation import answer, search_for
+from regard.runs.evaluation import answer, check_has_sources, search_for
 from regard.runs.evaluation_texts import chosen_texts, texts_of_files
 from regard.runs.length_limits import check_limit, limits_of
-from regard.runs.metric_checks import check_has_sources
 from regard.tasks import task_of
 from regard.tasks.input_format import has_rows, holds_both_sides
 from regard.tasks.normalisation import form_name

@@ -24,7 +24,7 @@ from regard.cli.options import (
     refuse,
     refuse_without_links,
 )
-from regard.cli.progress_bar import counting
+from regard.cli.progress import counting
 from regard.cli.requests import tell_cut
 from regard.data.atomic_writes import write_text
 from regard.errors import DataError, RunError, SettingError
@@ -33,14 +33,22 @@ from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.alignment import head_grid
 from regard.runs.alignment import Aligned, align, read_gold
 from regard.runs.dictionaries import dictionary_of
-from regard.runs.evaluation import METRICS, Answers, Judged, answer, score_each, search_for
+from regard.runs.evaluation import (
+    METRICS,
+    Answers,
+    Judged,
+    answer,
+    check_has_scenes,
+    check_has_sources,
+    score_each,
+    search_for,
+)
 from regard.runs.evaluation_texts import chosen_texts, places_of_short
 from regard.runs.length_limits import limits_of
-from regard.runs.metric_checks import check_has_scenes, check_has_sources
 from regard.runs.trained import Trained
 from regard.tasks.normalisation import form_name
 from regard.tasks.task import METRICS_OF_LOSS, METRICS_WITHOUT_ANSWERS
-from regard.training.run_lock import check_can_be_made
+from regard.training.run_folder import check_can_be_made
 
 DIGITS = {"loss": 4, "length ratio": 3}
 """Of what needs more than two behind the point."""

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import LIMIT, MaxTokens
+from regard.cli.progress import waiting
 from regard.cli.requests import tell
-from regard.cli.spinner import waiting
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
 from regard.runs.length_limits import limits_of

@@ -13,7 +13,7 @@ from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
 from regard.runs.plan import Disk, Doing, Duration, MemoryEstimate, Plan
 from regard.runs.plan import plan as planned
-from regard.training.run_lock import check_can_be_made
+from regard.training.run_folder import check_can_be_made
 
 
 def plan(

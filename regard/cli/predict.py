@@ -15,9 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.loaded_runs import load_for_verb
 from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
-from regard.cli.progress_bar import counting
+from regard.cli.progress import counting, spinning
 from regard.cli.requests import lines_of, tell
-from regard.cli.spinner import spinning
 from regard.cli.streams import has_reader
 from regard.cli.vectors import check_file, write_vectors
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search

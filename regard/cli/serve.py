@@ -70,10 +70,10 @@ def serve(
     # the port first: a long load for nothing is no joy
     listening = bind(host, port)
     try:
-        shelf = open_runs(run or [], device=device, gold=gold, saved=record)
-        names = [*shelf.runs, *shelf.saved, *shelf.saved_captions]
+        registry = open_runs(run or [], device=device, gold=gold, saved=record)
+        names = [*registry.runs, *registry.saved, *registry.saved_captions]
         print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
         sys.stdout.flush()
-        run_server(build_app(shelf, host=host), listening, opens=opens)
+        run_server(build_app(registry, host=host), listening, opens=opens)
     finally:
         listening.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from regard.cli.progress_bar import counting
+from regard.cli.progress import counting
 from regard.data.atomic_writes import written_beside
 from regard.data.permissions import as_any_file
 from regard.errors import SettingError

@@ -20,9 +20,9 @@ from typing import final
 
 from regard.choices import Choice
 from regard.data import PICTURE_READERS, READERS, Example
+from regard.data.atomic_writes import write_text
 from regard.data.regular_files import Unreadable, read_json
 from regard.errors import DataError, RunError
-from regard.data.atomic_writes import write_text
 from regard.recipes.recipe import DataRecipe, examples
 from regard.recipes.sections import Mistakes, read_section
 

@@ -14,10 +14,9 @@ from regard.errors import RecipeError, RegardError, SettingError
 from regard.models import Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.recipes.recipe_errors import NO_CHANGES, naming_owner, told
-from regard.recipes.toml_lines import key_lines
 from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
-from regard.recipes.toml_tables import change_table, check_extent, read_table, with_size
+from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
 
 MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
 """What a training may be stopped by."""
@@ -172,7 +171,7 @@ class Recipe:
 
     @property
     def shown(self) -> PicturesRecipe:
-        """How pictures are shown to the model; the defaults where the recipe has no such section."""
+        """How pictures are shown to the model; by the defaults where the recipe has no section."""
         return self.pictures or PicturesRecipe()
 
     def as_table(self) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 from regard.choices import unknown
 from regard.models import NAMED, Spec
-from regard.recipes.toml_lines import line_of
 from regard.recipes.sections import named_key
+from regard.recipes.toml_tables import line_of
 
 NO_CHANGES: Mapping[str, str] = MappingProxyType({})
 

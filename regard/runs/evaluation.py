@@ -17,8 +17,9 @@ import numpy as np
 
 from regard.choices import find
 from regard.data import Corpus, Example, too_long
+from regard.data.scenes import is_scene
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
-from regard.errors import SettingError
+from regard.errors import DataError, SettingError
 from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.buckets import by_length
 from regard.evaluating.captions import score_captions
@@ -277,3 +278,27 @@ def numbered(found: Sequence[Example], loaded: Loaded, hardware: Hardware) -> It
         split, path = Split(loaded.recipe, Path(folder), "valid"), Path(folder) / "corpus"
         sources.write(path, split, lambda: found, loaded.source, loaded.target)
         yield sources.as_model_sees(sources.open(path, split), split, loaded.model, hardware)
+
+
+def check_has_sources(examples: Sequence[Example], who: str, remedy: str) -> None:
+    """Refuse to score answers where every source is empty.
+
+    Args:
+        examples: what a run is asked.
+        who: scores it, for errors.
+        remedy: what else could be done, besides giving other texts.
+    """
+    if examples and not any(example.source.strip() for example in examples):
+        raise DataError(
+            f"{who} needs texts to answer, but every source is empty, as those of a running text "
+            f"without context are. Give texts (--source), or {remedy}."
+        )
+
+
+def check_has_scenes(examples: Sequence[Example], metrics: Sequence[str]) -> None:
+    """Refuse the pointing game where the boxes of words are not known."""
+    if "pointing" in metrics and not any(is_scene(example.source) for example in examples):
+        raise DataError(
+            "evaluate: pointing needs scenes, the only pictures in which the boxes of words are "
+            "known, but no picture given is one. Leave pointing out of --metrics, or take scenes."
+        )

@@ -22,13 +22,12 @@ from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.inspecting.text_record import check_reads_answers, look_at, reads_answers
 from regard.models import Stepper
-from regard.runs.ensemble_checks import check_can_write_together
-from regard.runs.loading import load_run
+from regard.runs.finished_runs import check_can_write_together, load_run
 from regard.tasks import Task, task_of
 from regard.tasks.captioning import pictures_refusal
 from regard.tasks.embedding import check_one_run, sentence_vectors
-from regard.tasks.length_checks import answer_refusal, encode_fitting, text_refusal
 from regard.tasks.loaded import Loaded
+from regard.tasks.long_texts import answer_refusal, encode_fitting, text_refusal
 from regard.tasks.predictions import (
     Answer,
     AnswerOptions,

@@ -19,7 +19,7 @@ from regard.hardware.hardware import Hardware, device_kinds
 from regard.recipes.data_paths import path_or_unchanged
 from regard.runs.evaluation import numbered
 from regard.runs.evaluation_texts import texts_of_split
-from regard.runs.loading import load_run
+from regard.runs.finished_runs import load_run
 from regard.training.card_json import (
     MODEL,
     Quoted,

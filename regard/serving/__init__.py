@@ -4,6 +4,6 @@ api.py has pure functions, app.py the routes, guard.py who may ask, page/ what a
 """
 
 from regard.serving.app import build_app
-from regard.serving.registry import Shelf, open_runs
+from regard.serving.registry import Registry, open_runs
 
-__all__ = ["Shelf", "build_app", "open_runs"]
+__all__ = ["Registry", "build_app", "open_runs"]

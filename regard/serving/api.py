@@ -24,7 +24,7 @@ from regard.runs.trained import Trained
 from regard.serving.lru_cache import Once, name_of_answer
 from regard.serving.offers import other_examples
 from regard.serving.quantities import numbers_of, offered, spans_of
-from regard.serving.registry import Served, Shelf
+from regard.serving.registry import Registry, Served
 from regard.serving.shown_numbers import Wish
 from regard.serving.turns import held
 from regard.serving.watched_search import WatchedSearch
@@ -43,14 +43,14 @@ USUAL_MAX_TOKENS = 300
 document's has room for as many as the document, and people wait for it."""
 
 
-def runs(shelf: Shelf) -> dict[str, object]:
+def runs(registry: Registry) -> dict[str, object]:
     """All runs, in the order they were given."""
     return {
         "version": regard.__version__,
-        "runs": [{"name": name, "reads": one.reads} for name, one in shelf.runs.items()],
-        "has_gold": shelf.gold is not None,
-        "records": list(shelf.saved),
-        "captions": list(shelf.saved_captions),
+        "runs": [{"name": name, "reads": one.reads} for name, one in registry.runs.items()],
+        "has_gold": registry.gold is not None,
+        "records": list(registry.saved),
+        "captions": list(registry.saved_captions),
     }
 
 
@@ -98,7 +98,7 @@ AnswerWork = Callable[[], dict[str, object]]
 
 
 def prepare_prediction(
-    shelf: Shelf,
+    registry: Registry,
     run: str,
     text: str,
     *,
@@ -112,7 +112,7 @@ def prepare_prediction(
     reads has one record of the text; hidden words are filled in.
 
     Args:
-        shelf: where the run is, and where records are kept.
+        registry: where the run is, and where records are kept.
         run: its name.
         text: what to answer; of a JSON object what a run reads that learned from such.
         target: an answer to look at instead of the model's own.
@@ -120,7 +120,7 @@ def prepare_prediction(
         max_tokens: longest answer; 50 tokens beyond the text, 300 at most, unless given. What says
             something of each place of a text says it of all, unless given.
     """
-    served = reader(shelf, run)
+    served = reader(registry, run)
     trained, recipe = served.trained, served.trained.loaded.recipe
     text = text_like(recipe.data.train, text, "the text")
     limits = limits_of(trained, max_tokens, "predict", "max_tokens")
@@ -132,17 +132,17 @@ def prepare_prediction(
     trained.check_length(Request(text))
     if target is not None:
         trained.check_answer(target)
-        return partial(_looked, shelf, served, text, target)
+        return partial(_looked, registry, served, text, target)
     if trained.task.is_blank(trained, text):
         return partial(_unanswered, served, text)
     search = replace(_widened(served, n_best), limits=limits)
     answered = _searched if trained.task.is_searched else _read_off
-    return partial(answered, shelf, served, text, search)
+    return partial(answered, registry, served, text, search)
 
 
-def reader(shelf: Shelf, run: str) -> Served:
+def reader(registry: Registry, run: str) -> Served:
     """A run by its name, if it reads texts."""
-    served = shelf.run(run)
+    served = registry.run(run)
     if served.reads != "texts":
         raise SettingError(
             f"predict: '{run}' captions pictures; it does not read texts. Send a picture to "
@@ -158,16 +158,16 @@ def _unanswered(served: Served, text: str) -> dict[str, object]:
     return {"run": served.name, "source": text, "answers": [own], "note": said.note}
 
 
-def _searched(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str, object]:
+def _searched(registry: Registry, served: Served, text: str, search: Beam) -> dict[str, object]:
     """The answers that a search finds."""
     watched = WatchedSearch(search, served.busy)
     (said,) = served.trained.predict([text], search=watched)
     read = served.trained.read(text)
-    answers = [_answer(shelf, served, read, one) for one in watched.found[0]]
+    answers = [_answer(registry, served, read, one) for one in watched.found[0]]
     return {"run": served.name, "source": text, "answers": answers, "note": said.note}
 
 
-def _read_off(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str, object]:
+def _read_off(registry: Registry, served: Served, text: str, search: Beam) -> dict[str, object]:
     """Answers that one pass over the text gives; where the model looked is the same for all."""
     trained = served.trained
     with held(served.busy):
@@ -177,7 +177,7 @@ def _read_off(shelf: Shelf, served: Served, text: str, search: Beam) -> dict[str
         {"text": one.text, "score": one.score, "filled": [*zip(one.tokens, sure, strict=True)]}
         for one, sure in zip(found.answers, found.probabilities, strict=True)
     ] or [{"text": record.target, "score": None}]
-    return _with_record(shelf, served, text, None, record, own, note=found.note)
+    return _with_record(registry, served, text, None, record, own, note=found.note)
 
 
 def _check_is_unlimited(max_tokens: int | None) -> None:
@@ -189,16 +189,16 @@ def _check_is_unlimited(max_tokens: int | None) -> None:
         )
 
 
-def _looked(shelf: Shelf, served: Served, text: str, target: str) -> dict[str, object]:
+def _looked(registry: Registry, served: Served, text: str, target: str) -> dict[str, object]:
     """The answer that the request gives, with where the model looks as it writes it."""
     with held(served.busy):
         record = served.trained.look(text, target)
     own = [{"text": record.target, "score": None}]
-    return _with_record(shelf, served, text, target, record, own)
+    return _with_record(registry, served, text, target, record, own)
 
 
 def _with_record(
-    shelf: Shelf,
+    registry: Registry,
     served: Served,
     text: str,
     target: str | None,
@@ -209,7 +209,7 @@ def _with_record(
 ) -> dict[str, object]:
     """Answers that share one record, which is kept under its name."""
     name = name_of_answer(served.name, text, target)
-    shelf.records.put(name, Once(lambda: record))
+    registry.records.put(name, Once(lambda: record))
     answers = [{**one, "record": name, "words": []} for one in own]
     return {"run": served.name, "source": text, "answers": answers, "note": note}
 
@@ -221,7 +221,7 @@ def _widened(served: Served, n_best: int) -> Beam:
     return replace(search, n_best=n_best)
 
 
-def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[str, object]:
+def _answer(registry: Registry, served: Served, read: str, one: Hypothesis) -> dict[str, object]:
     loaded = served.trained.loaded
     # of a text that a language model began itself nothing was read that could be looked at
     name = name_of_answer(served.name, read, one.tokens) if read.strip() else None
@@ -231,7 +231,7 @@ def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[st
             return served.trained.read_over(read, one.tokens)
 
     if name is not None:
-        shelf.records.put(name, Once(look))
+        registry.records.put(name, Once(look))
     names = [*(loaded.target.readable(token) for token in one.tokens), "<eos>"]
     chances = np.exp(one.token_log_probabilities).tolist()
     return {
@@ -244,9 +244,9 @@ def _answer(shelf: Shelf, served: Served, read: str, one: Hypothesis) -> dict[st
     }
 
 
-def record(shelf: Shelf, name: str) -> dict[str, object]:
+def record(registry: Registry, name: str) -> dict[str, object]:
     """Texts and tokens of an answer, and which weights there are."""
-    kept = shelf.record(name)
+    kept = registry.record(name)
     return {
         "record": name,
         "source": kept.source,
@@ -271,41 +271,41 @@ def _attention(kept: Record, kind: str) -> dict[str, object]:
 
 
 def weights(
-    shelf: Shelf, name: str, kind: str, shown: str = "weights", wish: Wish = AS_IT_IS
+    registry: Registry, name: str, kind: str, shown: str = "weights", wish: Wish = AS_IT_IS
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Every number of one kind, `layers heads queries keys`, where there are not too many.
 
     Args:
-        shelf: where the record is kept.
+        registry: where the record is kept.
         name: of the record.
         kind: such as "encoder" or "cross".
         shown: what of it, a name of `regard.serving.quantities.QUANTITIES`.
         wish: temperature and residual, for those that heed them.
     """
-    kept = _short(shelf, name, kind)
+    kept = _short(registry, name, kind)
     key = name_of_answer(name, kind, shown, wish)
 
     def compute() -> np.ndarray[Any, np.dtype[np.float32]]:
         return numbers_of(kept, kind, shown, wish).numpy().astype("<f4")
 
-    return shelf.matrices.put(key, Once(compute))()
+    return registry.matrices.put(key, Once(compute))()
 
 
-def visible(shelf: Shelf, name: str, kind: str, shown: str = "weights") -> dict[str, object]:
+def visible(registry: Registry, name: str, kind: str, shown: str = "weights") -> dict[str, object]:
     """For each layer and query the spans of keys that it may see; null where it is not known.
 
     Args:
-        shelf: where the record is kept.
+        registry: where the record is kept.
         name: of the record.
         kind: such as "encoder" or "cross".
         shown: of what, as for `weights`.
     """
-    return {"layers": spans_of(_short(shelf, name, kind), kind, shown)}
+    return {"layers": spans_of(_short(registry, name, kind), kind, shown)}
 
 
-def _short(shelf: Shelf, name: str, kind: str) -> Record:
+def _short(registry: Registry, name: str, kind: str) -> Record:
     """A record whose numbers of a kind can be sent at once."""
-    kept = shelf.record(name)
+    kept = registry.record(name)
     one = find(kind, kept.attention)
     n_numbers = len(one.layers) * one.n_heads * len(one.queries) * len(one.keys)
     if n_numbers > MOST_NUMBERS:
@@ -316,9 +316,9 @@ def _short(shelf: Shelf, name: str, kind: str) -> Record:
     return kept
 
 
-def statistics(shelf: Shelf, name: str, kind: str) -> dict[str, object]:
+def statistics(registry: Registry, name: str, kind: str) -> dict[str, object]:
     """What each head of a kind does; of a long text some queries are used, and it says so."""
-    kept = shelf.record(name)
+    kept = registry.record(name)
     every = max(1, len(find(kind, kept.attention).queries) // MOST_ROWS)
     heads = [asdict(one) for one in head_statistics(kept, kind, every=every)]
     return {"every": every, "heads": heads}

@@ -22,7 +22,7 @@ from regard.serving.guard import Guard, Names, fault
 from regard.serving.link_drawing import Drawing
 from regard.serving.loaded_head import loaded_head
 from regard.serving.pools import Pools
-from regard.serving.registry import Shelf
+from regard.serving.registry import Registry
 from regard.serving.schemas import AskedToPredict, AskedToWork
 from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
@@ -35,29 +35,29 @@ STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
 OCTETS = "application/octet-stream"
 
 
-def build_app(shelf: Shelf, *, host: str = "127.0.0.1") -> ASGIApp:
+def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
     """The application, guarded.
 
     Args:
-        shelf: the runs it serves.
+        registry: the runs it serves.
         host: what the server is bound to; other names are refused.
     """
     # FastAPI's own pages for people load scripts from elsewhere
     app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
     _count(app)
     _say_mistakes(app)
-    pools = Pools(shelf.runs)
-    _about(app, shelf, pools)
-    _answers(app, shelf, pools)
-    _looks(app, shelf)
-    _atlas(app, shelf)
+    pools = Pools(registry.runs)
+    _about(app, registry, pools)
+    _answers(app, registry, pools)
+    _looks(app, registry)
+    _atlas(app, registry)
     _worked(app, pools)
-    _gold(app, shelf)
+    _gold(app, registry)
     _page(app)
     return Guard(app, Names.of(host))
 
 
-def _about(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
+def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
     @app.get("/health", tags=["server"])
     async def health() -> dict[str, str]:
         """Whether the server answers."""
@@ -66,7 +66,7 @@ def _about(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
     @app.get("/api/runs", tags=["runs"])
     async def runs() -> dict[str, object]:
         """All runs."""
-        return api.runs(shelf)
+        return api.runs(registry)
 
     @app.get("/api/colours", tags=["server"])
     async def colours() -> dict[str, object]:
@@ -76,25 +76,25 @@ def _about(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
     @app.get("/api/runs/{run}/info", tags=["runs"])
     async def info(run: str) -> dict[str, object]:
         """What a run is."""
-        return await pools.reading.run(lambda: api.info(shelf.run(run)))
+        return await pools.reading.run(lambda: api.info(registry.run(run)))
 
     @app.get("/api/runs/{run}/curves", tags=["runs"])
     async def curves(run: str) -> dict[str, object]:
         """How a run learned."""
-        return await pools.reading.run(lambda: api.curves(shelf.run(run)))
+        return await pools.reading.run(lambda: api.curves(registry.run(run)))
 
 
-def _answers(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
+def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
     @app.post("/api/runs/{run}/predict", tags=["looking"], openapi_extra=described(AskedToPredict))
     async def predict(run: str, request: Request) -> dict[str, object]:
         """Answer a text; each answer names a record."""
         # before the body is read, which may be long
-        api.reader(shelf, run)
+        api.reader(registry, run)
         asked = await read_json(request, AskedToPredict)
         # a text that is refused waits for no other
         answer = await pools.reading.run(
             lambda: api.prepare_prediction(
-                shelf,
+                registry,
                 run,
                 asked.text,
                 target=asked.target,
@@ -107,35 +107,37 @@ def _answers(app: FastAPI, shelf: Shelf, pools: Pools) -> None:
     @app.post("/api/runs/{run}/caption", tags=["looking"])
     async def caption(run: str, request: Request) -> dict[str, object]:
         """Caption the picture that is the body of the request, as the bytes of its file."""
-        served = captions.captioner(shelf, run)
+        served = captions.captioner(registry, run)
         async with received(request) as upload:
             return await pools.of_run[run].run(
-                lambda: captions.caption_upload(shelf, served, upload)
+                lambda: captions.caption_upload(registry, served, upload)
             )
 
     @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
     async def caption_example(run: str, number: int) -> dict[str, object]:
         """Caption one of the run's own pictures."""
-        served = captions.captioner(shelf, run)
-        return await pools.of_run[run].run(lambda: captions.caption_example(shelf, served, number))
+        served = captions.captioner(registry, run)
+        return await pools.of_run[run].run(
+            lambda: captions.caption_example(registry, served, number)
+        )
 
     @app.get("/api/captions/{record}", tags=["looking"])
     async def kept_caption(record: str) -> dict[str, object]:
         """A caption that was saved in a file, or that is still kept."""
-        return await pools.reading.run(lambda: captions.caption(shelf, record))
+        return await pools.reading.run(lambda: captions.caption(registry, record))
 
     @app.get("/api/captions/{record}/picture", tags=["looking"], response_class=Response)
     async def picture(record: str) -> Response:
         """A picture that was captioned."""
-        content = await pools.reading.run(lambda: captions.picture_png(shelf, record))
+        content = await pools.reading.run(lambda: captions.picture_png(registry, record))
         return Response(content, media_type="image/png")
 
 
-def _looks(app: FastAPI, shelf: Shelf) -> None:
+def _looks(app: FastAPI, registry: Registry) -> None:
     @app.get("/api/records/{record}", tags=["looking"])
     def record(record: str) -> dict[str, object]:
         """Texts and tokens of an answer, and which weights there are."""
-        return api.record(shelf, record)
+        return api.record(registry, record)
 
     @app.get("/api/records/{record}/weights/{kind}", tags=["looking"], response_class=Response)
     def weights(
@@ -146,36 +148,36 @@ def _looks(app: FastAPI, shelf: Shelf) -> None:
         residual: float = 0.5,
     ) -> Response:
         """All numbers of a kind: float32, little end first; X-Shape says how many."""
-        numbers = api.weights(shelf, record, kind, shown, Wish(temperature, residual))
+        numbers = api.weights(registry, record, kind, shown, Wish(temperature, residual))
         shape = ",".join(map(str, numbers.shape))
         return Response(numbers.tobytes(), media_type=OCTETS, headers={"X-Shape": shape})
 
     @app.get("/api/records/{record}/visible/{kind}", tags=["looking"])
     def visible(record: str, kind: str, shown: str = "weights") -> dict[str, object]:
         """The spans of keys that each query may see, layer by layer."""
-        return api.visible(shelf, record, kind, shown)
+        return api.visible(registry, record, kind, shown)
 
     @app.get("/api/records/{record}/statistics/{kind}", tags=["looking"])
     def statistics(record: str, kind: str) -> dict[str, object]:
         """What each head does: entropy, distance, sink, neighbours, redundancy."""
-        return api.statistics(shelf, record, kind)
+        return api.statistics(registry, record, kind)
 
     @app.get("/api/records/{record}/mechanisms/{kind}/{layer}/{head}", tags=["looking"])
     def mechanisms(record: str, kind: str, layer: int, head: int) -> dict[str, object]:
         """What other mechanisms make of the same queries and keys."""
-        return side_by_side(shelf.record(record), kind, layer, head)
+        return side_by_side(registry.record(record), kind, layer, head)
 
     @app.get("/api/records/{record}/worked/{kind}/{layer}/{head}", tags=["worked example"])
     def loaded(record: str, kind: str, layer: int, head: int) -> dict[str, object]:
         """The queries, keys and values of one head, for the worked example."""
-        return loaded_head(shelf.record(record), kind, layer, head)
+        return loaded_head(registry.record(record), kind, layer, head)
 
 
-def _atlas(app: FastAPI, shelf: Shelf) -> None:
+def _atlas(app: FastAPI, registry: Registry) -> None:
     @app.get("/api/records/{record}/atlas/{kind}/{layer}", tags=["atlas"])
     def size(record: str, kind: str, layer: int) -> dict[str, object]:
         """How large a layer's map is, and how it is cut."""
-        return atlas(shelf.record(record), kind, layer)
+        return atlas(registry.record(record), kind, layer)
 
     @app.get(
         "/api/records/{record}/tiles/{kind}/{layer}/{head}/{zoom}/{x}/{y}",
@@ -195,7 +197,7 @@ def _atlas(app: FastAPI, shelf: Shelf) -> None:
         type: str = "float16",
     ) -> Response:
         """256 × 256 weights; then how many keys each row of pixels may see. 204: all masked."""
-        made = tile(shelf, record, Asked(kind, layer, head, zoom, x, y, pooling, rows, type))
+        made = tile(registry, record, Asked(kind, layer, head, zoom, x, y, pooling, rows, type))
         headers = {
             "X-Min": repr(made.lowest),
             "X-Max": repr(made.highest),
@@ -211,7 +213,7 @@ def _atlas(app: FastAPI, shelf: Shelf) -> None:
         record: str, kind: str, layer: int, head: int, far: int = 64, every: int = 0
     ) -> dict[str, object]:
         """What each key receives, and the strongest far links; every=1 uses all queries."""
-        kept = shelf.record(record)
+        kept = registry.record(record)
         return profile(kept, kind, layer, head, far=far, every=every)
 
 
@@ -227,18 +229,18 @@ def _worked(app: FastAPI, pools: Pools) -> None:
         return await pools.reading.run(lambda: worked_steps(asked.wished()))
 
 
-def _gold(app: FastAPI, shelf: Shelf) -> None:
+def _gold(app: FastAPI, registry: Registry) -> None:
     @app.get("/api/gold", tags=["gold"])
     async def sentences() -> dict[str, object]:
         """The pairs that have gold links."""
-        return gold.sentences(shelf)
+        return gold.sentences(registry)
 
     @app.get("/api/gold/{run}", tags=["gold"])
     def errors_of_heads(
         run: str, drawing: str = "argmax", threshold: float = 0.2, punctuation: str = "counted"
     ) -> dict[str, object]:
         """The alignment error rate of every head."""
-        return gold.errors_of_heads(shelf, run, Drawing(drawing, threshold, punctuation))
+        return gold.errors_of_heads(registry, run, Drawing(drawing, threshold, punctuation))
 
     @app.get("/api/gold/{run}/{place}", tags=["gold"])
     def sentence(
@@ -250,7 +252,7 @@ def _gold(app: FastAPI, shelf: Shelf) -> None:
         punctuation: str = "counted",
     ) -> dict[str, object]:
         """One pair with its links, every head's weights and the links that they draw."""
-        return gold.sentence(shelf, run, place, row, Drawing(drawing, threshold, punctuation))
+        return gold.sentence(registry, run, place, row, Drawing(drawing, threshold, punctuation))
 
 
 def _page(app: FastAPI) -> None:

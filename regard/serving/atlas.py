@@ -16,7 +16,7 @@ from regard.inspecting.record import Record
 from regard.inspecting.survey import ANYWHERE, survey
 from regard.inspecting.tiles import BLOCK, EXACT, PIXELS, Head, Pause, Pyramid
 from regard.serving.lru_cache import Once, name_of_answer
-from regard.serving.registry import SentTile, Shelf
+from regard.serving.registry import Registry, SentTile
 from regard.serving.turns import Turns, check_asker
 
 TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
@@ -69,16 +69,16 @@ class Asked:
     type: str = "float16"
 
 
-def tile(shelf: Shelf, name: str, asked: Asked) -> SentTile:
+def tile(registry: Registry, name: str, asked: Asked) -> SentTile:
     """One tile, computed once; not at all if whoever asked goes before its turn comes."""
     key = name_of_answer(name, asked)
-    record = shelf.record(name)
-    made = shelf.tiles.put(key, Once(lambda: _in_turn(record, asked)))
+    record = registry.record(name)
+    made = registry.tiles.put(key, Once(lambda: _in_turn(record, asked)))
     try:
         return made()
     except BaseException:
         # what was never computed must not push out what was
-        shelf.tiles.drop(key, made)
+        registry.tiles.drop(key, made)
         raise
 
 

@@ -9,7 +9,7 @@ from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
 from regard.inspecting.caption_record import CaptionRecord
 from regard.serving.lru_cache import name_of_answer
-from regard.serving.registry import Served, Shelf
+from regard.serving.registry import Registry, Served
 from regard.serving.turns import held
 from regard.serving.uploads import Upload
 from regard.serving.watched_search import WatchedSearch
@@ -18,19 +18,19 @@ MOST_SIDE = 1600
 """Pixels along the longer side of a picture that is kept for the page."""
 
 
-def captioner(shelf: Shelf, run: str) -> Served:
+def captioner(registry: Registry, run: str) -> Served:
     """A run by its name, if it captions pictures."""
-    served = shelf.run(run)
+    served = registry.run(run)
     if served.reads != "pictures":
         raise SettingError(f"caption: '{run}' reads texts, not pictures. Take a run that captions.")
     return served
 
 
-def caption_upload(shelf: Shelf, served: Served, upload: Upload) -> dict[str, object]:
+def caption_upload(registry: Registry, served: Served, upload: Upload) -> dict[str, object]:
     """Caption a picture that was sent.
 
     Args:
-        shelf: all that is served.
+        registry: all that is served.
         served: a run that captions pictures.
         upload: the picture's file, of any make that the project reads.
     """
@@ -43,14 +43,14 @@ def caption_upload(shelf: Shelf, served: Served, upload: Upload) -> dict[str, ob
         said = str(error).replace(str(upload.path), "the picture that was sent")
         raise DataError(said) from error
     own = replace(record, picture=replace(record.picture, name="your picture"))
-    return _kept(shelf, name_of_answer(served.name, upload.mark), own)
+    return _kept(registry, name_of_answer(served.name, upload.mark), own)
 
 
-def caption_example(shelf: Shelf, served: Served, number: int) -> dict[str, object]:
+def caption_example(registry: Registry, served: Served, number: int) -> dict[str, object]:
     """Caption one of the pictures that `info` offers.
 
     Args:
-        shelf: all that is served.
+        registry: all that is served.
         served: a run that captions pictures.
         number: of the example, counted from 0.
     """
@@ -64,17 +64,17 @@ def caption_example(shelf: Shelf, served: Served, number: int) -> dict[str, obje
     except DataError as error:
         raise DataError(str(error).replace(address, name)) from error
     named = replace(record, picture=replace(record.picture, name=name))
-    return _kept(shelf, name_of_answer(served.name, address), named)
+    return _kept(registry, name_of_answer(served.name, address), named)
 
 
-def caption(shelf: Shelf, name: str) -> dict[str, object]:
+def caption(registry: Registry, name: str) -> dict[str, object]:
     """A caption that was saved in a file, or that is still kept."""
-    return {"record": name, **shelf.caption(name).as_json()}
+    return {"record": name, **registry.caption(name).as_json()}
 
 
-def picture_png(shelf: Shelf, name: str) -> bytes:
+def picture_png(registry: Registry, name: str) -> bytes:
     """The pixels of a picture that was captioned, no more than a page shows."""
-    pixels = np.ascontiguousarray(_small(shelf.caption(name).picture).pixels)
+    pixels = np.ascontiguousarray(_small(registry.caption(name).picture).pixels)
     file = BytesIO()
     pillow().fromarray(pixels).save(file, format="PNG")
     return file.getvalue()
@@ -86,8 +86,8 @@ def _looked(served: Served, address: str) -> CaptionRecord:
         return served.trained.look_at_picture(address, search=search)
 
 
-def _kept(shelf: Shelf, name: str, record: CaptionRecord) -> dict[str, object]:
-    shelf.captions.put(name, replace(record, picture=_small(record.picture)))
+def _kept(registry: Registry, name: str, record: CaptionRecord) -> dict[str, object]:
+    registry.captions.put(name, replace(record, picture=_small(record.picture)))
     return {"record": name, **record.as_json()}
 
 

@@ -21,7 +21,7 @@ from regard.runs.alignment import Aligned, cross_maps, has_gold, read_gold
 from regard.runs.evaluation_texts import texts_of_files
 from regard.serving.link_drawing import Drawing
 from regard.serving.lru_cache import Once, name_of_answer
-from regard.serving.registry import GoldPairs, Served, Shelf, WordWeights
+from regard.serving.registry import GoldPairs, Registry, Served, WordWeights
 from regard.serving.turns import held
 from regard.tasks.normalisation import as_read
 
@@ -60,28 +60,28 @@ def read_pairs(
         raise DataError(f"serve: '{links}': {error}") from error
 
 
-def sentences(shelf: Shelf) -> dict[str, object]:
+def sentences(registry: Registry) -> dict[str, object]:
     """The pairs that there are."""
-    gold = _gold(shelf)
+    gold = _gold(registry)
     return {"sentences": [[pair.source, pair.targets[0]] for pair in gold.pairs[:MOST_PAIRS]]}
 
 
-def errors_of_heads(shelf: Shelf, run: str, drawing: Drawing = ARGMAX) -> dict[str, object]:
+def errors_of_heads(registry: Registry, run: str, drawing: Drawing = ARGMAX) -> dict[str, object]:
     """The alignment error rate of every head over all pairs; the model computes once.
 
     Args:
-        shelf: all that is served.
+        registry: all that is served.
         run: the name of a run.
         drawing: how links are drawn, and which of them count.
     """
     name = name_of_answer(run, drawing)
-    return shelf.errors_of_heads.put(name, Once(lambda: _errors(shelf, run, drawing)))()
+    return registry.errors_of_heads.put(name, Once(lambda: _errors(registry, run, drawing)))()
 
 
-def _errors(shelf: Shelf, run: str, drawing: Drawing) -> dict[str, object]:
-    gold = _gold(shelf)
+def _errors(registry: Registry, run: str, drawing: Drawing) -> dict[str, object]:
+    gold = _gold(registry)
     halves: tuple[Counts, Counts] = ({}, {})
-    weighed = shelf.word_weights.put(run, Once(lambda: _all_word_weights(shelf, run)))()
+    weighed = registry.word_weights.put(run, Once(lambda: _all_word_weights(registry, run)))()
     for place, by_row in weighed.items():
         source, target = gold.words(place)
         table = halves[place % 2]
@@ -115,18 +115,18 @@ def _by_view(words: WordWeights, row: Row) -> dict[View, Float[Tensor, "t s"]]:
 
 
 def sentence(
-    shelf: Shelf, run: str, place: int, row: str, drawing: Drawing = ARGMAX
+    registry: Registry, run: str, place: int, row: str, drawing: Drawing = ARGMAX
 ) -> dict[str, object]:
     """One pair: its words, the gold links, every head's weights, and the links they draw.
 
     Args:
-        shelf: all that is served.
+        registry: all that is served.
         run: the name of a run.
         place: of the pair, counted from 0.
         row: "predicting" or "next"; which decoder row speaks for a word.
         drawing: how links are drawn, and which of them count.
     """
-    served, gold, reading = shelf.run(run), _gold(shelf), find(row, ROWS)
+    served, gold, reading = registry.run(run), _gold(registry), find(row, ROWS)
     if not 0 <= place < len(gold.pairs):
         raise SettingError(f"gold: there are {len(gold.pairs)} pairs, counted from 0; got {place}.")
     found = _word_weights(served, gold, place)
@@ -156,9 +156,9 @@ def sentence(
     }
 
 
-def _all_word_weights(shelf: Shelf, run: str) -> dict[int, dict[Row, WordWeights]]:
+def _all_word_weights(registry: Registry, run: str) -> dict[int, dict[Row, WordWeights]]:
     """The weights between the words of every pair that fits, by its place and by reading."""
-    served, gold = shelf.run(run), _gold(shelf)
+    served, gold = registry.run(run), _gold(registry)
     places = range(min(MOST_PAIRS, len(gold.pairs)))
     found = {place: _word_weights(served, gold, place) for place in places}
     fitting = {place: one for place, one in found.items() if one is not None}
@@ -197,10 +197,10 @@ def _form(served: Served, text: str) -> tuple[str, dict[int, int]]:
     return form.text, {LEFT_OUT: LEFT_OUT, **dict(enumerate(form.origins))}
 
 
-def _gold(shelf: Shelf) -> GoldPairs:
-    if shelf.gold is None:
+def _gold(registry: Registry) -> GoldPairs:
+    if registry.gold is None:
         raise SettingError(
             "gold: no gold links were given. Start with regard serve RUN --source FILE "
             "--reference FILE --alignment FILE."
         )
-    return shelf.gold
+    return registry.gold

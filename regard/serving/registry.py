@@ -95,7 +95,7 @@ class Served:
 
 @final
 @dataclass(frozen=True)
-class Shelf:
+class Registry:
     """All that is served."""
 
     runs: Mapping[str, Served]
@@ -135,7 +135,7 @@ def open_runs(
     device: str | None = None,
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
-) -> Shelf:
+) -> Registry:
     """Load runs and records; those of one name are told apart by the folders above.
 
     Args:
@@ -157,7 +157,7 @@ def open_runs(
     read = {name: _read(path) for name, path in zip(names_of(files), files, strict=True)}
     texts = {name: one for name, one in read.items() if isinstance(one, Record)}
     captions = {name: one for name, one in read.items() if isinstance(one, CaptionRecord)}
-    return Shelf(runs, gold, texts, captions)
+    return Registry(runs, gold, texts, captions)
 
 
 def _read(path: Path) -> Record | CaptionRecord:

@@ -1,7 +1,15 @@
-"""A long text → pieces that a model can read, cut where sentences end if that is possible."""
+"""Long texts: refused with their length, or cut into pieces that a model can read.
+
+A text that is certainly too long is refused without being cut into tokens, which would take long.
+Pieces end where sentences end if that is possible.
+"""
 
 import re
 from collections.abc import Callable, Sequence
+
+from regard.data.subwords import Subwords
+from regard.errors import LengthError
+from regard.tasks.predictions import Request
 
 CUTS: Sequence[re.Pattern[str]] = (
     re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])"),
@@ -59,3 +67,41 @@ def _parts(text: str, cut: re.Pattern[str]) -> list[slice]:
     """The stretches between cuts, each with the space after it."""
     ends = [match.end() for match in cut.finditer(text)]
     return [slice(a, b) for a, b in zip([0, *ends], [*ends, len(text)], strict=True) if a < b]
+
+
+Refusal = Callable[[str, int], LengthError]
+"""An error of how many tokens a text has, in words, and the most that a model takes."""
+
+
+def encode_fitting(subwords: Subwords, text: str, longest: int, refusal: Refusal) -> list[int]:
+    """The tokens of a text, without the end token.
+
+    Args:
+        subwords: cut it.
+        text: as the model reads or writes it.
+        longest: the most tokens that the model takes, the end token counted.
+        refusal: what is raised where there are more.
+    """
+    fewest = subwords.fewest(text) + 1
+    if fewest > longest:
+        raise refusal(f"at least {fewest:,}", longest)
+    tokens = subwords.encode(text)
+    if len(tokens) >= longest:
+        raise refusal(f"{len(tokens) + 1:,}", longest)
+    return tokens
+
+
+def text_refusal(request: Request, remedy: str) -> Refusal:
+    """Of a text that a model should read, and what to do about it."""
+    return lambda n_tokens, longest: LengthError(
+        f"{request.name} has {n_tokens} tokens, but the model reads at most {longest:,} "
+        f"(model.max_len, the end token counted): '{request.text[:40]}…'. Shorten it, or {remedy}."
+    )
+
+
+def answer_refusal(n_tokens: str, longest: int) -> LengthError:
+    """Of an answer that a model should have written."""
+    return LengthError(
+        f"look: the answer has {n_tokens} tokens, but the model writes at most {longest:,} "
+        "(model.max_len, the end token counted)."
+    )

@@ -47,6 +47,7 @@ from regard.training.metrics_file import Metrics
 from regard.training.preparation import Prepared, prepare
 from regard.training.report import write_report
 from regard.training.run_folder import (
+    StopSignals,
     changed_settings,
     check_is_folder,
     check_is_new,
@@ -54,10 +55,9 @@ from regard.training.run_folder import (
     check_is_there,
     delete_contents,
     holds_anything,
+    locked,
 )
-from regard.training.run_lock import locked
 from regard.training.starting_weights import start_from
-from regard.training.stop_signals import StopSignals
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import Best, validate
 from regard.training.workers import ALONE, Workers

@@ -14,11 +14,11 @@ import torch
 from playwright.sync_api import expect
 
 from regard.serving import build_app
-from regard.serving.registry import Shelf, open_runs
+from regard.serving.registry import Registry, open_runs
 from regard.serving.server import running
 from tests.browser.looking import COUNTING
 from tests.captioning import RECIPE, trained_captioner
-from tests.serving.serving import make_shelf
+from tests.serving.serving import make_registry
 
 RECIPE_OF_CAPTIONS = (
     RECIPE.replace("count = 24", "count = 1")
@@ -57,19 +57,19 @@ def browser_context_args(browser_context_args, base_url):
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory):
+def registry(tmp_path_factory):
     folder = tmp_path_factory.mktemp("studio")
     # this comes before the test's own ground; more threads only wait for each other here
     torch.set_num_threads(1)
-    texts = make_shelf(folder)
+    texts = make_registry(folder)
     captions = open_runs([trained_captioner(folder / "pictures", RECIPE_OF_CAPTIONS)], device="cpu")
     captioner = replace(captions.runs["run"], name="captions")
-    return Shelf({**texts.runs, captioner.name: captioner}, texts.gold)
+    return Registry({**texts.runs, captioner.name: captioner}, texts.gold)
 
 
 @pytest.fixture(scope="session")
-def base_url(shelf):
-    with running(build_app(shelf)) as address:
+def base_url(registry):
+    with running(build_app(registry)) as address:
         yield address.rstrip("/")
 
 

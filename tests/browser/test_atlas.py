@@ -14,7 +14,7 @@ from regard.inspecting.record import Attention, Record
 from regard.inspecting.token_labels import Tokens
 from regard.places import Places
 from regard.serving import build_app
-from regard.serving.registry import Shelf
+from regard.serving.registry import Registry
 from regard.serving.server import running
 from tests.browser.looking import hear, settle
 
@@ -71,7 +71,7 @@ def short_answer():
 @pytest.fixture(scope="session")
 def base_url(document, short_answer):
     records = {"doc": document, "short": short_answer}
-    with running(build_app(Shelf({}, None, records))) as address:
+    with running(build_app(Registry({}, None, records))) as address:
         yield address.rstrip("/")
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from regard.data import Example
 from regard.evaluating import Gold
 from regard.serving import build_app
-from regard.serving.registry import GoldPairs, Shelf, open_runs
+from regard.serving.registry import GoldPairs, Registry, open_runs
 from regard.serving.server import running
 from tests.browser.looking import VIEWS, open_view
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
@@ -31,7 +31,7 @@ ADDRESSED = (
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory):
+def registry(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     runs = [make_run(folder / name, TEXT, kind="words") for name in (NAME, "other")]
     for run in runs:
@@ -41,12 +41,12 @@ def shelf(tmp_path_factory):
     caption = captioned(
         [list(random_maps(2, 4, 16))], written("a", WORD, "dog"), picture=grey_picture(NAME)
     )
-    return Shelf(texts.runs, gold, {}, {NAME: caption})
+    return Registry(texts.runs, gold, {}, {NAME: caption})
 
 
 @pytest.fixture(scope="session")
-def base_url(shelf):
-    with running(build_app(shelf)) as address:
+def base_url(registry):
+    with running(build_app(registry)) as address:
         yield address.rstrip("/")
 
 

@@ -17,8 +17,8 @@ CLOSE = 5.1e-5
 
 
 @pytest.fixture(scope="module")
-def record(shelf):
-    return shelf.run("first").trained.look(TEXT, TARGET)
+def record(registry):
+    return registry.run("first").trained.look(TEXT, TARGET)
 
 
 def _pixel(page, selector, column, row):
@@ -122,10 +122,10 @@ def test_mechanisms_show_what_the_server_computed(page, record):
     )
 
 
-def test_a_caption_s_words_look_where_python_says(page, shelf):
+def test_a_caption_s_words_look_where_python_says(page, registry):
     open_view(page, "captions", run="captions")
-    trained = shelf.run("captions").trained
-    record = trained.look_at_picture(shelf.run("captions").offer.examples[0])
+    trained = registry.run("captions").trained
+    record = trained.look_at_picture(registry.run("captions").offer.examples[0])
     assert page.locator(".caption").inner_text() == record.caption
     page.get_by_role("button", name="next word").click()
     cells = record.maps()[1]
@@ -135,7 +135,7 @@ def test_a_caption_s_words_look_where_python_says(page, shelf):
     assert said == pytest.approx(float(cells.max()), abs=CLOSE)
 
 
-def test_the_error_rate_of_a_pair_is_that_of_its_links(page, shelf):
+def test_the_error_rate_of_a_pair_is_that_of_its_links(page, registry):
     open_view(page, "gold", run="first", layer=1, head=1, pair=2)
     import torch
 
@@ -143,9 +143,9 @@ def test_the_error_rate_of_a_pair_is_that_of_its_links(page, shelf):
     from regard.evaluating.heads import argmax_links
     from regard.serving.gold import sentence
 
-    said = sentence(shelf, "first", 1, "predicting")
+    said = sentence(registry, "first", 1, "predicting")
     weights = torch.tensor(said["weights"])[0, 0]
-    counts = AlignmentCounts.of(argmax_links(weights, range(len(weights))), shelf.gold.links[1])
+    counts = AlignmentCounts.of(argmax_links(weights, range(len(weights))), registry.gold.links[1])
     assert page.locator(".rate").inner_text() == f"{100 * counts.error_rate:.1f} %"
     assert page.locator(".mark.sure").count() == 2
 

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.browser
 def readers(tmp_path_factory):
     """Runs that only read, and one that writes."""
     folder = tmp_path_factory.mktemp("readers")
-    shelf = make_readers(folder)
+    registry = make_readers(folder)
     writer = open_runs([make_run(folder / "writer", *TEXTS, max_len=48)], device="cpu")
-    return replace(shelf, runs={**shelf.runs, **writer.runs})
+    return replace(registry, runs={**registry.runs, **writer.runs})
 
 
 @pytest.fixture(scope="session")

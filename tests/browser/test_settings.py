@@ -86,9 +86,9 @@ def forced(page):
     return page
 
 
-def test_forced_colours_leave_weights_their_own(forced, shelf):
+def test_forced_colours_leave_weights_their_own(forced, registry):
     open_view(forced, "translate", run="first", pin="q1")
-    panel = shelf.run("first").trained.look(TEXT, TARGET).panel(View())
+    panel = registry.run("first").trained.look(TEXT, TARGET).panel(View())
     top = float(panel.weights.max())
     want = [colour(LIGHT, weight / top) for weight in panel.weights[0].tolist()]
     shown = forced.locator(".line").nth(1).locator("button")

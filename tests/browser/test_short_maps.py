@@ -29,8 +29,8 @@ CLOSE = 5.1e-5
 
 
 @pytest.fixture(scope="module")
-def record(shelf):
-    return shelf.run("first").trained.look(TEXT, TARGET)
+def record(registry):
+    return registry.run("first").trained.look(TEXT, TARGET)
 
 
 def _pixels(page, selector):
@@ -172,7 +172,7 @@ def test_a_scale_is_what_its_legend_says(page, record, scale):
     assert page.get_by_role("combobox", name="scale").input_value() == scale
 
 
-def test_a_head_of_the_model_is_loaded_into_the_worked_example(page, shelf, record):
+def test_a_head_of_the_model_is_loaded_into_the_worked_example(page, registry, record):
     open_view(page, "worked", run="first", numbers="model", kind="decoder", layer=2, head=1)
     told = loaded_head(record, "decoder", 1, 0)
     values = page.evaluate(
@@ -219,25 +219,27 @@ def test_costs_of_mechanisms_are_those_of_the_server(page, record):
     assert seen == 0
 
 
-def test_links_are_drawn_as_they_are_asked_for_and_the_rates_follow(page, shelf):
+def test_links_are_drawn_as_they_are_asked_for_and_the_rates_follow(page, registry):
     open_view(page, "gold", run="first", layer=1, head=1)
     drawing = Drawing("threshold", 0.06, "left_out")
     page.get_by_role("combobox", name="links are").select_option("threshold")
     page.get_by_label("punctuation counts").uncheck()
     page.get_by_role("slider", name="threshold").fill("0.06")
-    want = sentence(shelf, "first", 0, "predicting", drawing)["drawn"][0]
+    want = sentence(registry, "first", 0, "predicting", drawing)["drawn"][0]
     expect(page.locator(".mark.own")).to_have_count(len(want["links"]))
     expect(page.locator(".rate")).to_have_text(f"{100 * want['error_rate']:.1f} %")
     page.wait_for_url("**punctuation=left_out**")
     page.get_by_role("combobox", name="links are").select_option("intersection")
-    both = sentence(shelf, "first", 0, "predicting", Drawing("intersection"))["drawn"][0]
+    both = sentence(registry, "first", 0, "predicting", Drawing("intersection"))["drawn"][0]
     expect(page.locator(".mark.own")).to_have_count(len(both["links"]))
 
 
-def test_a_contact_sheet_shows_every_word_at_once(page, shelf):
+def test_a_contact_sheet_shows_every_word_at_once(page, registry):
     open_view(page, "captions", run="captions")
     page.get_by_label("contact sheet").check()
-    record = shelf.run("captions").trained.look_at_picture(shelf.run("captions").offer.examples[0])
+    record = registry.run("captions").trained.look_at_picture(
+        registry.run("captions").offer.examples[0]
+    )
     cards = page.locator(".sheet button")
     expect(cards).to_have_count(len(record.words))
     for i, peak in enumerate(record.maps().flatten(1).amax(1).tolist()):

@@ -96,12 +96,12 @@ def test_a_model_that_reads_letters_is_shown_by_letters_until_words_are_asked_fo
         *((text, text) for text in ("</script>", "&lt;b&gt;", "الكلب يأكل", "我很好", "🐕 x")),
     ],
 )
-def test_any_text_stays_text(page, shelf, text, answer):
+def test_any_text_stays_text(page, registry, text, answer):
     open_view(page, "translate", run="first")
     page.get_by_label("Answer", exact=True).fill(answer)
     page.get_by_label("Text").fill(text)
     page.get_by_role("button", name="Answer", exact=True).click()
-    panel = shelf.run("first").trained.look(text, answer or None).panel(View())
+    panel = registry.run("first").trained.look(text, answer or None).panel(View())
     queries, keys = (page.locator(".line").nth(i).locator("button") for i in (0, 1))
     # letter by letter what Python has, no more and no less
     expect(keys).to_have_text(list(panel.keys), use_inner_text=False)

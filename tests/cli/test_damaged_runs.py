@@ -196,11 +196,11 @@ def _an_end_to_waiting():
 def _served(run):
     """What the server says at its start, or when it is asked for the curves."""
     try:
-        shelf = open_runs([run], device="cpu")
+        registry = open_runs([run], device="cpu")
     except RegardError as error:
         return 2, str(error)
     client = TestClient(
-        build_app(shelf), base_url="http://127.0.0.1", raise_server_exceptions=False
+        build_app(registry), base_url="http://127.0.0.1", raise_server_exceptions=False
     )
     answer = client.get(f"/api/runs/{run.name}/curves")
     return {200: 0, 400: 2}[answer.status_code], answer.text

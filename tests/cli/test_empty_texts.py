@@ -88,8 +88,8 @@ def test_an_empty_text_begins_a_text_where_a_run_goes_on_with_texts(language_run
     assert row["score"] == pytest.approx(said.score)
     (answered,) = answer(trained, [""], SHORT).texts
     assert answered == " ".join(said.text.splitlines())
-    shelf = open_runs([language_run], device="cpu")
-    told = api.prepare_prediction(shelf, language_run.name, "", max_tokens=4, n_best=1)()
+    registry = open_runs([language_run], device="cpu")
+    told = api.prepare_prediction(registry, language_run.name, "", max_tokens=4, n_best=1)()
     (first,) = told["answers"]
     assert first["text"] == said.text
     assert first["score"] == pytest.approx(said.score)

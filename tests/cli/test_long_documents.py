@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.spinner import spinning
+from regard.cli.progress import spinning
 from regard.tasks.looks import counted_words
 from tests.making import make_run
 

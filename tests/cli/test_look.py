@@ -16,7 +16,7 @@ from regard.inspecting import load_record
 from regard.inspecting.panels import View
 from regard.inspecting.text_record import look_at
 from regard.plots import plain_words
-from regard.runs.loading import load_run
+from regard.runs.finished_runs import load_run
 from regard.runs.trained import Trained, load
 from tests.making import TRANSFORMER, make_run
 

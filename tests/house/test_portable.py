@@ -44,7 +44,7 @@ print(len(regard.load("run").predict(["a b"])))
 LOCKS = """
 from pathlib import Path
 from regard.errors import RunError
-from regard.training.run_lock import locked
+from regard.training.run_folder import locked
 run = Path("runs/one")
 with locked(run), locked(Path("runs/two")):
     print(sorted(each.name for each in Path("runs").iterdir()), list(run.iterdir()))

@@ -13,12 +13,12 @@ import regard
 from regard.cli import main
 from regard.data import Example
 from regard.errors import DataError, RunError
-from regard.serving import build_app
-from regard.serving.offers import own_examples
-from regard.serving.registry import open_runs
 from regard.recipes.data_paths import FILE, Start, find_path, read_start, write_start
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation_texts import texts_of_split
+from regard.serving import build_app
+from regard.serving.offers import own_examples
+from regard.serving.registry import open_runs
 from regard.training.card_json import read_quoted
 from tests.captioning import RECIPE as CAPTIONER
 from tests.captioning import draw
@@ -244,8 +244,8 @@ def test_a_captioner_trained_on_relative_pictures_offers_them_by_name_alone(
     (project / "recipe.toml").write_text(recipe)
     run = train(project, monkeypatch)
     monkeypatch.chdir(elsewhere)
-    shelf = open_runs([run], device="cpu")
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
+    registry = open_runs([run], device="cpu")
+    with TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client:
         told = client.get("/api/runs/a/info").json()
         assert told["examples"] == ["0.png", "1.png", "2.png", "3.png"]
         shown = client.get("/api/runs/a/caption/1")

@@ -7,10 +7,10 @@ import pytest
 
 from regard.cli import main
 from regard.recipes import read_recipe
-from regard.training import run
 from regard.recipes.data_paths import Start, write_start
-from regard.training.events import Notice
 from regard.recipes.idle_settings import idle_settings
+from regard.training import run
+from regard.training.events import Notice
 from tests.small_recipe import RECIPE
 
 SETTINGS = {

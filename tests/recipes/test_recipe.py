@@ -8,8 +8,8 @@ import tomli_w
 from regard.choices import Choice
 from regard.errors import RecipeError
 from regard.models import ConvolutionalSpec
-from regard.recipes.toml_lines import key_lines
 from regard.recipes.recipe import examples, parse_recipe, read_recipe
+from regard.recipes.toml_tables import key_lines
 
 ROOT = Path(__file__).parents[2]
 

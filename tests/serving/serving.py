@@ -6,7 +6,7 @@ from regard.data import Example
 from regard.evaluating import Gold
 from regard.recipes import read_recipe
 from regard.recipes.data_paths import data_files
-from regard.serving.registry import GoldPairs, Shelf, open_runs
+from regard.serving.registry import GoldPairs, Registry, open_runs
 from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text
 from tests.making import ENCODER, make_run
 
@@ -21,7 +21,7 @@ PAIRS = GoldPairs(
 )
 
 
-def make_shelf(folder: Path) -> Shelf:
+def make_registry(folder: Path) -> Registry:
     """Two runs that read texts, on the CPU; one of them has curves."""
     runs = [make_run(folder / name, *TEXTS, max_len=48) for name in ("first", "second")]
     (runs[0] / "metrics.jsonl").write_text(
@@ -32,7 +32,7 @@ def make_shelf(folder: Path) -> Shelf:
     return open_runs(runs, device="cpu", gold=PAIRS)
 
 
-def make_readers(folder: Path) -> Shelf:
+def make_readers(folder: Path) -> Registry:
     """Runs that read and do not write, named by their tasks; the first fills in hidden words."""
     tasks = ("words", "tags", "label", "vectors")
     runs = [make_run(folder / task, *TEXTS, model=ENCODER.format(task=task)) for task in tasks]

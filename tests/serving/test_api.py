@@ -48,20 +48,20 @@ def _tile(client, record, place, **asked):
     return answer, values, np.frombuffer(answer.content[size:], "<f4")
 
 
-def test_runs_and_their_facts(client, shelf):
+def test_runs_and_their_facts(client, registry):
     said = client.get("/api/runs").json()
     assert [run["name"] for run in said["runs"]] == ["first", "second"]
     assert said["has_gold"] is True
     facts = client.get("/api/runs/first/info").json()
-    model = shelf.run("first").trained.loaded.model
+    model = registry.run("first").trained.loaded.model
     assert facts["parameters"] == sum(one.numel() for one in model.parameters())
     assert (facts["reads"], facts["longest"], facts["has_metrics"]) == ("texts", 48, True)
     assert len(facts["examples"]) == 4
     assert "A dog ate the food because it was hungry." in facts["other_examples"]
 
 
-def test_answers_are_those_of_the_run_best_first(client, shelf, answers):
-    want = shelf.run("first").trained.predict([TEXT])[0]
+def test_answers_are_those_of_the_run_best_first(client, registry, answers):
+    want = registry.run("first").trained.predict([TEXT])[0]
     assert answers[0]["text"] == want.text
     assert answers[0]["score"] == pytest.approx(want.score, abs=1e-6)
     assert len(answers) == 5
@@ -71,8 +71,8 @@ def test_answers_are_those_of_the_run_best_first(client, shelf, answers):
     assert sum(map(np.log, chances)) == pytest.approx(answers[0]["log_probability"], abs=1e-4)
 
 
-def test_the_weights_sent_are_the_record_s(client, shelf, answers):
-    record = shelf.run("first").trained.look(TEXT)
+def test_the_weights_sent_are_the_record_s(client, registry, answers):
+    record = registry.run("first").trained.look(TEXT)
     said = client.get(f"/api/records/{answers[0]['record']}").json()
     assert said["target"] == record.target
     for kind, one in record.attention.items():
@@ -85,13 +85,13 @@ def test_the_weights_sent_are_the_record_s(client, shelf, answers):
                 torch.testing.assert_close(sent[layer, head], record.weights(kind, layer, head))
 
 
-def test_an_answer_of_one_s_own_is_looked_at(client, shelf):
+def test_an_answer_of_one_s_own_is_looked_at(client, registry):
     asked = {"text": TEXT, "target": "the food"}
     (said,) = client.post("/api/runs/first/predict", json=asked).json()["answers"]
     assert said["text"] == "the food"
     record = client.get(f"/api/records/{said['record']}").json()
     assert record["attention"]["cross"]["queries"]["names"] == ["the", "food", "<eos>"]
-    panel = shelf.run("first").trained.look(TEXT, "the food").panel(View())
+    panel = registry.run("first").trained.look(TEXT, "the food").panel(View())
     assert list(panel.queries) == record["attention"]["cross"]["queries"]["names"]
 
 
@@ -141,9 +141,9 @@ def test_an_object_is_read_by_the_keys_that_the_run_learned_from(tmp_path):
     assert "the text has no 'title'; it has b." in broken.json()["error"]["message"]
 
 
-def test_a_tile_is_the_dense_matrix_and_says_what_is_masked(client, shelf, answers):
+def test_a_tile_is_the_dense_matrix_and_says_what_is_masked(client, registry, answers):
     name = answers[0]["record"]
-    kept = shelf.records.get(name)()
+    kept = registry.records.get(name)()
     for kind in ("cross", "decoder"):
         want = kept.weights(kind, 1, 0).numpy()
         answer, values, allowed = _tile(client, name, f"{kind}/1/0/0/0/0", type="float32")
@@ -164,10 +164,10 @@ def test_a_tile_travels_in_halves_unless_asked_otherwise(client, answers):
     np.testing.assert_allclose(half.astype("f4"), whole, atol=5e-4)
 
 
-def test_the_profile_is_the_mass_of_each_key(client, shelf, answers):
+def test_the_profile_is_the_mass_of_each_key(client, registry, answers):
     name = answers[0]["record"]
     said = client.get(f"/api/records/{name}/profile/encoder/0/1", params={"far": 2}).json()
-    weights = shelf.records.get(name)().weights("encoder", 0, 1)
+    weights = registry.records.get(name)().weights("encoder", 0, 1)
     assert said["received"] == pytest.approx(weights.sum(0).tolist(), abs=1e-5)
     assert said["is_exact"] is True
     for query, key, weight in said["links"]:
@@ -178,11 +178,11 @@ def test_the_profile_is_the_mass_of_each_key(client, shelf, answers):
     assert most == pytest.approx(float(weights.sum(0).max()), abs=1e-5)
 
 
-def test_between_two_texts_no_link_is_too_near(client, shelf, answers):
+def test_between_two_texts_no_link_is_too_near(client, registry, answers):
     name = answers[0]["record"]
     said = client.get(f"/api/records/{name}/profile/cross/0/1", params={"far": 40}).json()
     # the end token is left out
-    weights = shelf.records.get(name)().weights("cross", 0, 1)[:, :-1]
+    weights = registry.records.get(name)().weights("cross", 0, 1)[:, :-1]
     assert said["far"] == -1
     assert said["links"][0][2] == pytest.approx(float(weights.max()), abs=1e-6)
 
@@ -199,10 +199,10 @@ def test_the_keys_that_receive_most_are_single_keys_however_many_there_are():
     assert [key for key, _ in said["heaviest"]] == whole.argsort()[::-1][:20].tolist()
 
 
-def test_the_statistics_of_heads_are_python_s(client, shelf, answers):
+def test_the_statistics_of_heads_are_python_s(client, registry, answers):
     name = answers[0]["record"]
     said = client.get(f"/api/records/{name}/statistics/cross").json()
-    want = head_statistics(shelf.record(name), "cross")
+    want = head_statistics(registry.record(name), "cross")
     assert [(one["layer"], one["head"]) for one in said["heads"]] == [
         (0, 0),
         (0, 1),
@@ -220,8 +220,8 @@ def test_a_saved_record_is_served_by_tiles_that_fit_together(tmp_path):
     seen = attend(x, x, x, CausalPattern()).map
     one = Attention(names, names, (seen,), "query (text)", "key (text)", "scaled_dot, soft")
     save_record(Record("long", "", {"encoder": one}), tmp_path / "long.safetensors")
-    shelf = open_runs([], saved=[tmp_path / "long.safetensors"])
-    with TestClient(build_app(shelf), base_url="http://localhost") as client:
+    registry = open_runs([], saved=[tmp_path / "long.safetensors"])
+    with TestClient(build_app(registry), base_url="http://localhost") as client:
         assert client.get("/api/runs").json()["records"] == ["long.safetensors"]
         size = client.get("/api/records/long.safetensors/atlas/encoder/0").json()
         assert (size["n_queries"], size["max_zoom"]) == (n, 1)

@@ -20,7 +20,7 @@ from regard.inspecting.token_labels import Tokens
 from regard.serving import build_app
 from regard.serving.atlas import TURNS, profile
 from regard.serving.lru_cache import Kept, Once
-from regard.serving.registry import Shelf
+from regard.serving.registry import Registry
 from regard.serving.server import running
 from regard.serving.turns import Turns, answer_while_there, check_asker
 
@@ -49,10 +49,10 @@ class Slow:
         return torch.full((1, 1, *shape), 1 / N)
 
 
-def shelf_of(layer):
+def registry_of(layer):
     tokens = Tokens.numbered("token", layer.shape[-1])
     one = Attention(tokens, tokens, (layer,), "query (source)", "key (source)", "soft", "full")
-    return Shelf({}, None, {"doc": Record("", "", {"encoder": one})})
+    return Registry({}, None, {"doc": Record("", "", {"encoder": one})})
 
 
 def until(is_so):
@@ -78,7 +78,7 @@ def read(address, path):
 
 def test_exact_tiles_that_were_given_up_are_not_computed():
     slow = Slow()
-    with running(build_app(shelf := shelf_of(slow))) as address:
+    with running(build_app(registry := registry_of(slow))) as address:
         places = [(1, x, y) for x in range(2) for y in range(2)] + [(0, 0, 0)]
         asked = [
             ask(address, f"records/doc/tiles/encoder/0/0/{zoom}/{x}/{y}?rows=0&type={kind}")
@@ -89,7 +89,7 @@ def test_exact_tiles_that_were_given_up_are_not_computed():
         for one in asked:
             one.close()
         # what was under way stops at the end of a block, and what waited never begins
-        until(lambda: len(shelf.tiles) == 0)
+        until(lambda: len(registry.tiles) == 0)
         n_blocks = slow.n_blocks
         assert slow.n_most == 1
         assert n_blocks < 100
@@ -101,7 +101,7 @@ def test_exact_tiles_that_were_given_up_are_not_computed():
 
 def test_a_survey_that_was_given_up_ends():
     slow = Slow()
-    with running(build_app(shelf_of(slow))) as address:
+    with running(build_app(registry_of(slow))) as address:
         asked = ask(address, "records/doc/profile/encoder/0/0?every=1")
         until(lambda: slow.n_blocks > 3)
         asked.close()
@@ -112,7 +112,7 @@ def test_a_survey_that_was_given_up_ends():
 
 def test_a_fast_pan_never_computes_more_than_a_few_tiles_at_a_time():
     slow = Slow()
-    with running(build_app(shelf_of(slow))) as address, ThreadPoolExecutor(12) as many:
+    with running(build_app(registry_of(slow))) as address, ThreadPoolExecutor(12) as many:
         paths = [f"records/doc/tiles/encoder/0/0/6/{x}/{y}" for x in range(6) for y in range(4)]
         answers = list(many.map(lambda path: read(address, path), paths))
     assert all(headers["X-Exact"] == "true" for headers, _ in answers)
@@ -121,7 +121,7 @@ def test_a_fast_pan_never_computes_more_than_a_few_tiles_at_a_time():
 
 def test_the_survey_says_how_many_queries_it_used_until_all_were():
     slow = Slow()
-    record = shelf_of(slow).saved["doc"]
+    record = registry_of(slow).saved["doc"]
     some = profile(record, "encoder", 0, 0, far=64, every=0)
     assert (some["rows_used"], some["n_queries"], some["is_exact"]) == (512, N, False)
     assert some["every"] == 32
@@ -134,7 +134,7 @@ def test_the_survey_says_how_many_queries_it_used_until_all_were():
 def test_a_short_text_is_surveyed_exactly_at_once():
     layer = Slow()
     layer.shape = (1, 1, 300, 300)
-    said = profile(shelf_of(layer).saved["doc"], "encoder", 0, 0, far=3, every=0)
+    said = profile(registry_of(layer).saved["doc"], "encoder", 0, 0, far=3, every=0)
     assert (said["rows_used"], said["every"], said["is_exact"]) == (300, 1, True)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from regard.runs.trained import load
 from regard.serving import build_app
-from regard.serving.registry import Served, Shelf
+from regard.serving.registry import Registry, Served
 from regard.serving.server import running
 from regard.serving.turns import Asker, answer_while_there
 from tests.captioning import draw, trained_captioner
@@ -33,7 +33,7 @@ def test_a_request_that_waits_for_the_model_is_dropped_when_its_client_leaves(re
     run, asked = requests[verb]
     lock, served = SeenLock(), Served("run", load(run, device="cpu"))
     object.__setattr__(served, "busy", lock)
-    with running(build_app(Shelf({"run": served}))) as address, lock.taken():
+    with running(build_app(Registry({"run": served}))) as address, lock.taken():
         with asking.connected(address) as connection:
             asking.post(connection, f"api/runs/run/{verb}", asked)
             assert lock.wanted.wait(asking.PATIENCE)
@@ -54,7 +54,7 @@ def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, m
             model.goes_on.set()
 
     monkeypatch.setattr(Asker, "go", noticed)
-    with running(build_app(Shelf({"run": Served("run", trained)}))) as address:
+    with running(build_app(Registry({"run": Served("run", trained)}))) as address:
         with asking.connected(address) as connection:
             asking.post(connection, f"api/runs/run/{verb}", asked)
             assert model.is_writing.wait(asking.PATIENCE)
@@ -65,8 +65,8 @@ def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, m
 def test_an_answer_that_is_waited_for_is_the_same_as_without_a_server(requests):
     run, asked = requests["predict"]
     trained = load(run, device="cpu")
-    shelf = Shelf({"run": Served("run", trained)})
-    with running(build_app(shelf)) as address, asking.connected(address) as connection:
+    registry = Registry({"run": Served("run", trained)})
+    with running(build_app(registry)) as address, asking.connected(address) as connection:
         asking.post(connection, "api/runs/run/predict", asked)
         status, said = asking.answer_to(connection)
     assert status == 200

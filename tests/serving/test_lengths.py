@@ -14,11 +14,11 @@ from tests.making import make_run
 @pytest.fixture(params=["words", "characters"])
 def client(request, tmp_path, monkeypatch):
     """Asks a run; `cuts` says of each time that a text was cut whether the model was free."""
-    shelf = open_runs([make_run(tmp_path / "run", kind=request.param, max_len=48)], device="cpu")
-    lock, encode = shelf.run("run").busy, Subwords.encode
+    registry = open_runs([make_run(tmp_path / "run", kind=request.param, max_len=48)], device="cpu")
+    lock, encode = registry.run("run").busy, Subwords.encode
     with (
         ThreadPoolExecutor(1) as other,
-        TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client,
+        TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client,
     ):
 
         def is_free():

@@ -47,13 +47,13 @@ def test_people_s_links_to_punctuation_are_left_out_too():
 
 
 @pytest.mark.parametrize("drawing", [Drawing(), Drawing("intersection"), Drawing("threshold", 0.1)])
-def test_the_rate_of_a_head_sums_up_its_pairs(shelf, drawing):
-    pairs = [sentence(shelf, "first", place, "next", drawing) for place in range(2)]
-    told = errors_of_heads(shelf, "first", drawing)
+def test_the_rate_of_a_head_sums_up_its_pairs(registry, drawing):
+    pairs = [sentence(registry, "first", place, "next", drawing) for place in range(2)]
+    told = errors_of_heads(registry, "first", drawing)
     for view in told["views"]:
         if view["row"] == "next":
             counts = AlignmentCounts()
-            for pair, gold in zip(pairs, shelf.gold.links, strict=True):
+            for pair, gold in zip(pairs, registry.gold.links, strict=True):
                 (drawn,) = (
                     one for one in pair["drawn"]
                     if (one["layer"], one["head"]) == (view["layer"], view["head"])
@@ -63,10 +63,12 @@ def test_the_rate_of_a_head_sums_up_its_pairs(shelf, drawing):
             assert view["error_rate"] == pytest.approx(counts.error_rate)
 
 
-def test_the_server_draws_as_it_is_told(client, shelf):
+def test_the_server_draws_as_it_is_told(client, registry):
     wished = {"drawing": "threshold", "threshold": 0.05, "punctuation": "left_out"}
     said = client.get("/api/gold/first/0", params=wished).json()
-    assert said == sentence(shelf, "first", 0, "predicting", Drawing("threshold", 0.05, "left_out"))
+    assert said == sentence(
+        registry, "first", 0, "predicting", Drawing("threshold", 0.05, "left_out")
+    )
     assert len(said["drawn"][0]["links"]) > 3
     assert client.get("/api/gold/first", params={"drawing": "argmin"}).status_code == 404
 

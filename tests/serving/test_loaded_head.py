@@ -14,8 +14,8 @@ RECURRENT = 'kind = "recurrent"\nsize = "bahdanau"\nd_embedding = 8\nd_hidden = 
 
 
 @pytest.fixture(scope="module")
-def record(shelf):
-    return shelf.run("first").trained.look("a dog", "food")
+def record(registry):
+    return registry.run("first").trained.look("a dog", "food")
 
 
 def _rows(told, name):
@@ -48,8 +48,8 @@ def test_turned_keys_have_as_many_numbers_as_there_are_keys_and_the_same_product
     torch.testing.assert_close(_rows(told, "V") @ _rows(told, "V").T, value @ value.T)
 
 
-def test_a_text_with_more_keys_than_numbers_is_not_turned(shelf):
-    record = shelf.run("first").trained.look("a dog ate the food", "food")
+def test_a_text_with_more_keys_than_numbers_is_not_turned(registry):
+    record = registry.run("first").trained.look("a dog ate the food", "food")
     told = loaded_head(record, "encoder", 0, 1)
     seen = record.attention["encoder"].layers[0]
     assert torch.equal(_rows(told, "K"), seen.key[0, 1].double())
@@ -83,15 +83,15 @@ def test_a_head_that_the_steps_cannot_follow_is_refused(tmp_path, model, says):
         loaded_head(record, next(iter(record.attention)), 0, 0)
 
 
-def test_a_long_text_is_refused(shelf):
-    record = shelf.run("first").trained.look("a dog ate the food because", "food")
+def test_a_long_text_is_refused(registry):
+    record = registry.run("first").trained.look("a dog ate the food because", "food")
     with pytest.raises(LengthError, match=r"at most 24\. Take a shorter text"):
         loaded_head(record, "encoder", 0, 0)
 
 
-def test_the_server_says_the_same(client, shelf):
+def test_the_server_says_the_same(client, registry):
     asked = {"text": "a dog", "target": "food"}
     name = client.post("/api/runs/first/predict", json=asked).json()["answers"][0]["record"]
     said = client.get(f"/api/records/{name}/worked/cross/0/1").json()
-    assert said == loaded_head(shelf.record(name), "cross", 0, 1)
+    assert said == loaded_head(registry.record(name), "cross", 0, 1)
     assert client.get(f"/api/records/{name}/worked/cross/9/1").status_code == 400

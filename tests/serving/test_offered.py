@@ -60,9 +60,9 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_offered_or_recommended_is_answered_and_nothing_else_is(name, tmp_path):
-    shelf = open_runs([make_run(tmp_path / "run", model=MODELS[name])], device="cpu")
-    answer = {"target": "c b"} if reads_answers(shelf.run("run").trained.loaded.model) else {}
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1") as client:
+    registry = open_runs([make_run(tmp_path / "run", model=MODELS[name])], device="cpu")
+    answer = {"target": "c b"} if reads_answers(registry.run("run").trained.loaded.model) else {}
+    with TestClient(build_app(registry), base_url="http://127.0.0.1") as client:
         said = client.post("/api/runs/run/predict", json={"text": TEXT, **answer}).json()
         address = f"/api/records/{said['answers'][0]['record']}"
         told = client.get(address).json()["attention"]

@@ -38,8 +38,8 @@ def _offered(tmp_path, valid, *, model, kind="words"):
     assert own != recipe
     (run / "recipe.toml").write_text(own)
     write_card(run)
-    shelf = open_runs([run], device="cpu")
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
+    registry = open_runs([run], device="cpu")
+    with TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client:
         told = client.get("/api/runs/run/info").json()
         for text in (*told["examples"], *told["other_examples"]):
             said = client.post("/api/runs/run/predict", json={"text": text})
@@ -111,7 +111,7 @@ def test_one_word_is_hidden_and_all_else_stays(text, hidden):
 
 def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path, monkeypatch):
     first, second = (make_run(tmp_path / name) for name in ("first", "second"))
-    shelf, begun, may_end, read = open_runs([first, second], device="cpu"), Event(), Event(), []
+    registry, begun, may_end, read = open_runs([first, second], device="cpu"), Event(), Event(), []
 
     def slow(trained):
         read.append(trained.path.name)
@@ -122,10 +122,10 @@ def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path,
 
     monkeypatch.setattr("regard.serving.registry.own_examples", slow)
     with ThreadPoolExecutor(3) as others:
-        waiting = [others.submit(lambda: shelf.run("first").offer) for _ in range(2)]
+        waiting = [others.submit(lambda: registry.run("first").offer) for _ in range(2)]
         try:
             assert begun.wait(60)
-            assert others.submit(lambda: shelf.run("second").offer).result(20).examples
+            assert others.submit(lambda: registry.run("second").offer).result(20).examples
         finally:
             may_end.set()
         one, other = (each.result(60) for each in waiting)

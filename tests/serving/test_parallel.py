@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from regard.serving import build_app
-from regard.serving.registry import Shelf
+from regard.serving.registry import Registry
 from regard.serving.server import running
 
 ASKED = [
@@ -55,8 +55,8 @@ def _all_that_is_seen(address, run, text, wish):
     return seen
 
 
-def test_answers_maps_and_tiles_asked_for_at_once_are_those_asked_for_in_turn(shelf):
-    with running(build_app(Shelf(shelf.runs))) as address:
+def test_answers_maps_and_tiles_asked_for_at_once_are_those_asked_for_in_turn(registry):
+    with running(build_app(Registry(registry.runs))) as address:
         alone = [_all_that_is_seen(address, *one) for one in ASKED]
     # nothing is kept yet: the same record and the same tile are made while others wait for them
     crowd = [(place, one) for place, one in enumerate(ASKED) for _ in range(AT_ONCE)]
@@ -67,7 +67,7 @@ def test_answers_maps_and_tiles_asked_for_at_once_are_those_asked_for_in_turn(sh
         return place, _all_that_is_seen(address, *one)
 
     with (
-        running(build_app(Shelf(shelf.runs))) as address,
+        running(build_app(Registry(registry.runs))) as address,
         ThreadPoolExecutor(len(crowd)) as threads,
     ):
         waiting = [threads.submit(ask, address, place, one) for place, one in crowd]

@@ -75,8 +75,8 @@ def test_numbers_that_do_not_fit_are_refused(wished, error, says):
 
 
 @pytest.fixture(scope="module")
-def record(shelf):
-    return shelf.run("first").trained.look("a dog ate the food")
+def record(registry):
+    return registry.run("first").trained.look("a dog ate the food")
 
 
 def test_the_first_mechanism_is_the_model_and_scaled_dot_is_what_it_does(record):
@@ -142,10 +142,10 @@ def test_products_are_left_out_where_queries_and_keys_have_two_widths(tmp_path):
     assert not {"dot", "scaled_dot"} & {*names}
 
 
-def test_the_error_rates_of_heads_are_those_of_evaluate(shelf):
-    gold = shelf.gold
-    want = align(shelf.run("first").trained, gold.pairs, gold.links).as_json()
-    assert errors_of_heads(shelf, "first") == want
+def test_the_error_rates_of_heads_are_those_of_evaluate(registry):
+    gold = registry.gold
+    want = align(registry.run("first").trained, gold.pairs, gold.links).as_json()
+    assert errors_of_heads(registry, "first") == want
 
 
 def test_pairs_have_the_links_that_their_file_is_read_for(tmp_path):
@@ -167,8 +167,8 @@ def test_links_beyond_the_words_are_refused_where_pairs_are_made_in_python():
 
 
 @pytest.mark.parametrize("row", list(Row))
-def test_a_pair_shows_words_between_spaces_whose_rows_sum_to_what_words_receive(shelf, row):
-    said = sentence(shelf, "first", 0, row.name.lower())
+def test_a_pair_shows_words_between_spaces_whose_rows_sum_to_what_words_receive(registry, row):
+    said = sentence(registry, "first", 0, row.name.lower())
     assert said["source"] == ["a", "dog", "ate"]
     assert said["sure"] == [[0, 1], [2, 2]]
     assert said["possible"] == [[1, 0]]
@@ -177,7 +177,7 @@ def test_a_pair_shows_words_between_spaces_whose_rows_sum_to_what_words_receive(
     # the end token's share is no word's
     assert (weights.sum(-1) < 1).all()
     with pytest.raises(SettingError, match="2 pairs"):
-        sentence(shelf, "first", 2, "next")
+        sentence(registry, "first", 2, "next")
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten_first():

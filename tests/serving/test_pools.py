@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from regard.serving import build_app
-from regard.serving.registry import Served, Shelf
+from regard.serving.registry import Registry, Served
 from regard.serving.server import running
 from tests.serving import asking
 from tests.serving.asking import SeenLock
@@ -30,12 +30,12 @@ LONG = {"text": "a dog ate " * 1000}
 
 
 @pytest.fixture
-def waiting(shelf):
+def waiting(registry):
     """A server whose first run has many predictions to make, and no model to make them with."""
     lock, arrived = SeenLock(), []
-    first = Served("first", shelf.run("first").trained)
+    first = Served("first", registry.run("first").trained)
     object.__setattr__(first, "busy", lock)
-    app = build_app(Shelf({**shelf.runs, "first": first}, shelf.gold))
+    app = build_app(Registry({**registry.runs, "first": first}, registry.gold))
 
     async def counted(scope, receive, send):
         arrived.append(scope["path"])

@@ -41,8 +41,8 @@ def _tsv(path):
 
 def _told(run):
     """What the server says of a run, and to a wish for its first picture."""
-    shelf = open_runs([run], device="cpu")
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
+    registry = open_runs([run], device="cpu")
+    with TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client:
         info = client.get(f"/api/runs/{run.name}/info").json()
         return info, client.get(f"/api/runs/{run.name}/caption/0")
 

@@ -17,7 +17,7 @@ from regard.inspecting.token_labels import Tokens
 from regard.runs.trained import load
 from regard.serving import build_app
 from regard.serving.quantities import QUANTITIES, numbers_of, offered, spans_of
-from regard.serving.registry import Shelf
+from regard.serving.registry import Registry
 from regard.serving.shown_numbers import Wish
 from tests.making import make_run
 
@@ -25,8 +25,8 @@ TEXT = "a dog ate"
 
 
 @pytest.fixture(scope="module")
-def record(shelf):
-    return shelf.run("first").trained.look(TEXT, "dog the food")
+def record(registry):
+    return registry.run("first").trained.look(TEXT, "dog the food")
 
 
 def _alone(n, mask, layers=1):
@@ -128,7 +128,7 @@ def test_a_recurrent_decoder_has_no_rollout_to_the_source(tmp_path):
     torch.testing.assert_close(warm, want / want.sum(-1, keepdim=True), atol=1e-5, rtol=0)
 
 
-def test_the_server_sends_what_is_asked_for_and_where_it_may_stand(client, shelf):
+def test_the_server_sends_what_is_asked_for_and_where_it_may_stand(client, registry):
     asked = {"text": TEXT, "target": "dog the food"}
     name = client.post("/api/runs/first/predict", json=asked).json()["answers"][0]["record"]
     told = client.get(f"/api/records/{name}").json()["attention"]["decoder"]["shown"]
@@ -137,10 +137,10 @@ def test_the_server_sends_what_is_asked_for_and_where_it_may_stand(client, shelf
     answer = client.get(f"/api/records/{name}/weights/decoder", params=wished)
     shape = [int(size) for size in answer.headers["x-shape"].split(",")]
     sent = torch.from_numpy(np.frombuffer(answer.content, "<f4").reshape(shape).copy())
-    want = rollout(shelf.record(name), "decoder", residual=0.25)
+    want = rollout(registry.record(name), "decoder", residual=0.25)
     torch.testing.assert_close(sent, want[None, None])
     seen = client.get(f"/api/records/{name}/visible/decoder").json()["layers"]
-    assert seen == spans_of(shelf.record(name), "decoder", "weights")
+    assert seen == spans_of(registry.record(name), "decoder", "weights")
     fault = client.get(f"/api/records/{name}/weights/decoder", params={"shown": "rolout"})
     assert fault.status_code == 404
     assert "rollout" in fault.json()["error"]["message"]
@@ -150,8 +150,8 @@ def test_the_server_sends_what_is_asked_for_and_where_it_may_stand(client, shelf
 
 
 def test_a_text_whose_numbers_are_too_many_has_no_spans_either():
-    shelf = Shelf({}, saved={"long": _alone(2100, SlidingWindowPattern(None, size=1))})
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1") as client:
+    registry = Registry({}, saved={"long": _alone(2100, SlidingWindowPattern(None, size=1))})
+    with TestClient(build_app(registry), base_url="http://127.0.0.1") as client:
         for what in ("weights", "visible"):
             answer = client.get(f"/api/records/long/{what}/encoder")
             assert answer.status_code == 413

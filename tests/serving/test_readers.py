@@ -17,8 +17,8 @@ from tests.serving.serving import make_readers
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory):
     """Runs that read and do not write."""
-    shelf = make_readers(tmp_path_factory.mktemp("readers"))
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
+    registry = make_readers(tmp_path_factory.mktemp("readers"))
+    with TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client:
         yield client
 
 
@@ -50,13 +50,13 @@ def test_hidden_words_are_filled_in_and_vectors_say_nothing(readers):
 def test_pieces_that_are_shown_alike_have_each_its_own_probability(tmp_path):
     texts = ["the dog and the cat"] * 5
     run = make_run(tmp_path / "bytes", *texts, kind="bpe", model=ENCODER.format(task="words"))
-    shelf = open_runs([run], device="cpu")
-    loaded = shelf.run("bytes").trained.loaded
+    registry = open_runs([run], device="cpu")
+    loaded = registry.run("bytes").trained.loaded
     plain, spaced = loaded.target.encode("the the")
     liked = torch.zeros(len(loaded.target))
     liked[plain], liked[spaced] = 90.0, 89.0
     loaded.model.output.register_forward_hook(lambda _, __, logits: logits + liked)
-    answers = prepare_prediction(shelf, "bytes", "[MASK] dog ate", n_best=2)()["answers"]
+    answers = prepare_prediction(registry, "bytes", "[MASK] dog ate", n_best=2)()["answers"]
     assert [one["text"] for one in answers] == ["the dog ate"] * 2
     for one in answers:
         ((word, probability),) = one["filled"]
@@ -86,12 +86,12 @@ def test_a_run_that_writes_no_answers_has_no_longest_one(readers, task):
 def test_every_word_of_a_long_text_has_its_tag_and_what_is_written_freely_ends(tmp_path):
     tags = make_run(tmp_path / "tags", kind="words", max_len=512, model=ENCODER.format(task="tags"))
     writer = make_run(tmp_path / "writer", kind="words", max_len=512)
-    shelf, text = open_runs([tags, writer], device="cpu"), "a b c " * 150
-    (said,) = prepare_prediction(shelf, "tags", text, n_best=1)()["answers"]
-    (want,) = shelf.run("tags").trained.predict([text])
+    registry, text = open_runs([tags, writer], device="cpu"), "a b c " * 150
+    (said,) = prepare_prediction(registry, "tags", text, n_best=1)()["answers"]
+    (want,) = registry.run("tags").trained.predict([text])
     assert len(want.tokens) == 450
     assert (said["text"], said["has_ended"]) == (want.text, True)
-    usual = {name: info(shelf.run(name))["usual_answer"] for name in ("tags", "writer")}
+    usual = {name: info(registry.run(name))["usual_answer"] for name in ("tags", "writer")}
     assert usual == {"tags": None, "writer": 300}
 
 

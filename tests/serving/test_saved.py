@@ -18,10 +18,10 @@ from tests.inspecting.captions_by_hand import captioned, random_maps, written
 
 
 @pytest.fixture
-def saved(tmp_path, shelf):
+def saved(tmp_path, registry):
     caption = captioned([list(random_maps(2, 3, 16))], written("a", "dog"), gates=(0.5, 0.25, 1.0))
     save_caption(caption, tmp_path / "dog.safetensors")
-    save_record(shelf.run("first").trained.look("a dog", "dog"), tmp_path / "text.safetensors")
+    save_record(registry.run("first").trained.look("a dog", "dog"), tmp_path / "text.safetensors")
     return caption, [tmp_path / "dog.safetensors", tmp_path / "text.safetensors"]
 
 
@@ -47,8 +47,8 @@ def test_a_file_that_is_given_like_a_run_is_the_record_that_it_says_it_is(saved)
 
 def test_records_are_named_apart_wherever_they_stand(saved):
     _, (dog, text) = saved
-    shelf = open_runs([dog], saved=[text])
-    assert (list(shelf.saved_captions), list(shelf.saved)) == (
+    registry = open_runs([dog], saved=[text])
+    assert (list(registry.saved_captions), list(registry.saved)) == (
         ["dog.safetensors"],
         ["text.safetensors"],
     )

@@ -126,8 +126,8 @@ def test_ctrl_c_ends_it_cleanly(tmp_path):
     assert errors == ""
 
 
-def test_the_server_answers_over_a_real_socket_and_ends_with_its_block(shelf):
-    with running(build_app(shelf)) as address:
+def test_the_server_answers_over_a_real_socket_and_ends_with_its_block(registry):
+    with running(build_app(registry)) as address:
         with urllib.request.urlopen(address) as answer:
             assert b"regard studio" in answer.read()
         host, port = address.removeprefix("http://").strip("/").split(":")
@@ -138,7 +138,7 @@ def test_the_server_answers_over_a_real_socket_and_ends_with_its_block(shelf):
         pass
 
 
-def test_the_page_is_opened_once_the_server_answers(shelf):
+def test_the_page_is_opened_once_the_server_answers(registry):
     opened = []
 
     def look(address):
@@ -149,7 +149,7 @@ def test_the_page_is_opened_once_the_server_answers(shelf):
     listening = bind("127.0.0.1", 0)
     address = address_of(listening)
     try:
-        run_server(build_app(shelf), listening, opens=True, open_page=look)
+        run_server(build_app(registry), listening, opens=True, open_page=look)
     finally:
         listening.close()
     assert opened == [(address, 200)]

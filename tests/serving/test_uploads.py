@@ -21,15 +21,15 @@ PART = bytes(64 << 10)
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory):
+def registry(tmp_path_factory):
     folder = tmp_path_factory.mktemp("uploads")
     captioner = trained_captioner(folder / "made").rename(folder / "pictures")
     return open_runs([make_run(folder / "texts"), captioner], device="cpu")
 
 
 @pytest.fixture
-def client(shelf):
-    with TestClient(build_app(shelf), base_url="http://127.0.0.1:8000") as client:
+def client(registry):
+    with TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client:
         yield client
 
 
@@ -52,8 +52,8 @@ def temporary(tmp_path, monkeypatch):
         ("texts/predict", "text/plain", 415, "expected a body of Content-Type application/json"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_it_is_sent(shelf, path, kind, status, message):
-    with running(build_app(shelf)) as address, asking.connected(address) as connection:
+def test_what_cannot_be_used_is_refused_before_it_is_sent(registry, path, kind, status, message):
+    with running(build_app(registry)) as address, asking.connected(address) as connection:
         # the head alone: the client waits with the rest
         connection.sendall(asking.head_of(f"api/runs/{path}", MEGABYTE, kind))
         got, said = asking.answer_to(connection)
@@ -90,8 +90,8 @@ def _parts(n_bytes):
         yield {"type": "http.request", "body": bytes(len(PART)), "more_body": True}
 
 
-def test_an_upload_that_is_aborted_takes_no_memory_and_leaves_no_file(shelf, temporary):
-    app = build_app(shelf)
+def test_an_upload_that_is_aborted_takes_no_memory_and_leaves_no_file(registry, temporary):
+    app = build_app(registry)
     # what is loaded for the first request stays
     assert _upload(app, _parts(MEGABYTE)) == [499]
     tracemalloc.start()
@@ -104,13 +104,15 @@ def test_an_upload_that_is_aborted_takes_no_memory_and_leaves_no_file(shelf, tem
     assert list(temporary.iterdir()) == []
 
 
-def test_a_picture_that_is_sent_is_captioned_as_the_file_is(shelf, client, tmp_path, temporary):
+def test_a_picture_that_is_sent_is_captioned_as_the_file_is(registry, client, tmp_path, temporary):
     said = []
     for number in (1, 2, 1):
         draw(tmp_path / "scene.png", number)
         content = (tmp_path / "scene.png").read_bytes()
         said.append(client.post("/api/runs/pictures/caption", content=content).json())
-        want = shelf.run("pictures").trained.look_at_picture(str(tmp_path / "scene.png")).as_json()
+        want = (
+            registry.run("pictures").trained.look_at_picture(str(tmp_path / "scene.png")).as_json()
+        )
         assert said[-1]["words"] == want["words"]
         assert said[-1]["record"] in client.get(f"/api/captions/{said[-1]['record']}").text
     # the same picture is the same record

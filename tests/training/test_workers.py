@@ -18,7 +18,7 @@ from regard.errors import RunError
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
-from regard.training.run_lock import locked
+from regard.training.run_folder import locked
 from regard.training.workers import ALONE, Workers, joined, local_device
 
 ROOT = Path(__file__).parents[2]

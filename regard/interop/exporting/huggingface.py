@@ -23,9 +23,9 @@ from regard.interop.exporting.as_marian import AS_MARIAN, TABLE, as_marian
 from regard.interop.exporting.vocabularies import their_tokenizer
 from regard.interop.importing import marian
 from regard.models import MarianSpec
-from regard.runs.loading import load_run
+from regard.runs.finished_runs import load_run
 from regard.training.checkpoints import distinct_tensors, write_tensors
-from regard.training.run_lock import check_can_be_made
+from regard.training.run_folder import check_can_be_made
 
 ACTIVATIONS = {"swish": "swish", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
 """What config.json calls an activation of ours."""

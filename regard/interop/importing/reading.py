@@ -28,7 +28,7 @@ from regard.tasks import task_of
 from regard.tasks.loaded import subword_files
 from regard.training.card_json import MODEL
 from regard.training.checkpoints import load_weights, write_tensors
-from regard.training.run_lock import check_can_be_made
+from regard.training.run_folder import check_can_be_made
 
 
 @final

@@ -1,14 +1,14 @@
-"""A run directory → a model that works. Files are data: whatever they hold, nothing of it runs.
+"""Finished runs: a directory becomes a model that works, alone or beside others.
 
-Sizes are checked before anything is allocated: what the recipe and the vocabulary say must be what
-the weights' file holds, to the last shape.
+Files are data: whatever they hold, nothing of it runs.
 """
 
 from pathlib import Path
 
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, RunError
 from regard.models import build_model, shapes_of
 from regard.recipes.recipe import read_recipe
+from regard.tasks import task_of
 from regard.tasks.loaded import Loaded, load_subwords
 from regard.training.checkpoints import load_weights, tensor_forms
 from regard.training.starting_weights import finished_weights
@@ -35,3 +35,32 @@ def _check_shapes(path: Path, wanted: dict[str, tuple[int, ...]]) -> None:
             )
     if missing := sorted(wanted.keys() - held.keys()):
         raise CheckpointError(f"'{path}' lacks {missing[:3]}, which the recipe asks for.")
+
+
+def check_can_write_together(first: Loaded, other: Loaded, who: str, with_whom: str) -> None:
+    """Refuse a run that reads or writes other pieces than the first, or other sources.
+
+    Args:
+        first: what the others must be like.
+        other: one of them.
+        who: the other, for errors.
+        with_whom: the first, for errors.
+    """
+    if _vocabularies(other) != _vocabularies(first):
+        raise RunError(
+            f"{who} has other vocabularies than {with_whom}. Train it with training.start_from, or "
+            "with the same data and [tokens]."
+        )
+    if _sources(other) != _sources(first):
+        raise RunError(
+            f"{who} looks at other sources than {with_whom}: texts or pictures, of one size and "
+            "framing, must be the same for all."
+        )
+
+
+def _vocabularies(run: Loaded) -> tuple[str, str]:
+    return run.source.fingerprint, run.target.fingerprint
+
+
+def _sources(run: Loaded) -> tuple[object, ...]:
+    return task_of(run.recipe).sources.form(run.recipe)

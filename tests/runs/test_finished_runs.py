@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from regard.data.kinds import BOS
 from regard.errors import CheckpointError, RegardError, RunError
 from regard.recipes import read_recipe
-from regard.runs.loading import load_run
+from regard.runs.finished_runs import load_run
 from regard.training import run
 
 RECIPE = """\
