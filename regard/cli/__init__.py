@@ -61,15 +61,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return 2
         except OSError as error:
-            # the system said no (a full disk, a closed file); that is nobody's mistake
+            # the system refused (a full disk, a closed file): not a mistake of the user
             print(f"regard: {error}", file=sys.stderr)
             return 1
 
 
 def _let_memory_grow() -> None:
-    """Where torch's memory on GPUs can grow in place it does, unless somebody chose otherwise.
+    """Let torch's memory on GPUs grow in place, unless the user chose otherwise.
 
-    Recordings of many shapes take several times as much in segments of fixed sizes.
+    Graphs of many shapes take several times as much memory in segments of fixed sizes.
     """
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")

@@ -1,4 +1,4 @@
-"""regard average: the mean of several weights."""
+"""regard average: several files of weights → their mean, as a run or as a file."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def _text(out: Path, files: Sequence[Path]) -> str:
 
 
 def _files(path: Path, last: int | None) -> list[Path]:
-    """The files of weights that somebody means by a path."""
+    """The files of weights that a path stands for."""
     if last is not None:
         found = checkpoints(path / "checkpoints")
         if len(found) < last:

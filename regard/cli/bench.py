@@ -185,7 +185,7 @@ def _lengths(text: str) -> list[int]:
 
 
 def _peers(text: str | None, known: list[str]) -> list[str]:
-    """All unless somebody chose; "none" is a choice too."""
+    """The chosen ones, or all where none were chosen; "none" chooses none."""
     if text is None:
         return known
     return [] if text == "none" else _named("--peers", text, known)

@@ -1,4 +1,4 @@
-"""regard compare: which of several systems is better, how surely, and where."""
+"""regard compare: which of several systems is better, how significantly, and where."""
 
 import json
 import math
@@ -32,7 +32,7 @@ from regard.tasks.normalisation import form_name
 from regard.training.starting_weights import finished_weights
 
 BY_LOSS = "compare losses: regard evaluate RUN --metrics loss"
-"""What is left where answers say nothing."""
+"""The remedy for runs whose answers cannot be compared."""
 
 
 def compare(

@@ -20,7 +20,7 @@ from regard.data.treebanks import Treebank
 from regard.errors import SettingError
 
 Names = tuple[str, str] | None
-"""Two names that somebody typed, or did not."""
+"""Two names of an option, or None where it was not given."""
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -96,7 +96,7 @@ def doctor(
 
 
 def _reading(*, documents: bool, trees: bool) -> Callable[[list[Path], Names, Names], FileReader]:
-    """How paths, keys and suffixes that somebody typed become a reader."""
+    """The function that makes a reader of paths, keys and suffixes."""
     if documents and trees:
         raise SettingError(
             "doctor: --documents reads JSON lines, and --trees is for treebanks. Leave one of the "

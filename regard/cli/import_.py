@@ -1,4 +1,4 @@
-"""regard import: weights that somebody published → a run directory."""
+"""regard import: published weights → a run directory."""
 
 import json
 import sys

@@ -1,8 +1,8 @@
 """Standard output and standard error that outlive their reader, as with `| head`.
 
-A reader that has seen enough closes the pipe. That is no failure: what is said afterwards is lost
-in silence, the verb goes on, and its exit code says what it would have said. A verb that works for
-its reader alone asks `has_reader` and stops.
+A reader that has seen enough closes the pipe. That is no failure: what is printed afterwards is
+dropped, the verb goes on, and its exit code is the one it would have had. A verb that works for its
+reader alone asks `has_reader` and stops.
 """
 
 import io
@@ -14,7 +14,7 @@ from typing import Any, final
 
 @contextmanager
 def lasting_streams() -> Iterator[None]:
-    """For a while, the process's own streams outlive their readers."""
+    """Replace the process's own streams by ones that outlive their readers."""
     before = sys.stdout, sys.stderr
     sys.stdout = _lasting(before[0], sys.__stdout__)
     sys.stderr = _lasting(before[1], sys.__stderr__)
@@ -25,19 +25,19 @@ def lasting_streams() -> Iterator[None]:
         for stream in made:
             # a process may have been started without one
             if stream is not None:
-                # who wrote to a full disk has heard of it already
+                # a full disk was already reported when the verb wrote to it
                 with suppress(OSError):
                     stream.flush()
 
 
 def has_reader(stream: Any) -> bool:
-    """Whether somebody may still read what is written; known once something could not be."""
+    """Whether the stream may still be read; False once a write found the pipe closed."""
     return not isinstance(stream, Lasting) or stream.end.has_reader
 
 
 @final
 class Lasting(io.TextIOWrapper):
-    """A stream to the same place as another, which nobody has to read."""
+    """A stream to the same place as another, which keeps working after its reader is gone."""
 
     def __init__(self, like: io.TextIOWrapper) -> None:
         self.end = _End(like.fileno(), "wb", closefd=False)
@@ -51,12 +51,12 @@ class Lasting(io.TextIOWrapper):
 
 @final
 class _End(io.FileIO):
-    """The end of a pipe; what nobody reads is taken as written."""
+    """The writing end of a pipe; once the reader is gone, what is written is dropped."""
 
     has_reader = True
 
     def write(self, data: Any) -> int:
-        """Write, if there is anybody to read it."""
+        """Write to the reader; say that all was written where there is none."""
         if self.has_reader:
             try:
                 return super().write(data)
@@ -66,7 +66,7 @@ class _End(io.FileIO):
 
 
 def _lasting(stream: Any, own: Any) -> Any:
-    """Whatever somebody put in place of the process's own stream stays as it is."""
+    """The stream made lasting; one that was put in place of the process's own is kept."""
     if stream is not own or not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.flush()

@@ -31,7 +31,7 @@ FORMATS: Mapping[str, Callable[[Path, np.ndarray], None]] = {
 
 
 def check_file(path: Path) -> None:
-    """Tell a mistake before anything long begins."""
+    """Refuse a file that cannot be written, before the vectors are computed."""
     if path.suffix not in FORMATS:
         raise SettingError(f"predict: --vectors ends in {' or '.join(FORMATS)}; got '{path}'.")
     if not path.parent.is_dir():

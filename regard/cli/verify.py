@@ -1,4 +1,4 @@
-"""regard verify: whether a run's card says what is so."""
+"""regard verify: a run's card, checked against its files, its data and its scores."""
 
 import json
 from contextlib import nullcontext
