@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check slow browser bench docs clean
+.PHONY: env demo test check processes slow browser bench docs clean
 
 env: .venv/installed
 
@@ -20,6 +20,9 @@ demo: env
 
 test: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+processes: env
+	$(BIN)/python -m pytest -m processes -n 2 --dist worksteal -q tests
 
 check: env
 	$(BIN)/ruff check .

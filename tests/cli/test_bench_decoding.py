@@ -3,6 +3,8 @@
 import json
 import sys
 
+import pytest
+
 from regard.bench.decoding import DecodingCase, DecodingResult, random_model, sources
 from regard.bench.decoding_worker import _regard
 from regard.cli import main
@@ -14,6 +16,7 @@ SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2"
          "--turns", "1"]  # fmt: skip
 
 
+@pytest.mark.processes
 def test_without_peers_it_gives_our_speed_as_a_table_and_as_json(capsys):
     assert main([*SMALL, "--peers", "none"]) == 0
     table = capsys.readouterr().out

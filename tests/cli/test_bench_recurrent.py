@@ -142,6 +142,7 @@ class TrainManager:
 }
 
 
+@pytest.mark.processes
 def test_joeynmts_loop_is_driven_over_the_given_batches(tmp_path):
     package = tmp_path / "joeynmt"
     package.mkdir()
@@ -182,6 +183,7 @@ def test_regard_alone_warms_up_for_its_recordings(tmp_path):
     assert found["peer"].rounds[-1].parameters == 9
 
 
+@pytest.mark.processes
 def test_a_real_recurrent_worker_learns(folder):
     report = race_report(folder, size=TINY, peers=[], seconds=0, threads=1)
     (row,) = report["rows"]

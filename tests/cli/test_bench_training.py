@@ -196,6 +196,7 @@ def test_a_peer_that_is_not_installed_is_a_mistake_with_a_remedy(corpus, tmp_pat
         PEERS["marian"](Setting(corpus, TINY, tmp_path))
 
 
+@pytest.mark.processes
 def test_a_real_worker_learns_and_the_report_has_its_ratios(folder):
     report = race_report(folder, size=TINY, peers=[], seconds=0, threads=1)
     (row,) = report["rows"]

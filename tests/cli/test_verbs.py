@@ -170,6 +170,7 @@ def test_the_version_is_printed(capsys):
     assert capsys.readouterr().out.strip().count(".") == 2
 
 
+@pytest.mark.processes
 def test_bench_checks_measures_and_reports_ratios(capsys, tmp_path):
     out = tmp_path / "bench.json"
     words = "bench attention --lengths 64 --only soft,big_bird,linformer,rotary"
@@ -184,6 +185,7 @@ def test_bench_checks_measures_and_reports_ratios(capsys, tmp_path):
         assert row["both_bytes"] > 0
 
 
+@pytest.mark.processes
 def test_bench_says_what_does_not_fit(monkeypatch, capsys):
     monkeypatch.setattr(sys.modules["regard.cli.bench"], "free_memory", lambda: 1 << 28)
     assert main(["bench", "attention", "--lengths", "2048", "--only", "additive"]) == 0

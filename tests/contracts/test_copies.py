@@ -99,6 +99,7 @@ def in_a_process_of_its_own(chains):
         }
 
 
+@pytest.mark.processes
 def test_chains_sent_to_a_spawned_process_take_the_same_path_there():
     dims = Dims(d_model=5, n_heads=3, d_key=5, d_value=5, max_len=17)
     names = [name for table in TABLES.values() for name in table]

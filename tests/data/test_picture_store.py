@@ -66,6 +66,7 @@ def test_good_pictures_are_kept_and_bad_ones_are_named_with_the_reason(tmp_path,
     }  # fmt: skip
 
 
+@pytest.mark.processes
 def test_processes_write_what_one_alone_writes(tmp_path, mixed, monkeypatch):
     monkeypatch.setattr(picture_store, "CHUNK", 3)
     _check(write_pictures(tmp_path / "store", mixed, size=24, n_processes=2), mixed)

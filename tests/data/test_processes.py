@@ -10,6 +10,8 @@ import pytest
 from regard.data.processes import AHEAD, Died, in_processes
 from regard.errors import SettingError
 
+pytestmark = pytest.mark.processes
+
 
 def test_without_processes_the_work_is_done_here_and_only_when_asked_for():
     done = []

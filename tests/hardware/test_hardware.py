@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 # the type checks of the tests would break the graph, so the case runs in a process without them
 SCRIPT = """
 import functools, torch

@@ -139,6 +139,7 @@ def test_public_names_are_listed_sorted_and_exist(name):
     assert all(hasattr(module, public) for public in module.__all__)
 
 
+@pytest.mark.processes
 def test_examples_run(tmp_path):
     for script in sorted((ROOT / "examples").glob("*.py")):
         assert len(script.read_text().splitlines()) < 80

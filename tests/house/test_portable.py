@@ -7,6 +7,8 @@ import pytest
 
 from tests.small_recipe import RECIPE
 
+pytestmark = pytest.mark.processes
+
 # other packages choose their imports by the system's name, so only ours are refused
 WITHOUT = """
 import builtins

@@ -6,7 +6,10 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pytest
 import torch
+
+pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
 

@@ -112,6 +112,7 @@ def test_a_scripted_module_is_not_heard_and_the_text_says_so():
         model(torch.randn(2, 12))
 
 
+@pytest.mark.processes
 def test_a_compiled_model_is_heard_like_its_first_form():
     ran = subprocess.run(
         [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False

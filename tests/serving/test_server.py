@@ -105,6 +105,7 @@ def _serving(*words):
             process.kill()
 
 
+@pytest.mark.processes
 def test_links_are_served_as_the_words_say_that_they_are_to_be_read(aligned, tmp_path):
     run = str(make_run(tmp_path / "run"))
     with _serving(run, *aligned, "--alignment-first", "1", "--alignment-swapped") as (_, address):
@@ -116,6 +117,7 @@ def test_links_are_served_as_the_words_say_that_they_are_to_be_read(aligned, tmp
     assert (said["sure"], said["possible"]) == ([[1, 0]], [[0, 1]])
 
 
+@pytest.mark.processes
 def test_ctrl_c_ends_it_cleanly(tmp_path):
     with _serving(str(make_run(tmp_path / "run"))) as (process, address):
         with urllib.request.urlopen(f"{address}health") as answer:

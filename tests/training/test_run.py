@@ -82,6 +82,7 @@ EVERYTHING = RECIPE.replace('kind = "words"\nsize = 32', 'kind = "bpe"\nsize = 2
 EVERYTHING += 'r_drop = 1.0\nema_decay = 0.9\nstop_on = "bleu"\n'
 
 
+@pytest.mark.processes
 def test_killed_three_times_and_resumed_the_weights_are_the_same_to_the_bit(recipe, tmp_path):
     recipe.write_text(EVERYTHING)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -129,6 +130,7 @@ def test_a_plain_run_goes_on_to_the_bit_too(recipe, tmp_path):
     assert _sha(stopped) == _sha(whole)
 
 
+@pytest.mark.processes
 def test_a_terminated_run_saves_stops_and_can_go_on(recipe, tmp_path):
     out, text = tmp_path / "run", RECIPE.replace("steps = 24", "steps = 5000")
     recipe.write_text(text)
@@ -265,6 +267,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.processes
 def test_a_full_disk_leaves_the_checkpoint_before_it_loadable(recipe, tmp_path):
     out = tmp_path / "run"
     words = ["train", str(recipe), "--out", str(out)]

@@ -82,6 +82,7 @@ def _said(processes, codes=(0, 0)):
     return said
 
 
+@pytest.mark.processes
 def test_two_processes_learn_what_one_does_and_the_first_speaks(recipe, tmp_path):
     alone, both = tmp_path / "alone", tmp_path / "both"
     list(run(read_recipe(recipe), alone))
@@ -102,6 +103,7 @@ def test_two_processes_learn_what_one_does_and_the_first_speaks(recipe, tmp_path
     assert "torchrun --nproc-per-node 2 -m regard train" in card
 
 
+@pytest.mark.processes
 def test_a_run_that_is_being_trained_in_is_refused_to_all(recipe, tmp_path):
     with locked(tmp_path / "run"):
         said = _said(_start(recipe, tmp_path / "run"), codes=(2, 2))
@@ -110,6 +112,7 @@ def test_a_run_that_is_being_trained_in_is_refused_to_all(recipe, tmp_path):
     assert "Traceback" not in first + second
 
 
+@pytest.mark.processes
 def test_a_recipe_that_leaves_weights_unmoved_is_refused_to_all(recipe, tmp_path):
     said = _said(_start(recipe, tmp_path / "run", "--set", "model.select=hard"), codes=(2, 2))
     (_, first), (_, second) = said
@@ -118,6 +121,7 @@ def test_a_recipe_that_leaves_weights_unmoved_is_refused_to_all(recipe, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.processes
 def test_asking_one_process_to_stop_stops_all(recipe, tmp_path):
     out = tmp_path / "run"
     processes = _start(recipe, out, "--set", "training.steps=9000")
