@@ -1,7 +1,5 @@
 """What every image encoder promises: its grid, its order of cells, one function, no batch."""
 
-import sys
-
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ from regard.errors import ShapeError, UnknownChoice
 from regard.layers.vision import ENCODERS, GridSize
 from regard.layers.vision.image_encoder import as_annotations, freeze, standardise
 from tests.asserting import assert_close
-from tests.layers.vision.standing_in import models
 
 CHOICES = {
     "residual": Choice("residual"),
@@ -20,19 +17,11 @@ CHOICES = {
     "lite0, fine": Choice("efficientnet_lite0", {"grid": "fine"}),
     "lite0, dilated": Choice("efficientnet_lite0", {"grid": "dilated"}),
     "lite0, learning": Choice("efficientnet_lite0", {"is_frozen": False}),
-    "resnet": Choice("torchvision", {"backbone": "resnet18"}),
-    "vgg, learning": Choice("torchvision", {"backbone": "vgg16", "is_frozen": False}),
 }
-FROZEN = ("lite0, coarse", "lite0, fine", "lite0, dilated", "resnet")
+FROZEN = ("lite0, coarse", "lite0, fine", "lite0, dilated")
 ANNOTATION = {"residual": (8, 64), "residual, cells of 16": (16, 64), "lite0, coarse": (32, 1280),
-              "lite0, fine": (16, 112), "lite0, dilated": (16, 1280), "lite0, learning": (32, 1280),
-              "resnet": (32, 512), "vgg, learning": (16, 512)}  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _torchvision_stands_in(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchvision", models())
-    monkeypatch.setitem(sys.modules, "torchvision.models", models())
+              "lite0, fine": (16, 112), "lite0, dilated": (16, 1280),
+              "lite0, learning": (32, 1280)}  # fmt: skip
 
 
 def _encoder(name):
@@ -51,7 +40,7 @@ def test_it_says_how_wide_and_how_large_its_cells_are(name):
 
 
 @pytest.mark.parametrize("size", [(64, 64), (96, 96), (136, 136), (224, 224), (65, 131)])
-@pytest.mark.parametrize("name", ["residual", "lite0, coarse", "lite0, dilated", "resnet"])
+@pytest.mark.parametrize("name", ["residual", "lite0, coarse", "lite0, dilated"])
 def test_the_grid_it_announces_is_the_grid_it_makes(name, size):
     encoder = _encoder(name)
     cells = encoder.grid_of(*size)
