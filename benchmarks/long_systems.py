@@ -19,9 +19,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.choices import Choice
+from regard.layers import Norm
 from regard.models import LanguageSpec, TransformerSpec
-from regard.models.building import build_language_model, build_masked_language_model
+from regard.models.bert import Encoder, MaskedLanguageModel
+from regard.models.building import build_language_model
 from regard.models.learner import Lesson, shifted
+from regard.models.parts import Parts
 
 LENGTHS = (512, 2048, 8192, 16384)
 """Tokens of a row, for models that learn."""
@@ -106,7 +109,16 @@ def _causal(system: System, length: int, n_tokens: int) -> nn.Module:
 def _masked(system: System, length: int, n_tokens: int) -> nn.Module:
     spec = spec_of(system, length)
     assert isinstance(spec, TransformerSpec)
-    return build_masked_language_model(spec, n_tokens=n_tokens)
+    parts = Parts(spec)
+    embedding = parts.embedding(n_tokens)
+    embedding.norm = Norm(parts.dims, eps=1e-12)
+    encoder = Encoder(
+        embedding=embedding,
+        layers=parts.encoder_layers(spec.n_encoder_layers),
+        norm=parts.last_norm(),
+        is_by_length=parts.counts_from_the_end,
+    )
+    return MaskedLanguageModel(parts.dims, encoder=encoder, output=parts.output(embedding))
 
 
 def _recurrent(system: System, length: int, n_tokens: int) -> nn.Module:

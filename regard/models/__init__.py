@@ -1,15 +1,7 @@
 """tokens → logits: models made of layers, and what every decoder may rely on."""
 
 from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger
-from regard.models.building import (
-    MODELS,
-    build_classifier,
-    build_language_model,
-    build_masked_language_model,
-    build_tagger,
-    build_transformer,
-    model_shapes,
-)
+from regard.models.building import build_language_model, build_transformer
 from regard.models.captioner.building import build_captioner
 from regard.models.captioner.network import Captioner
 from regard.models.captioner.spec import CaptionerSpec
@@ -37,7 +29,6 @@ from regard.models.transformer import Transformer
 __all__ = [
     "KINDS",
     "MASK",
-    "MODELS",
     "NAMED",
     "SIZES",
     "Captioner",
@@ -66,18 +57,14 @@ __all__ = [
     "Transformer",
     "TransformerSpec",
     "build_captioner",
-    "build_classifier",
     "build_convolutional",
     "build_encoder",
     "build_gpt2",
     "build_language_model",
     "build_marian",
-    "build_masked_language_model",
     "build_model",
     "build_recurrent",
-    "build_tagger",
     "build_transformer",
     "masked",
-    "model_shapes",
     "shapes_of",
 ]

@@ -2,7 +2,7 @@
 
     h = encoder(embed([begin] + tokens))
     masked language model   logits[i] = LN(gelu(W h[i])) Eᵀ        the words that were hidden
-    classifier              logits = tanh(W pool(h)) Oᵀ            one label for the text
+    classifier              logits = tanh(W h[0]) Oᵀ               one label for the text
     tagger                  logits[i] = h[i] Oᵀ                    one label for each token
 
 Labels have ids like tokens: 0 to 3 stay padding, begin, end and unknown, so that padding means
@@ -11,7 +11,7 @@ that nothing is asked.
 Paper: Devlin et al. 2019, sections 3 and 4.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -170,30 +170,19 @@ class MaskedLanguageModel(nn.Module):
         return Lesson(self.hidden(read), gold)
 
 
-Pool = Callable[[Tensor, Tensor], Tensor]
-
-
-def first(h: Float[Tensor, "b n m"], valid: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 m"]:
-    """What stands at the begin token, as BERT has it."""
-    return h[:, :1]
-
-
 def mean(h: Float[Tensor, "b n m"], valid: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 m"]:
     """The mean over the begin token and all real tokens."""
     weights = valid.unsqueeze(-1).to(h.dtype)
     return (h * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
 
 
-POOLS: Mapping[str, Pool] = {"first": first, "mean": mean}
-
-
 @final
 class Classifier(nn.Module):
-    """Says one label about a whole text."""
+    """Gives one label to a whole text, from the state at the begin token."""
 
-    def __init__(self, dims: Dims, *, encoder: Encoder, pool: Pool, output: nn.Linear) -> None:
+    def __init__(self, dims: Dims, *, encoder: Encoder, output: nn.Linear) -> None:
         super().__init__()
-        self.encoder, self.pool, self.output = encoder, pool, output
+        self.encoder, self.output = encoder, output
         self.dense = _dense(dims)
 
     def forward(
@@ -206,8 +195,7 @@ class Classifier(nn.Module):
         self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b 1 m"]:
         """What the output layer reads."""
-        valid = pad(tokens != PAD, (1, 0), value=True)
-        return self.dense(self.pool(self.encoder(tokens, segments), valid)).tanh()
+        return self.dense(self.encoder(tokens, segments)[:, :1]).tanh()
 
     def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
         """The source is read; the first target token is its label."""
@@ -216,7 +204,7 @@ class Classifier(nn.Module):
 
 @final
 class Tagger(nn.Module):
-    """Says one label about each token of a text."""
+    """Gives one label to each token of a text."""
 
     def __init__(self, *, encoder: Encoder, output: nn.Linear) -> None:
         super().__init__()

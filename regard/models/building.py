@@ -1,15 +1,9 @@
-"""spec → model: the one place where the choices of a [model] section become models."""
+"""spec → model, for Transformers and language models of our own layout."""
 
-from collections.abc import Mapping
-from typing import Protocol
-
-import torch
 from torch import nn
 
-from regard.choices import Choice, find
+from regard.choices import Choice
 from regard.errors import SettingError
-from regard.layers import Norm
-from regard.models.bert import POOLS, Classifier, Encoder, MaskedLanguageModel, Tagger
 from regard.models.language.rows import ROWS
 from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel
@@ -98,68 +92,6 @@ def _experts(spec: LanguageSpec) -> dict[int, Choice]:
     return dict.fromkeys(spec.experts.layers or range(1, spec.n_layers + 1), mixture)
 
 
-def build_masked_language_model(
-    spec: TransformerSpec, *, n_tokens: int, n_segments: int = 0
-) -> MaskedLanguageModel:
-    """Make the encoder-only model that guesses hidden words.
-
-    Args:
-        spec: sizes and choices. The output layer is the embedding unless `tied` is "none".
-        n_tokens: size of the vocabulary.
-        n_segments: parts of a row with a vector of their own; 2 in BERT.
-    """
-    parts = Parts(spec)
-    encoder = _encoder(parts, n_tokens, n_segments)
-    return MaskedLanguageModel(parts.dims, encoder=encoder, output=parts.output(encoder.embedding))
-
-
-def build_classifier(
-    spec: TransformerSpec, *, n_tokens: int, n_labels: int, pool: str = "first", n_segments: int = 0
-) -> Classifier:
-    """Make the encoder-only model that says one label about a text.
-
-    Args:
-        spec: sizes and choices.
-        n_tokens: size of the vocabulary.
-        n_labels: size of the labels' vocabulary, its four special ids included.
-        pool: "first" reads the begin token, "mean" all tokens.
-        n_segments: parts of a row with a vector of their own; 2 in BERT.
-    """
-    parts = Parts(spec)
-    return Classifier(
-        parts.dims,
-        encoder=_encoder(parts, n_tokens, n_segments),
-        pool=find(pool, POOLS),
-        output=parts.label_output(n_labels),
-    )
-
-
-def build_tagger(
-    spec: TransformerSpec, *, n_tokens: int, n_labels: int, n_segments: int = 0
-) -> Tagger:
-    """Make the encoder-only model that says one label about each token.
-
-    Args:
-        spec: sizes and choices.
-        n_tokens: size of the vocabulary.
-        n_labels: size of the labels' vocabulary, its four special ids included.
-        n_segments: parts of a row with a vector of their own; 2 in BERT.
-    """
-    parts = Parts(spec)
-    return Tagger(
-        encoder=_encoder(parts, n_tokens, n_segments), output=parts.label_output(n_labels)
-    )
-
-
-class Builder(Protocol):
-    """Makes a model for a corpus of sources and targets."""
-
-    def __call__(
-        self, spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
-    ) -> nn.Module:
-        """The model; what it reads and says are the vocabularies of the two sides."""
-
-
 def build_writer(
     spec: LanguageSpec | TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
 ) -> LanguageModel:
@@ -171,55 +103,6 @@ def build_writer(
             "vocabulary (tokens.is_joint = true)."
         )
     return build_language_model(spec, n_tokens=n_target_tokens)
-
-
-def _masked_language_model(
-    spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
-) -> MaskedLanguageModel:
-    return build_masked_language_model(spec, n_tokens=n_target_tokens)
-
-
-def _classifier(spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int) -> Classifier:
-    return build_classifier(spec, n_tokens=n_source_tokens, n_labels=n_target_tokens)
-
-
-def _tagger(spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int) -> Tagger:
-    return build_tagger(spec, n_tokens=n_source_tokens, n_labels=n_target_tokens)
-
-
-MODELS: Mapping[str, Builder] = {
-    "transformer": build_transformer,
-    "language_model": build_writer,
-    "masked_language_model": _masked_language_model,
-    "classifier": _classifier,
-    "tagger": _tagger,
-}
-"""Every kind of model, made for the vocabularies of a corpus's two sides."""
-
-
-def model_shapes(
-    name: str, spec: TransformerSpec, *, n_source_tokens: int, n_target_tokens: int
-) -> dict[str, tuple[int, ...]]:
-    """What a model's weights would look like, without making one number of them."""
-    with torch.device("meta"):
-        model = find(name, MODELS)(
-            spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens
-        )
-    return {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-
-
-def _encoder(parts: Parts, n_tokens: int, n_segments: int) -> Encoder:
-    embedding = parts.embedding(n_tokens, n_segments=n_segments, norm=Norm(parts.dims, eps=1e-12))
-    layers = parts.encoder_layers(parts.spec.n_encoder_layers)
-    encoder = Encoder(
-        embedding=embedding,
-        layers=layers,
-        norm=parts.last_norm(),
-        is_by_length=parts.counts_from_the_end,
-    )
-    if not _is_meta(encoder):
-        check_padding(encoder, encoder, n_tokens)
-    return encoder
 
 
 def _is_meta(model: nn.Module) -> bool:

@@ -63,9 +63,7 @@ class Parts:
         """Whether what an encoder layer sees depends on where a text ends."""
         return any(ATTENDING[one.name].needs_length for one in self.spec.encoder_attends)
 
-    def embedding(
-        self, n_tokens: int, *, n_segments: int = 0, norm: nn.Module | None = None
-    ) -> Embedding:
+    def embedding(self, n_tokens: int) -> Embedding:
         """Tokens with positions, if the spec adds any."""
         adds = self.spec.positions.name not in ("none", "rotary")
         return Embedding(
@@ -73,8 +71,6 @@ class Parts:
             n_tokens=n_tokens,
             positions=self.spec.positions.build(POSITIONS, self.dims) if adds else None,
             dropout=self.spec.dropout,
-            n_segments=n_segments,
-            norm=norm,
         )
 
     def output(self, target: Embedding) -> nn.Linear:
@@ -83,12 +79,6 @@ class Parts:
         nn.init.normal_(layer.weight, std=self.spec.d_model**-0.5)
         if self.spec.tied != "none":
             layer.weight = target.E.weight
-        return layer
-
-    def label_output(self, n_labels: int) -> nn.Linear:
-        """One score for each label, all nearly alike: few labels leave little room for chance."""
-        layer = nn.Linear(self.spec.d_model, n_labels, bias=False)
-        nn.init.normal_(layer.weight, std=0.1 * self.spec.d_model**-0.5)
         return layer
 
     def encoder_layers(self, count: int) -> list[nn.Module]:

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from regard.attention.chain import Chain
+from regard.choices import Choice
 from regard.errors import SettingError
 from regard.inspecting import capture
-from regard.models.building import build_classifier, build_masked_language_model, build_tagger
+from regard.models import EncoderSpec, build_encoder
 from regard.models.recurrent.attention import Look
 from tests.decoding.writers import (
     SPECS,
@@ -65,17 +66,19 @@ def test_weights_times_values_are_what_every_layer_of_a_transformer_gave_out(nam
     assert_the_record_gives_what_the_layers_gave(model, SOURCE, TARGET, count=5)
 
 
+SMALL = {"d_model": 16, "n_heads": 2, "d_hidden": 24, "n_layers": 2, "max_len": 20}
 READERS = {
-    "masked": lambda: build_masked_language_model(SPECS["post_norm"], n_tokens=11),
-    "classifier": lambda: build_classifier(SPECS["pre_norm"], n_tokens=11, n_labels=6),
-    "tagger": lambda: build_tagger(SPECS["rotary"], n_tokens=11, n_labels=6),
+    "words": EncoderSpec(task="words", **SMALL),
+    "label": EncoderSpec(task="label", **SMALL, norm="pre_norm"),
+    "tags": EncoderSpec(task="tags", **SMALL, positions=Choice("rotary")),
 }
 
 
 @pytest.mark.parametrize("form", [lambda model: model, densely], ids=["as it is", "dense"])
 @pytest.mark.parametrize("name", READERS)
 def test_weights_times_values_are_what_every_layer_of_a_reader_gave_out(name, form):
-    model = form(READERS[name]().double().eval())
+    built = build_encoder(READERS[name], n_source_tokens=11, n_target_tokens=11)
+    model = form(built.network.double().eval())
     n_layers = sum(isinstance(part, Chain) for part in model.modules())
     assert_the_record_gives_what_the_layers_gave(model, SOURCE, count=n_layers)
 

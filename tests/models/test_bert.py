@@ -7,40 +7,38 @@ import torch
 from torch.nn.functional import gelu
 
 from regard.choices import Choice
-from regard.errors import SettingError, ShapeError, UnknownChoice
-from regard.models import (
-    TransformerSpec,
-    build_classifier,
-    build_masked_language_model,
-    build_tagger,
-)
+from regard.errors import SettingError, ShapeError
+from regard.models import EncoderSpec, build_encoder
+from regard.models.encoders.spec import ENCODER_SIZES
 from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close, gradients
 
-SMALL = TransformerSpec(
-    d_model=16, n_heads=2, d_hidden=24, n_encoder_layers=2, n_decoder_layers=1, max_len=32
-)
-BERT_BASE = TransformerSpec(
-    d_model=768, n_heads=12, d_hidden=3072, n_encoder_layers=12,
-    feed_forward="gelu", positions=Choice("learned"), max_len=512,
+V = 29
+SMALL = EncoderSpec(
+    d_model=16, n_heads=2, d_hidden=24, n_layers=2, max_len=64, is_scaled=True,
+    has_output_bias=False,
 )  # fmt: skip
 
 
 def tokens(*shape):
-    return torch.randint(4, 29, shape)
+    return torch.randint(5, V, shape)
+
+
+def network(spec, n_answers):
+    built = build_encoder(spec, n_source_tokens=V, n_target_tokens=n_answers)
+    return built.network.double().eval()
 
 
 def masked_model(spec=SMALL, n_segments=0):
-    built = build_masked_language_model(spec, n_tokens=29, n_segments=n_segments)
-    return built.double().eval()
+    return network(replace(spec, n_segments=n_segments), V)
 
 
-def classifier(pool="first"):
-    return build_classifier(SMALL, n_tokens=29, n_labels=7, pool=pool).double().eval()
+def classifier():
+    return network(replace(SMALL, task="label"), 7)
 
 
 def tagger():
-    return build_tagger(SMALL, n_tokens=29, n_labels=7).double().eval()
+    return network(replace(SMALL, task="tags"), 7)
 
 
 def test_the_encoder_reads_the_begin_token_and_then_the_text():
@@ -64,7 +62,7 @@ def test_the_embedding_is_normed_after_the_sum():
 def test_every_position_sees_both_directions():
     model, text = masked_model(), tokens(1, 6)
     other = text.clone()
-    other[0, 3] = 4 + (other[0, 3] - 3) % 25
+    other[0, 3] = 5 + (other[0, 3] - 4) % 24
     changed = (model(text) != model(other)).any(-1)
     assert changed.all()
 
@@ -107,25 +105,21 @@ def test_evaluation_hides_the_same_words_every_time_and_training_does_not():
 
 
 def test_a_tied_output_s_gradient_is_the_sum_of_both_uses():
-    tied, free = masked_model(), masked_model(replace(SMALL, tied="none"))
-    weights = tied.state_dict()
-    free.load_state_dict({**weights, "output.weight": weights["encoder.embedding.E.weight"]})
-    text = tokens(2, 5)
-    whole = gradients(tied(text), {"E": tied.encoder.embedding.E.weight})["E"]
-    parts = gradients(free(text), {"E": free.encoder.embedding.E.weight, "O": free.output.weight})
+    model, text = masked_model(), tokens(2, 5)
+    table = model.encoder.embedding.E.weight
+    whole = gradients(model(text), {"E": table})["E"]
+    model.output.weight = torch.nn.Parameter(table.detach().clone())
+    parts = gradients(model(text), {"E": table, "O": model.output.weight})
     assert_close("gradient", whole, parts["E"] + parts["O"])
 
 
-def test_bert_base_has_the_paper_s_parameters_but_for_attention_s_biases():
-    V, m, f = 30522, 768, 3072
+def test_bert_base_has_the_paper_s_parameters():
+    m, spec = 768, EncoderSpec(**ENCODER_SIZES["base"], n_segments=2)
     with torch.device("meta"):
-        model = build_masked_language_model(BERT_BASE, n_tokens=V, n_segments=2)
-    embedding = (V + 512 + 2) * m + 2 * m
-    layer = 4 * m * m + 2 * m * f + f + m + 4 * m
-    assert sum(p.numel() for p in model.encoder.parameters()) == embedding + 12 * layer
-    # 109,482,240 with 4 m biases in each attention, and with the pooler's m m + m
-    assert embedding + 12 * (layer + 4 * m) + m * m + m == 109_482_240
-    assert sum(p.numel() for p in model.parameters()) == embedding + 12 * layer + m * m + 3 * m
+        model = build_encoder(spec, n_source_tokens=30522, n_target_tokens=30522)
+    # the pooler's m m + m weights are in the paper's count; the bias of each word is not
+    wanted = 109_482_240 - (m * m + m) + 30522
+    assert sum(weight.numel() for weight in model.encoder.parameters()) == wanted
 
 
 def test_a_new_segment_begins_after_each_end_token():
@@ -148,18 +142,9 @@ def test_segments_that_a_model_does_not_know_are_refused():
         masked_model()(tokens(1, 3), torch.zeros(1, 3, dtype=torch.long))
 
 
-def test_the_first_pool_reads_the_begin_token():
-    model, text = classifier("first"), tokens(3, 5)
+def test_a_label_is_read_off_the_begin_token():
+    model, text = classifier(), tokens(3, 5)
     state = model.encoder(text)[:, 0]
-    want = (state @ model.dense.weight.T + model.dense.bias).tanh() @ model.output.weight.T
-    assert_close("logits", model(text), want)
-
-
-def test_the_mean_pool_is_over_real_tokens_alone():
-    model, text = classifier("mean"), tokens(2, 5)
-    text[1, 3:] = PAD
-    states = model.encoder(text)
-    state = torch.stack([states[0].mean(0), states[1, :4].mean(0)])
     want = (state @ model.dense.weight.T + model.dense.bias).tanh() @ model.output.weight.T
     assert_close("logits", model(text), want)
 
@@ -170,11 +155,6 @@ def test_the_first_target_token_is_the_label():
     hidden, gold = model.lesson(text, label)
     assert gold.tolist() == [[4], [6], [5]]
     assert_close("logits", model.output(hidden)[:, 0], model(text))
-
-
-def test_an_unknown_pool_is_refused():
-    with pytest.raises(UnknownChoice, match="Did you mean 'mean'"):
-        classifier("meen")
 
 
 def test_each_token_has_the_label_below_it_and_ends_none():
@@ -208,14 +188,13 @@ def test_the_self_check_notices_padding_that_is_seen(build, monkeypatch):
     ],
 )
 def test_padding_changes_nothing_where_layers_ask_for_the_end_of_a_text(way):
-    model = masked_model(replace(SMALL, encoder_attends=(Choice.parse(way),)))
+    model = masked_model(replace(SMALL, pattern=Choice.parse(way)))
     text = tokens(2, 12)
     text[1, 7:] = PAD
     assert_close("logits", model(text)[1:, :7], model(text[1:, :7]))
 
 
-@pytest.mark.parametrize("pool", ["first", "mean"])
-def test_a_row_without_a_token_is_still_a_row(pool):
-    model, text = classifier(pool), tokens(2, 3)
+def test_a_row_without_a_token_is_still_a_row():
+    model, text = classifier(), tokens(2, 3)
     text[1] = PAD
     assert_close("label", model(text)[1:], model(text[1:, :0]))

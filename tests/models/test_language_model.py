@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from regard.choices import Choice
 from regard.decoding import greedy
 from regard.errors import SettingError
-from regard.models import MODELS, TransformerSpec, build_language_model
+from regard.models import LanguageSpec, TransformerSpec, build_language_model, build_model
 from regard.models.language_model import joined
 from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close
@@ -141,4 +141,4 @@ def test_the_end_of_a_source_is_read_and_never_asked_for():
 
 def test_two_vocabularies_in_one_row_are_refused():
     with pytest.raises(SettingError, match=r"got 10 source and 12 target tokens\. Take a joint"):
-        MODELS["language_model"](SMALL, n_source_tokens=10, n_target_tokens=12)
+        build_model(LanguageSpec.like(SMALL), n_source_tokens=10, n_target_tokens=12)

@@ -10,7 +10,7 @@ from regard.attention import RELATIONS
 from regard.attention.links import NO_RELATION, Pattern, Relation
 from regard.data.kinds import MASK_NUMBER
 from regard.layers import Norm
-from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger, first
+from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger
 from regard.models.embedding import Embedding
 from regard.models.encoders.big_bird import FirstBlockAgain, PublishedBigBirdPattern
 from regard.models.encoders.reader import Network, Reader, Vectors
@@ -129,7 +129,7 @@ def _tags(making: _Making, n_target_tokens: int) -> Tagger:
 
 def _label(making: _Making, n_target_tokens: int) -> Classifier:
     encoder, output = making.encoder(), making.labels(n_target_tokens)
-    return Classifier(making.spec.dims, encoder=encoder, pool=first, output=output)
+    return Classifier(making.spec.dims, encoder=encoder, output=output)
 
 
 def _vectors(making: _Making, n_target_tokens: int) -> Vectors:
