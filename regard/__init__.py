@@ -5,11 +5,18 @@
     attention    query, key, value → context, map
     layers       vectors → vectors
     models       tokens → logits
+    hardware     where a model computes: device, precision, threads, recorded kernels
     decoding     model + source → hypotheses
-    evaluating   hypotheses + references → scores
-    inspecting   a mechanism, or a model and a text → what there is to see of it
-    plots        numbers → picture
-    training     batches + model → run directory
+    evaluating   answers + references → scores
+    inspecting   model + input → record
+    plots        record → figure or page
+    recipes      TOML → a checked recipe
+    tasks        what a run is for: translate, continue, caption, fill in, label, embed
+    training     recipe + corpus → run directory
+    runs         a finished run → answers, scores, records, plans
+    interop      other people's models and runtimes
+    serving      runs → HTTP interface and studio page
+    bench        contests and their peers
     cli          one file per verb
 
 A package imports only from those above it, and from errors, dims, choices, catalogue and

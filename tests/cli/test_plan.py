@@ -107,7 +107,7 @@ def test_notes_and_separate_vocabularies_are_shown():
         parameters=planning.Parameters(10, 4, {"source": 4, "encoder": 6, "empty": 0}),
         examples=planning.Examples(9, 3, 2, 1, 100, 2000),
         updates=planning.Updates(5, 10.0, 1.0, 2.0, 2.5, 0.25),
-        memory=planning.Memory(40, 40, 80, 40, 3 << 30, 4 << 30),
+        memory=planning.MemoryEstimate(40, 40, 80, 40, 3 << 30, 4 << 30),
         time=planning.Duration(2, 0.5, 7200.0, 12, 60.0),
         disk=planning.Disk(160, 3, 40, 1000, 1520, 1 << 40),
         problems=(),
