@@ -265,9 +265,6 @@ class Memory(ChainLink, Protocol):
     ) -> Short:
         """Fewer keys and values, the slots of the memory."""
 
-    def n_slots(self, n_keys: int) -> int:
-        """How many slots `n_keys` keys become."""
-
     def cannot_meet(self, other: object) -> str | None:
         """Refuse what tells positions apart: a slot mixes many of them."""
         if isinstance(other, Relation) and not other.is_zero:

@@ -58,7 +58,7 @@ class AttentionMap:
     precision: torch.dtype | None = None
     """What query and key are read in, where they are kept in less (a saved record's halves)."""
     value: Float[Tensor, "*b k dv"] | None = None
-    """What was weighed, where somebody captured it."""
+    """What was weighed, where it was captured."""
     output: Float[Tensor, "h dv m"] | None = None
     """What the layer makes of each head's context, where there is such a projection."""
     norms: Float[Tensor, "*b k"] | None = None

@@ -44,7 +44,7 @@ class Padding(Pattern):
 
 @final
 class Given(Pattern):
-    """A boolean matrix somebody already has, indexed by the positions of queries and keys."""
+    """A boolean matrix that the caller has, indexed by the positions of queries and keys."""
 
     def __init__(self, matrix: Bool[Tensor, "*b n k"]) -> None:
         self.matrix = matrix

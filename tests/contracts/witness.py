@@ -141,7 +141,7 @@ def shortened(chain: Chain, key, value, exists, n_queries):
         )
 
     if name_of(memory) == "linformer":
-        visible = [memories.linformer_visible(n_queries, memory.n_slots(0), e) for e in exists]
+        visible = [memories.linformer_visible(n_queries, memory.E.shape[-2], e) for e in exists]
         parts = (linformer, memory.E), (linformer, memory.F)
     else:
         visible = [

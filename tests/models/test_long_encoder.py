@@ -121,7 +121,7 @@ def test_layers_with_one_memory_in_common_have_one_storage_that_learns_from_all(
 def test_two_ways_that_differ_have_a_memory_each():
     wider = replace(LAYERWISE, settings={**LAYERWISE.settings, "slots": 7})
     reader = model(LAYERWISE, wider, n_encoder_layers=4)
-    found = [layer.attention.chain.memory.n_slots(0) for layer in reader.encoder]
+    found = [layer.attention.chain.memory.E.shape[-2] for layer in reader.encoder]
     assert found == [5, 7, 5, 7]
 
 

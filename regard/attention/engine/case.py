@@ -122,6 +122,7 @@ class Path(Protocol):
 
     def why_slow(self, case: Case) -> str | None:
         """The reason a later path is faster for these sizes, or None if none is."""
+        return None
 
     def why(self, case: Case) -> str:
         """What makes this path fit, in a few words."""

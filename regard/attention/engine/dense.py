@@ -3,21 +3,17 @@
 from typing import final
 
 from regard.attention.attend import Attended, attend
-from regard.attention.engine.case import Case, Cost, every_pair
+from regard.attention.engine.case import Case, Cost, Path, every_pair
 
 
 @final
-class DensePath:
+class DensePath(Path):
     """Compute every score, as `attend` does."""
 
     name = "dense"
 
     def why_not(self, case: Case) -> None:
-        """It can always run."""
-
-    def why_slow(self, case: Case) -> str | None:
-        """Never."""
-        return None
+        """Every chain can be computed pair by pair."""
 
     def why(self, case: Case) -> str:
         """The reference."""

@@ -3,13 +3,13 @@
 from typing import final
 
 from regard.attention.attend import Attended
-from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
+from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
 from regard.attention.engine.kernels import softmax_attention
 from regard.attention.links import keys_that_exist
 
 
 @final
-class FusedPath:
+class FusedPath(Path):
     """One kernel computes scores, softmax and context without ever storing a weight."""
 
     name = "fused"
@@ -26,10 +26,6 @@ class FusedPath:
             return "the rows or columns have gaps"
         if case.kernel_mask.is_causal and not (_is_square(case) or _sees_all(case)):
             return "several queries stand behind a cache, which the kernels align wrongly"
-        return None
-
-    def why_slow(self, case: Case) -> str | None:
-        """Never."""
         return None
 
     def why(self, case: Case) -> str:

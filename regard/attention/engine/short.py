@@ -10,7 +10,7 @@ from regard.attention.engine.sparse import SPARSE
 
 
 @final
-class ShortPath:
+class ShortPath(Path):
     """Attend to slots instead of keys."""
 
     name = "short"
@@ -18,10 +18,6 @@ class ShortPath:
     def why_not(self, case: Case) -> str | None:
         """There is no memory."""
         return "no memory shortens the keys" if case.memory is None else None
-
-    def why_slow(self, case: Case) -> str | None:
-        """Never."""
-        return None
 
     def why(self, case: Case) -> str:
         """How short, and what runs over the slots."""

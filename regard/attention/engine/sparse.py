@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
-from regard.attention.engine.case import Case, Cost, not_softmax_of_dot
+from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
 from regard.attention.engine.kernels import (
     HALF,
     TILE_WIDTHS,
@@ -84,7 +84,7 @@ def _stretches(blocks: Bool[Tensor, " nk"], size: int, n_keys: int) -> tuple[sli
 
 
 @final
-class SparsePath:
+class SparsePath(Path):
     """Compute only the blocks that may hold a visible pair."""
 
     name = "sparse"
@@ -102,10 +102,6 @@ class SparsePath:
             return f"{type(case.relation).__name__} depends on the query"
         if bias.requires_grad and torch.is_grad_enabled():
             return f"{type(case.relation).__name__} learns its bias, which the kernels cannot"
-        return None
-
-    def why_slow(self, case: Case) -> str | None:
-        """Never."""
         return None
 
     def why(self, case: Case) -> str:

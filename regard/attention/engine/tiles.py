@@ -36,7 +36,7 @@ class Lists(NamedTuple):
     """Which tiles a block of rows has, or a block of columns; fullest blocks first."""
 
     order: Int[Tensor, " n"]
-    """Blocks, the one with most tiles first, so that nobody waits for it at the end."""
+    """Blocks, the one with most tiles first, so that the kernel does not wait for it at the end."""
     start: Int[Tensor, " n_and_1"]
     """Where the tiles of a block begin in the two lists below, and where the last one ends."""
     other: Int[Tensor, " t"]

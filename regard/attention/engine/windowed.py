@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.attend import Attended
-from regard.attention.engine.case import Case, Cost
+from regard.attention.engine.case import Case, Cost, Path
 from regard.attention.links import keys_that_exist
 from regard.places import Places
 
@@ -17,7 +17,7 @@ those that hold numbers for each pair. Measured on a CPU, forward and backward."
 
 
 @final
-class WindowedPath:
+class WindowedPath(Path):
     """Gather each row's window, then score, select and combine inside it."""
 
     name = "windowed"

@@ -68,7 +68,7 @@ class GroupedQueryHeads(nn.Module):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
         self.W_QKV: nn.Linear | None = None
-        """The first three side by side, once somebody has stacked them."""
+        """The first three side by side, once `stack` was called."""
 
     def forward(
         self,

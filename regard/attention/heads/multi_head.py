@@ -19,15 +19,7 @@ def multi_head(
     has_bias: bool = False,
     rotary: RotaryPositions | None = None,
 ) -> GroupedQueryHeads:
-    """As many groups as heads: each head has keys and values of its own.
-
-    Args:
-        dims: model width, heads, and the widths of queries, keys and values that come in.
-        chain: the attention inside every head; scaled dot and softmax unless given. Its links are
-            made for `dims.head()`.
-        has_bias: whether the four projections add a bias (the Transformer paper's do not).
-        rotary: turns queries and keys by their positions.
-    """
+    """Grouped-query heads with as many groups as heads, so each has its own keys and values."""
     return GroupedQueryHeads(
         dims, chain=chain, n_groups=dims.n_heads, has_bias=has_bias, rotary=rotary
     )

@@ -99,7 +99,3 @@ class LinformerMemory(nn.Module, Memory):
         if kernel is not None and kernel.is_causal:
             return self.cannot_write
         return super().cannot_meet(other)
-
-    def n_slots(self, n_keys: int) -> int:
-        """The same for any length."""
-        return self.E.shape[-2]

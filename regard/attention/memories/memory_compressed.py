@@ -145,10 +145,6 @@ class MemoryCompressedMemory(nn.Module, Memory):
         query = torch.arange(before, past.length, device=key.device)[:, None]
         return self.complete, Places(query, ends[None], len(ends), before)
 
-    def n_slots(self, n_keys: int) -> int:
-        """One slot for each stride, and the first token's."""
-        return -(-n_keys // self.stride) + 1
-
     def _merge(
         self, tokens: Float[Tensor, "b h k d"], kernel: Float[Tensor, "h r d d"]
     ) -> Float[Tensor, "b h s d"]:

@@ -28,7 +28,7 @@ class HardRows(NamedTuple):
     entropy: Float[Tensor, "*b q 1"]
 
 
-NOBODY = -2
+NO_KEY = -2
 """Where no key stands: chosen by a row that sees none, or that takes the expectation."""
 
 AT_TEST: Mapping[str, bool] = {"argmax": True, "expected": False}
@@ -62,7 +62,7 @@ class HardSelection(nn.Module, Selection):
         log_prob = log_weights.gather(-1, best)
         sees = mask.expand(scores.shape).any(-1, keepdim=True)
         picks = sees & (self.training or self.picks_at_test)
-        chosen = torch.where(picks, places.key.expand(scores.shape).gather(-1, best), NOBODY)
+        chosen = torch.where(picks, places.key.expand(scores.shape).gather(-1, best), NO_KEY)
         return HardRows(lse, chosen, log_prob * picks, entropy)
 
     def weigh(
@@ -74,7 +74,7 @@ class HardSelection(nn.Module, Selection):
     ) -> Float[Tensor, "*b q k"]:
         """One where the key was chosen; the expectation where none was asked for."""
         one_hot = (places.key == rows.chosen).to(scores.dtype)
-        return torch.where(rows.chosen == NOBODY, normalised(scores, mask, rows.lse), one_hot)
+        return torch.where(rows.chosen == NO_KEY, normalised(scores, mask, rows.lse), one_hot)
 
     def stops_gradient(self) -> str:
         """A draw has none; a loss needs `log_prob` for that."""

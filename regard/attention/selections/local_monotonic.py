@@ -78,5 +78,5 @@ class LocalMonotonicSelection(nn.Module, Selection):
         return normalised(scores, inside, rows.lse)
 
     def as_window(self) -> "LocalMonotonicSelection":
-        """It is one."""
+        """Itself: no key outside the window counts."""
         return self

@@ -95,5 +95,5 @@ class LocalPredictiveSelection(nn.Module, Selection):
         return (places.key - centre.floor()).abs() <= self.half_width
 
     def as_window(self) -> "LocalPredictiveSelection":
-        """It is one."""
+        """Itself: no key outside the window counts."""
         return self

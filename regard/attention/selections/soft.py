@@ -59,5 +59,5 @@ class SoftSelection(nn.Module, Selection):
         return scores if self.temperature == 1 else scores / self.temperature
 
     def as_softmax(self) -> float:
-        """It is one."""
+        """A softmax, of scores divided by the temperature."""
         return 1 / self.temperature

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.links import wide
-from regard.attention.selections.hard import NOBODY, HardSelection
+from regard.attention.selections.hard import NO_KEY, HardSelection
 from regard.choices import find
 from regard.models.learner import Extra
 from regard.places import Places
@@ -175,7 +175,7 @@ class HardFocus(nn.Module):
         if lots is not None:
             expects = lots.view(*scores.shape[:2], 1)
             rows = rows._replace(
-                chosen=torch.where(expects, NOBODY, rows.chosen),
+                chosen=torch.where(expects, NO_KEY, rows.chosen),
                 log_prob=rows.log_prob.masked_fill(expects, 0.0),
             )
         weights = self.select.weigh(scores, mask, rows, places)

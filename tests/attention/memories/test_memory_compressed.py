@@ -172,7 +172,6 @@ def test_rows_over_visible_slots_sum_to_one():
 @pytest.mark.parametrize(("n_keys", "slots"), [(1, 2), (3, 2), (4, 3), (13, 6)])
 def test_causal_attention_has_one_slot_for_each_stride_and_the_first_tokens(n_keys, slots):
     part = memory()
-    assert part.n_slots(n_keys) == slots
     assert Chain(memory=part)(*inputs(n_keys).values(), CAUSAL).map.shape[-1] == slots
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from regard.attention import attend
-from regard.attention.selections.hard import NOBODY, HardSelection
+from regard.attention.selections.hard import NO_KEY, HardSelection
 from regard.attention.selections.soft import SoftSelection
 from regard.errors import UnknownChoice
 from regard.places import Places
@@ -46,7 +46,7 @@ def test_at_test_it_is_the_expectation_if_asked_for():
     wanted = selections.every_row(scores.numpy(), mask.numpy(), selections.soft)
     weights, rows = run(HardSelection(at_test="expected").eval(), scores, mask)
     assert_close("weights", weights, wanted)
-    assert (rows.chosen == NOBODY).all()
+    assert (rows.chosen == NO_KEY).all()
     assert (rows.log_prob == 0).all()
 
 
@@ -56,8 +56,8 @@ def test_a_draw_is_one_visible_key():
     seen = mask.expand(2, 3, 7, 11).numpy()
     for at in np.ndindex(2, 3, 7):
         chosen = rows.chosen[at].item()
-        assert (chosen == NOBODY) == (not seen[at].any())
-        wanted = selections.hard(scores[at], seen[at], None if chosen == NOBODY else chosen)
+        assert (chosen == NO_KEY) == (not seen[at].any())
+        wanted = selections.hard(scores[at], seen[at], None if chosen == NO_KEY else chosen)
         assert_close(f"row {at}", weights[at], wanted)
 
 
@@ -68,7 +68,7 @@ def test_log_probability_and_entropy_are_those_of_the_softmax():
     log_prob, entropy = np.zeros((2, 3, 7, 1)), np.zeros((2, 3, 7, 1))
     for at in np.ndindex(2, 3, 7):
         chosen = rows.chosen[at].item()
-        log_prob[at] = 0.0 if chosen == NOBODY else np.log(likely[at][chosen])
+        log_prob[at] = 0.0 if chosen == NO_KEY else np.log(likely[at][chosen])
         entropy[at] = selections.entropy(likely[at])
     assert_close("log probability", rows.log_prob, log_prob)
     assert_close("entropy", rows.entropy, entropy)
