@@ -35,7 +35,7 @@ def captured(model: nn.Module) -> Iterator[dict[str, AttentionMap]]:
     thread = threading.get_ident()
 
     def listen(name: str, chain: Chain, *said: Any) -> None:
-        # a pass of another thread, on its way while this block ends, is told less of
+        # maps of a pass in another thread are not this caller's
         if threading.get_ident() == thread:
             args, named, attended = said
             given_in = {**dict(zip(TAKES, args, strict=False)), **named}

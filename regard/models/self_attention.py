@@ -1,4 +1,4 @@
-"""Attending: how a layer looks at its own sequence, by the name of a pattern or of a memory.
+"""Self-attention: how a layer looks at its own sequence, by the name of a pattern or of a memory.
 
     full, causal, sliding_window, blocks, global_tokens, random_links, big_bird     who sees whom
     linformer, memory_compressed                                                    fewer keys

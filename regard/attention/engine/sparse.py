@@ -3,7 +3,7 @@
 The same function serves masks no kernel knows and biases that are not learned: whatever the
 pattern, no more than one chunk of it exists at a time, forward and backward. On a GPU, where a
 chunk's calls would cost more than its numbers, one kernel walks over all visible tiles
-(tiled_kernel.py), if it takes the case.
+(sparse_kernel.py), if it takes the case.
 """
 
 from dataclasses import dataclass
