@@ -3,7 +3,7 @@
 `softmax_attention` gives the context and, for each row, the logarithm of its normaliser, from
 which any weight can be rebuilt. torch's public function keeps the second to itself. On the CPU
 and on CUDA the stock kernels are used, but for short sequences on CUDA, which have one of their own
-(tile_kernel.py); anywhere else plain tensor algebra gives the same numbers.
+(short_kernel.py); anywhere else plain tensor algebra gives the same numbers.
 """
 
 import torch
