@@ -12,6 +12,7 @@ from regard.hardware import threads
 from regard.hardware.hardware import Hardware
 from regard.hardware.threads import busy_cores, cpu_quota, free_threads
 from regard.recipes import read_recipe
+from regard.runs import trained as trained_module
 from regard.runs.trained import load
 from regard.tasks import searched_texts
 from regard.training import run
@@ -242,12 +243,12 @@ def test_a_server_answers_each_request_on_one_thread_unless_the_user_chose_other
 def test_looking_takes_the_free_cores_too(machine, tmp_path, monkeypatch):
     make_run(tmp_path / "run")
     machine.setattr(threads, "busy_cores", lambda cores: 2)
-    trained, seen, looked = load(tmp_path / "run", device="cpu"), [], searched_texts.look_at
+    trained, seen, looked = load(tmp_path / "run", device="cpu"), [], trained_module.look_at
 
     def watching(*given):
         seen.append(torch.get_num_threads())
         return looked(*given)
 
-    monkeypatch.setattr(searched_texts, "look_at", watching)
+    monkeypatch.setattr(trained_module, "look_at", watching)
     trained.look("a b", "a")
     assert seen == [2]
