@@ -22,8 +22,7 @@ from torch import Tensor
 
 from regard.bench.decoding import DecodingCase, random_model, sources
 from regard.bench.peers import as_ctranslate2, as_marian, names_of
-from regard.decoding import AveragePenalty, Beam, Limits, Sentence
-from regard.decoding.cpu_layout import arranged
+from regard.decoding import AveragePenalty, Beam, Limits, Sentence, fast_model
 from regard.errors import SettingError
 from regard.models import Transformer
 from regard.models.stepper import BOS, PAD, UNK
@@ -117,7 +116,7 @@ def _ctranslate2(model: Transformer, case: DecodingCase, folder: Path) -> Decode
 
 def _placed(model: Transformer, case: DecodingCase) -> Transformer:
     if case.device == "cpu" and case.dtype == "float32":
-        return arranged(model)
+        return fast_model(model, torch.device("cpu"))
     copy = random_model(case)
     copy.load_state_dict(model.state_dict())
     return copy.to(case.device, getattr(torch, case.dtype))

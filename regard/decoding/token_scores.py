@@ -75,7 +75,7 @@ def best_next(logits: Float[Tensor, "r v"], count: int, *, may_end: bool) -> Bes
 def _best_on_gpu(logits: Float[Tensor, "r v"], count: int, closed: int) -> Best:
     """The same by one pass over the logits."""
     # Triton comes with torch only where there is a GPU
-    from regard.decoding.vocabulary_kernel import summarise
+    from regard.decoding.gpu.vocabulary_kernel import summarise
 
     lse, maxima = summarise(logits, closed=closed, block=BLOCK)
     chosen = maxima.topk(count).indices

@@ -105,7 +105,7 @@ def _heard_nothing(name: str, *, was_called: bool) -> SettingError:
         return SettingError(
             f"capture: no call of this {name} was heard inside the block. Call it between "
             "'with capture(model) as record:' and the end of the block, in the same thread; a copy "
-            f"that arranged(model) made calls past every listener. In what is called, {HEARD}."
+            f"that fast_model made calls past every listener. In what is called, {HEARD}."
         )
     return SettingError(
         f"capture: this {name} was called, but none of its attentions was heard: {HEARD}. Build it "

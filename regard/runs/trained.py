@@ -15,8 +15,7 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.decoding import Beam, Ensemble, Limits, Search
-from regard.decoding.cpu_layout import arranged
+from regard.decoding import Beam, Ensemble, Limits, Search, fast_model
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
@@ -57,9 +56,7 @@ class Trained:
 
     def __post_init__(self) -> None:
         place = self.hardware.device
-        models = [one.model.to(place) for one in (self.loaded, *self.others)]
-        if place.type == "cpu":
-            models = [arranged(model) for model in models]
+        models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
         stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
         object.__setattr__(self, "stepper", stepper)
 

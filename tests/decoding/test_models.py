@@ -16,10 +16,10 @@ from regard.decoding import (
     NoRepeatedNgrams,
     Sampling,
     Sentence,
-    arranged,
     decode_all,
+    fast_model,
 )
-from regard.decoding.packed_linear import PackedLinear
+from regard.decoding.cpu.packed_linear import PackedLinear
 from regard.errors import SettingError
 from regard.models import Stepper
 from tests.asserting import assert_close
@@ -146,9 +146,9 @@ def test_an_empty_source_has_an_answer_too(name):
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("name", ["post_norm", "rotary", "shaw"])
-def test_an_arranged_model_is_the_same_model(name, dtype, atol):
+def test_a_fast_model_is_the_same_model(name, dtype, atol):
     model = transformer(name).to(dtype)
-    ours = arranged(model)
+    ours = fast_model(model, torch.device("cpu"))
     # oneDNN packs single precision only
     assert isinstance(ours.output, PackedLinear) == (dtype is torch.float32)
     source, target = torch.randint(4, 11, (2, 5)), torch.randint(4, 11, (2, 6))
@@ -168,22 +168,24 @@ def test_an_arranged_model_is_the_same_model(name, dtype, atol):
         ("language model rotary", torch.float64),
     ],
 )
-def test_an_arranged_model_gives_the_answers_of_the_model(name, dtype):
+def test_a_fast_model_gives_the_answers_of_the_model(name, dtype):
     model, asked = MODELS[name]().to(dtype), sentences(2)
     # long enough that the caches outgrow their first room
     search = Beam(
         width=2, n_best=2, limits=Limits(min_tokens=STORAGE_STEP + 1, max_tokens=STORAGE_STEP + 2)
     )
-    for got, want in zip(search(arranged(model), asked), search(model, asked), strict=True):
+    for got, want in zip(
+        search(fast_model(model, torch.device("cpu")), asked), search(model, asked), strict=True
+    ):
         assert [h.tokens for h in got] == [h.tokens for h in want]
         assert [h.score for h in got] == pytest.approx([h.score for h in want], abs=1e-5)
 
 
-def test_whoever_listens_to_a_model_still_hears_it_after_it_was_arranged():
+def test_hooks_of_a_model_still_run_after_a_fast_copy_was_made():
     model, heard = transformer("post_norm"), []
-    for name, each in (("arranged", arranged(model)), ("model", model)):
+    for name, each in (("fast", fast_model(model, torch.device("cpu"))), ("model", model)):
         part = each.decoder[0]
         part.register_forward_hook(lambda *_, name=name: heard.append(name))
         each(torch.tensor([[4, 5]]), torch.tensor([[4, 5]]))
-    # the arranged one never asks who listens
+    # the fast one never asks who listens
     assert heard == ["model"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.decoding import arranged
+from regard.decoding import fast_model
 from regard.errors import SettingError
 from regard.inspecting import capture
 from tests.decoding.writers import other_model, transformer
@@ -43,7 +43,7 @@ def not_called(name):
     said = (
         f"capture: no call of this {name} was heard inside the block. Call it between 'with "
         "capture(model) as record:' and the end of the block, in the same thread; a copy that "
-        f"arranged(model) made calls past every listener. In what is called, {HEARD}."
+        f"fast_model made calls past every listener. In what is called, {HEARD}."
     )
     return f"^{re.escape(said)}$"
 
@@ -138,8 +138,8 @@ def test_a_call_in_another_thread_is_not_heard():
 
 
 def test_a_copy_for_writing_is_not_heard_and_the_text_says_so():
-    model = arranged(transformer("post_norm"))
-    said = r"arranged\(model\) made calls past every listener"
+    model = fast_model(transformer("post_norm"), torch.device("cpu"))
+    said = r"fast_model made calls past every listener"
     with pytest.raises(SettingError, match=said), capture(model):
         model(SOURCE, TARGET)
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.choices import Choice
 from regard.data.kinds import EOS
-from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, arranged, decode_all
+from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, decode_all, fast_model
 from regard.errors import LengthError, SettingError
 from regard.inspecting.capture import attention_of
 from regard.models import Learner, Model, Stepper
@@ -187,9 +187,9 @@ def test_an_empty_source_has_an_answer_too():
     assert all(math.isfinite(h.log_probability) for row in together for h in row)
 
 
-def test_an_arranged_model_is_the_same_model():
+def test_a_fast_model_is_the_same_model():
     model, source, target = _model(SMALL).float(), _tokens(2, 7), _tokens(2, 5)
-    ours = arranged(model)
+    ours = fast_model(model, torch.device("cpu"))
     logits, _ = ours.step(ours.start(source), target)
     assert_close("logits", logits, model(source, target).detach(), atol=1e-4)
 

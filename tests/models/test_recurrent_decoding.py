@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from regard.attention import SCORES, SELECTIONS
 from regard.choices import Choice
-from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, arranged, decode_all
+from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, decode_all, fast_model
 from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
 from regard.models.recurrent.building import build_recurrent
@@ -159,6 +159,8 @@ def test_an_empty_source_has_an_answer_too(spec):
 
 
 @pytest.mark.parametrize("spec", [SPECS[0], SPECS[-1]], ids=[IDS[0], IDS[-1]])
-def test_an_arranged_model_is_the_same_model(spec):
+def test_a_fast_model_is_the_same_model(spec):
     model, source, target = build(replace(spec, tied="none")), tokens(2, 5), tokens(2, 4)
-    assert_close("logits", arranged(model)(source, target), model(source, target))
+    assert_close(
+        "logits", fast_model(model, torch.device("cpu"))(source, target), model(source, target)
+    )

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from regard.choices import Choice
-from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, arranged, decode_all
+from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, decode_all, fast_model
 from regard.errors import ShapeError
 from regard.models import Learner, Stepper
 from regard.models.captioner.album import Album
@@ -198,9 +198,9 @@ def test_what_a_search_says_of_its_answer_is_what_a_whole_pass_says(name, search
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_an_arranged_model_is_the_same_model(name):
+def test_a_fast_model_is_the_same_model(name):
     model, source = decided(build(SPECS[name]).float()), annotations(4).float()
-    ours = arranged(model)
+    ours = fast_model(model, torch.device("cpu"))
     target = read(4)
     assert_close("logits", ours(source, target), model(source, target), atol=1e-5)
     asked = [Sentence([i]) for i in range(4)]

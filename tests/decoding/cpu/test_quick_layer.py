@@ -14,8 +14,8 @@ from regard.attention.patterns.full import FullPattern
 from regard.attention.scores.dot import DotScore
 from regard.attention.scores.general import GeneralScore
 from regard.choices import Choice
-from regard.decoding import arranged
-from regard.decoding.quick_layer import QuickLayer, plain_scale
+from regard.decoding import fast_model
+from regard.decoding.cpu.quick_layer import QuickLayer, plain_scale
 from regard.dims import Dims
 from regard.layers import DecoderLayer, FeedForward, PostNorm, PreNorm
 from regard.models import TransformerSpec, build_transformer
@@ -89,7 +89,7 @@ def test_a_source_with_padding_and_several_positions_are_left_to_the_layer():
         d_model=32, n_heads=4, d_hidden=32, n_encoder_layers=1, n_decoder_layers=2
     )
     model = build_transformer(spec, n_source_tokens=20, n_target_tokens=20).eval()
-    ours, source = arranged(model), torch.randint(4, 20, (2, 3))
+    ours, source = fast_model(model, torch.device("cpu")), torch.randint(4, 20, (2, 3))
     assert all(isinstance(layer, QuickLayer) for layer in ours.decoder)
     source[1, 2] = PAD
     target = torch.randint(4, 20, (2, 6))
@@ -113,7 +113,7 @@ def test_what_does_more_than_dots_and_softmax_has_no_plain_scale():
 def test_a_copied_model_is_as_quick_as_the_first(way):
     spec = TransformerSpec(d_model=16, n_heads=2, d_hidden=16, n_decoder_layers=2)
     model = build_transformer(spec, n_source_tokens=9, n_target_tokens=9)
-    ours = arranged(way(model))
+    ours = fast_model(way(model), torch.device("cpu"))
     assert sum(isinstance(part, QuickLayer) for part in ours.modules()) == 2
 
 
@@ -135,7 +135,9 @@ def test_a_mask_that_hides_nothing_is_as_quick_as_none(monkeypatch):
 def test_a_layer_that_does_more_stays_as_it_is(change):
     spec = TransformerSpec(d_model=16, n_heads=2, d_hidden=16, n_decoder_layers=1)
     spec = replace(spec, **{key: Choice(value) for key, value in change.items()})
-    ours = arranged(build_transformer(spec, n_source_tokens=9, n_target_tokens=9))
+    ours = fast_model(
+        build_transformer(spec, n_source_tokens=9, n_target_tokens=9), torch.device("cpu")
+    )
     assert not any(isinstance(part, QuickLayer) for part in ours.modules())
 
 

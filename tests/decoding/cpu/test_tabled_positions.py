@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.decoding.tabled_positions import ROUND, TabledPositions
+from regard.decoding.cpu.tabled_positions import ROUND, TabledPositions
 from regard.dims import Dims
 from regard.positions import SinusoidalPositions
 

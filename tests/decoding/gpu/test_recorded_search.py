@@ -13,7 +13,7 @@ from regard.decoding import (
     Replaying,
     Sentence,
 )
-from regard.decoding import recorded_search as replaying
+from regard.decoding.gpu import recorded_search as replaying
 from tests.decoding.writers import SPECS, transformer
 
 LIFT, WAIT = torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default

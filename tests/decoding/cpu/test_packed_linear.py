@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.decoding.packed_linear import FEW, HUGE, PackedLinear, can_pack
+from regard.decoding.cpu.packed_linear import FEW, HUGE, PackedLinear, can_pack
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
