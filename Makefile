@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check processes slow browser bench docs clean
+.PHONY: env demo test check processes slow browser bench docs clean studies
 
 env: .venv/installed
 
@@ -29,9 +29,12 @@ check: env
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+studies: env
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q studies/tests
+
 slow: env
 	$(BIN)/python -m pytest -m slow -q
-	$(BIN)/python benchmarks/mutations.py
+	$(BIN)/python tests/mutations.py
 
 browser: env
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || { \

@@ -4,9 +4,7 @@
     python docs/build.py --check    fail if a page or the README is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
-from docs/ablations.json, luong.json, documents.json, comparisons.json, positions.json and
-long.json, written by benchmarks/ablations.py, luong_summary.py, documents_summary.py,
-pairs_summary.py, positions.py and long_summary.py.
+from studies/NAME/results.json, written by the study of that name.
 """
 
 import argparse
@@ -15,24 +13,32 @@ import re
 import sys
 from pathlib import Path
 
-import ablations
-import comparisons
-import documents
-import long
-import luong
-import positions
-
 from regard.catalogue import Mechanism, mechanisms
 from regard.cli.explain import COMPUTED
 from regard.cli.mechanism_numbers import kept_lines
 from regard.inspecting import example
 from regard.plots import heatmap
+from studies.ablations import page as ablations
+from studies.comparisons import page as comparisons
+from studies.documents import page as documents
+from studies.long import page as long
+from studies.luong import page as luong
+from studies.positions import page as positions
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PAGES = DOCS / "mechanisms"
 PICTURES = DOCS / "img" / "mechanisms"
 RESULTS = DOCS / "benchmarks.json"
+STUDIES = {
+    "ablations": ablations,
+    "comparisons": comparisons,
+    "documents": documents,
+    "long": long,
+    "luong": luong,
+    "positions": positions,
+}
+"""Pages whose tables and pictures come from a study, and the module that makes them."""
 
 
 def facts(entry: Mechanism) -> str:
@@ -145,17 +151,14 @@ def pages() -> dict[Path, str]:
     readme, bench = ROOT / "README.md", DOCS / "benchmarks.md"
     made[readme] = filled(readme.read_text(), "mechanisms", mechanism_table())
     made[bench] = filled(bench.read_text(), "attention", benchmark_table())
-    parts = DOCS / "ablations.md"
-    text = filled(parts.read_text(), "scores", ablations.scores_table())
-    made[parts] = filled(text, "start", ablations.start_table())
     made[COMPUTED] = kept_lines()
-    for study in (luong, documents, comparisons, positions, long):
-        page = DOCS / f"{study.__name__}.md"
+    for name, study in STUDIES.items():
+        page = DOCS / f"{name}.md"
         made[page] = page.read_text()
         for mark, content in study.tables().items():
             made[page] = filled(made[page], mark, content)
         made |= study.pictures()
-    return made | ablations.pictures()
+    return made
 
 
 def _held(page: Path) -> str:

@@ -20,7 +20,7 @@ FLOW = [
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 WRITTEN = [
     path
-    for folder in ("regard", "tests", "benchmarks", "docs", "examples")
+    for folder in ("regard", "tests", "benchmarks", "studies", "docs", "examples")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 
