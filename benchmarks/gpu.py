@@ -23,6 +23,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.linear_bias import LinearBiasRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.selections.local_predictive import LocalPredictiveSelection
+from regard.data.subword_kinds import EOS
 from regard.decoding.token_scores import best_next
 from regard.training.losses import token_loss
 
@@ -123,8 +124,8 @@ def check_next(n: int = 9001) -> bool:
     logits = torch.randn(3, n)
     logits[1] = -torch.inf
     logits[1, n // 2] = 0.7
-    want = best_next(logits.clone().double(), 2, may_end=True)
-    found = best_next(logits.cuda(), 2, may_end=True)
+    want = best_next(logits.clone().double(), 2, EOS)
+    found = best_next(logits.cuda(), 2, EOS)
     is_possible = want.scores.isfinite()
     same = bool((found.tokens.cpu() == want.tokens)[is_possible].all())
     worst = error(found.scores.cpu()[is_possible], want.scores[is_possible])

@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from regard.choices import Choice
 from regard.data.batches import Batch
-from regard.data.kinds import SPECIALS
+from regard.data.subword_kinds import SPECIALS
 from regard.decoding import Beam, Limits, Replaying, Sentence
-from regard.hardware.hardware import Hardware
-from regard.hardware.random_states import random_states, restore
+from regard.hardware.hardware import Hardware, random_states, restore
 from regard.models import RecurrentSpec, Transformer, TransformerSpec, build_transformer
-from regard.models.recurrent.building import build_recurrent
+from regard.models.recurrent.network import build_recurrent
 from regard.training.accumulation import Accumulator
-from regard.training.objectives import Smoothed
+from regard.training.losses import Objective
 
 GPU = torch.device("cuda")
 TOKENS = 1003
@@ -81,7 +80,7 @@ def worst(got: dict[str, Tensor], want: dict[str, Tensor]) -> float:
 def accumulator(of: nn.Module, *, replays: bool, compiles: bool = False) -> Accumulator:
     """On the GPU in float32."""
     hardware = Hardware(GPU, torch.float32, compiles=compiles, replays=replays)
-    return Accumulator(hardware.place(copy.deepcopy(of)), Smoothed(0.1), hardware)
+    return Accumulator(hardware.place(copy.deepcopy(of)), Objective(0.1), hardware)
 
 
 def recordings() -> bool:
@@ -91,7 +90,7 @@ def recordings() -> bool:
         batch(rows, source, target)
         for rows, source, target in ((7, 13, 9), (3, 20, 31), (16, 8, 8))
     ]
-    law = Accumulator(copy.deepcopy(plain).double(), Smoothed(0.1), Hardware())
+    law = Accumulator(copy.deepcopy(plain).double(), Objective(0.1), Hardware())
     want = [gradient(law, each)[0] for each in batches]
     for compiles in (False, True):
         ours = accumulator(plain, replays=True, compiles=compiles)
@@ -111,11 +110,11 @@ def recurrent() -> bool:
             d_embedding=64, d_hidden=64, n_layers=2, dropout=0.0, initialisation="scaled", **changes
         )
         plain = build_recurrent(spec, n_source_tokens=TOKENS, n_target_tokens=TOKENS)
-        law = Accumulator(copy.deepcopy(plain).double(), Smoothed(0.1), Hardware())
+        law = Accumulator(copy.deepcopy(plain).double(), Objective(0.1), Hardware())
         want = gradient(law, given)[0]
         for precision, limit in ((torch.float32, 1e-3), (torch.bfloat16, 2e-2)):
             where = Hardware(GPU, precision, replays=True)
-            ours = Accumulator(where.place(copy.deepcopy(plain)), Smoothed(0.1), where)
+            ours = Accumulator(where.place(copy.deepcopy(plain)), Objective(0.1), where)
             error = max(worst(gradient(ours, given)[0], want) for _ in range(3))
             good &= error < limit
             print(f"recurrent, {name}, {precision}: error {error:.1e}, limit {limit:.0e}")

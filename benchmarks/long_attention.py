@@ -33,8 +33,7 @@ from regard.attention.patterns.big_bird import BigBirdPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.choices import Choice
 from regard.hardware.hardware import Hardware
-from regard.models import LanguageSpec
-from regard.models.building import build_language_model
+from regard.models import LanguageSpec, build_language_model
 from regard.training.losses import token_loss
 
 WIDTH, N_HEADS, BATCH, BLOCK, N_RANDOM = 512, 8, 2, 64, 3

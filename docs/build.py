@@ -15,7 +15,7 @@ from pathlib import Path
 
 from regard.catalogue import Mechanism, mechanisms
 from regard.cli.explain import COMPUTED
-from regard.cli.mechanism_numbers import kept_lines
+from regard.cli.explanations import kept_lines
 from regard.inspecting import example
 from regard.plots import heatmap
 from studies.ablations import page as ablations

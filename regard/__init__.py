@@ -11,12 +11,12 @@
     inspecting   model + input → record
     plots        record → figure or page
     recipes      TOML → a checked recipe
-    tasks        what a run is for: translate, continue, caption, fill in, label, embed
+    tasks        purpose of a run: translate, continue, caption, fill in, label, embed
     training     recipe + corpus → run directory
     runs         a finished run → answers, scores, records, plans
-    interop      other people's models and runtimes
+    interop      models and runtimes of other projects
     serving      runs → HTTP interface and studio page
-    bench        contests and their peers
+    bench        speed comparisons with other libraries
     cli          one file per verb
 
 A package imports only from those above it, and from errors, dims, choices, catalogue and
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from regard.places import Tree as Tree
     from regard.runs.trained import load as load
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "Attended": "regard.attention",

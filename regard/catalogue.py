@@ -1,8 +1,8 @@
 """The catalogue: every mechanism, read from its own file's docstring.
 
 A mechanism's docstring has one form: a sentence, the indented equation, a line `Paper: …` and a
-line `Cost: …`. It is written once, there; the list, the pages and the studio all read it here. The
-files are parsed and not imported, because what is said about a mechanism needs no torch.
+line `Cost: …`. The command line, the pages and the studio all read it through this module. The
+files are parsed and not imported, because the page of a mechanism needs no torch.
 """
 
 import ast
@@ -30,7 +30,7 @@ TABLES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What the project says about one mechanism."""
+    """The documentation of one mechanism."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class Mechanism:
     settings: Mapping[str, str]
     """Its own settings and their defaults, as they are written in a recipe."""
     file: str
-    """The file that holds it, from the package's folder on."""
+    """The file that holds it, relative to the package's folder."""
 
     @property
     def one_line(self) -> str:
@@ -51,7 +51,7 @@ class Mechanism:
 
 @cache
 def mechanisms() -> tuple[Mechanism, ...]:
-    """Every mechanism, kind by kind, in teaching order."""
+    """All mechanisms, kind by kind, in teaching order."""
     return tuple(
         _read(kind, name, _home(_parsed(file), part), part)
         for kind, (file, table) in TABLES.items()
@@ -90,21 +90,20 @@ def _home(tables: ast.Module, part: str) -> str:
 
 def _read(kind: str, name: str, file: str, part: str) -> Mechanism:
     lines = (ast.get_docstring(_parsed(file), clean=False) or "").strip().splitlines()
-    equation = [line.strip() for line in lines if line.startswith("    ")]
+
+    def after(mark: str) -> str:
+        return next(line.removeprefix(mark) for line in lines if line.startswith(mark))
+
     return Mechanism(
         kind=kind,
         name=name,
         summary=lines[0],
-        equation="\n".join(equation),
-        paper=_after("Paper: ", lines),
-        cost=_after("Cost: ", lines),
+        equation="\n".join(line.strip() for line in lines if line.startswith("    ")),
+        paper=after("Paper: "),
+        cost=after("Cost: "),
         settings=_settings(_parsed(file), part),
         file=f"regard/{file}",
     )
-
-
-def _after(mark: str, lines: list[str]) -> str:
-    return next(line.removeprefix(mark) for line in lines if line.startswith(mark))
 
 
 def _settings(module: ast.Module, part: str) -> dict[str, str]:

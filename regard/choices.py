@@ -1,8 +1,8 @@
-"""Choice: a name and its settings. The one place in the project where a name becomes an object.
+"""Choice: a name and its settings. Only this module turns a name into an object.
 
 recipe   score = { name = "additive", d_hidden = 128 }
 shell    additive:d_hidden=128
-Python   AdditiveScore(dims, d_hidden=128)          the object itself, no name
+Python   AdditiveScore(dims, d_hidden=128)          the object itself, without a name
 """
 
 import difflib
@@ -18,8 +18,8 @@ from regard.errors import SettingError, UnknownChoice
 
 T = TypeVar("T")
 
-LARGEST = 2**63
-"""Below it lie the whole numbers that torch can count with."""
+INTEGER_END = 2**63
+"""The limit of torch's integers (exclusive)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Choice:
         return cls(name.strip(), settings)
 
     def build(self, table: Mapping[str, Callable[..., T]], dims: Dims) -> T:
-        """Make the part that `table` holds under this name."""
+        """Make the part with this name in `table`."""
         part = find(self.name, table)
         known = inspect.signature(part).parameters
         for key in self.settings:
@@ -58,8 +58,8 @@ class Choice:
         return part(dims, **self.fitted(part))
 
     def fitted(self, part: Callable[..., Any]) -> dict[str, Any]:
-        """The settings as `part` takes them; a value of another kind is refused."""
-        hints = _hints(part)
+        """The settings in the types that `part` takes; a value of another type is refused."""
+        hints = get_type_hints(part.__init__ if inspect.isclass(part) else part)
         return {
             key: _fit(self.name, key, value, hints[key]) for key, value in self.settings.items()
         }
@@ -78,22 +78,18 @@ def find(name: str, table: Mapping[str, T], *, key: str = "") -> T:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The sentence for a name nobody knows: the nearest one first, then all of them."""
+    """The message for an unknown name: the nearest name first, then all names."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return f"There is no '{name}' here.{hint} Known: {', '.join(known)}."
 
 
-def _hints(part: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(part.__init__ if inspect.isclass(part) else part)
-
-
 def _fit(name: str, key: str, value: Any, hint: Any) -> Any:
     """The value; a whole number becomes a real one, and true and false are no numbers."""
     if isinstance(value, float) and not math.isfinite(value):
         raise SettingError(f"'{name}': {key} must be a finite number, got {value}.")
-    if type(value) is int and abs(value) >= LARGEST:
+    if type(value) is int and abs(value) >= INTEGER_END:
         raise SettingError(f"'{name}': {key} must be below 2^63, got {value}.")
     if type(value) is int and float in (hint, *get_args(hint)):
         return float(value)
@@ -104,13 +100,13 @@ def _fit(name: str, key: str, value: Any, hint: Any) -> Any:
 
 
 def toml_value(text: str) -> Any:
-    """A TOML value where the text is one, else the text itself: the same types as in a recipe."""
+    """The TOML value of a text, or the text itself if it is none: the same types as in a recipe."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
     except (ValueError, RecursionError) as error:
-        # whole numbers of thousands of digits, and hundreds of brackets, are no mistakes of grammar
+        # tomllib raises other errors for thousands of digits or hundreds of brackets
         raise SettingError(
             f"'{text[:20]}…' ({len(text):,} characters) has too many digits or brackets. Give a "
             "shorter value."

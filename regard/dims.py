@@ -1,4 +1,4 @@
-"""The sizes a part is given by its surroundings, and the legend of the whole project.
+"""Dims: the sizes that a model passes to its parts, and the legend of tensor shapes.
 
     b batch · h heads · q query positions · k key positions · d head width · m model width
     f feed-forward width · n sequence positions · s memory slots · w window positions
@@ -16,19 +16,17 @@ class Dims:
     """Widths and counts shared by the parts of one attention.
 
     A part that compares vectors (a score, a selection) reads `d_query`, `d_key`, `d_value`: the
-    widths it really sees. `head()` turns the sizes of a model into those of one of its heads.
+    widths of its inputs. `head()` turns the sizes of a model into those of one of its heads.
     """
 
     d_model: int
     n_heads: int = 1
     d_query: int | None = None
-    """Width of the queries; the model width unless given."""
     d_key: int | None = None
-    """Width of the keys; the model width unless given."""
     d_value: int | None = None
-    """Width of the values; the model width unless given."""
+    """Widths of queries, keys and values; the model width unless given."""
     max_len: int = 512
-    """Longest sequence for parts whose parameters are tied to positions."""
+    """Longest sequence, for parts that have parameters for each position."""
 
     def __post_init__(self) -> None:
         for name in ("d_model", "n_heads", "d_query", "d_key", "d_value", "max_len"):
@@ -66,5 +64,5 @@ class Dims:
         return self.d_model // self.n_heads
 
     def head(self) -> "Dims":
-        """The sizes that the links inside one multi-head attention see."""
+        """The sizes for the links inside one multi-head attention."""
         return Dims(d_model=self.d_head, n_heads=self.n_heads, max_len=self.max_len)

@@ -1,29 +1,15 @@
-"""Every error a user can meet, and nothing else.
+"""Errors for users: all are ValueErrors that the user can correct.
 
-RegardError (a ValueError: somebody can put it right)
-├── UnknownChoice    a name that no table holds
-├── SettingError     a setting that a part does not have, or a value it cannot take
-├── DimsError        widths or head counts that do not fit together
-├── ShapeError       tensors that do not fit together
-├── LengthError      a sequence longer than a part can take
-├── MeetingError     two links of a chain that may not meet
-├── PathError        a path that cannot compute the chain it was asked to run
-├── DataError        data that cannot be read as asked
-├── RecipeError      a recipe with mistakes in it; all of them, each with its line
-├── CheckpointError  a file of a run that is not what it should be
-├── RunError         a run directory that cannot be used as asked
-└── MissingExtra     an optional package that is not installed
-
-A message says who speaks, what was expected, what came, and what to do.
+A message names the part that raised it, what it expected, what it got, and the remedy.
 """
 
 
 class RegardError(ValueError):
-    """The root: catching it catches everything regard says to a user."""
+    """The base class: catching it catches every error that regard raises for a user."""
 
 
 class UnknownChoice(RegardError):
-    """A name that no table holds."""
+    """A name that is in no table."""
 
 
 class SettingError(RegardError):
@@ -43,7 +29,7 @@ class LengthError(RegardError):
 
 
 class MeetingError(RegardError):
-    """Two links of a chain that may not meet."""
+    """Two links that may not stand in one chain."""
 
 
 class PathError(RegardError):
@@ -51,7 +37,7 @@ class PathError(RegardError):
 
 
 class DataError(RegardError):
-    """Data that cannot be read as asked."""
+    """Data that cannot be read as requested."""
 
 
 class RecipeError(RegardError):
@@ -59,12 +45,19 @@ class RecipeError(RegardError):
 
 
 class CheckpointError(RegardError):
-    """A file of a run that is not what it should be."""
+    """A file of a run that is damaged or does not fit."""
 
 
 class RunError(RegardError):
-    """A run directory that cannot be used as asked."""
+    """A run directory that cannot be used as requested."""
 
 
 class MissingExtra(RegardError):
     """An optional package that is not installed."""
+
+
+def check_least(name: str, value: float | int, least: int) -> None:
+    """Refuse a setting below its least value; `name` is the part and setting in the message."""
+    # NaN fails this comparison
+    if not value >= least:
+        raise SettingError(f"{name} must be at least {least}, got {value}.")

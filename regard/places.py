@@ -1,6 +1,6 @@
-"""Where queries and keys stand: indices in the sequence and, for parsed text, in the tree.
+"""Places: positions of queries and keys in the sequence and, for parsed text, in the tree.
 
-Positions are always passed, never guessed from a tensor's length, so that a cache, a window and
+Positions are always passed, never inferred from a tensor's length, so that a cache, a window and
 a tile of a map mean the same positions as the whole matrix.
 """
 
@@ -28,7 +28,7 @@ class Tree:
     def from_heads(cls, heads: Int[Tensor, "b n"]) -> "Tree":
         """Read trees from the index of every word's head; -1 marks a root (and padding)."""
         n = heads.shape[-1]
-        # a recording cannot wait for a number; its shape has come before, and was looked at then
+        # a CUDA graph cannot read a number on the host; an earlier batch of this shape was checked
         is_recording = heads.is_cuda and torch.cuda.is_current_stream_capturing()
         if not is_recording and bool(((heads < ROOT) | (heads >= n)).any()):
             raise ShapeError(
@@ -43,33 +43,24 @@ class Tree:
         return cls(depth, heads)
 
     def part(self, rows: Int[Tensor, " r"], length: int) -> "Tree":
-        """The trees of some rows, whose words are the first `length`."""
+        """The trees of some rows, cut to the first `length` words."""
         return Tree(self.depth[rows, :length], self.parent[rows, :length])
 
 
 class Counted(NamedTuple):
-    """Positions one after another; a `range` would be compiled anew for every length."""
+    """Consecutive positions; torch.compile would recompile a `range` for every length."""
 
     start: int
     stop: int
-
-    def indices(self, device: torch.device | None) -> Int[Tensor, " n"]:
-        """The positions as numbers."""
-        return torch.arange(self.start, self.stop, device=device)
 
 
 @final
 class Places:
     """Positions of queries and keys, shaped so that they broadcast against `b h q k`.
 
-    Args:
-        query: where the queries stand. If they are counted, their indices are only made when
-            somebody asks for them: kernels do without.
-        key: where the keys stand, or how they are counted.
-        length: number of keys in the whole sequence, of which `key` may name a part.
-        past: how many keys stand before the first query, where both run without gaps; else None.
-        tree: the words' places in a parse tree.
-        device: where indices are made.
+    Indices of consecutive positions are made on `device` when they are read: kernels need none.
+    `length` is the number of keys in the whole sequence, of which `key` may be a part; `past` is
+    the number of keys before the first query if both are without gaps, else None.
     """
 
     def __init__(
@@ -99,16 +90,16 @@ class Places:
 
     @property
     def query(self) -> Int[Tensor, "*bq q 1"]:
-        """Where the queries stand."""
+        """The positions of the queries."""
         if isinstance(self._query, Counted):
-            self._query = self._query.indices(self._device)[:, None]
+            self._query = torch.arange(*self._query, device=self._device)[:, None]
         return self._query
 
     @property
     def key(self) -> Int[Tensor, "*bk qk k"]:
-        """Where the keys stand."""
+        """The positions of the keys."""
         if isinstance(self._key, Counted):
-            self._key = self._key.indices(self._device)[None, :]
+            self._key = torch.arange(*self._key, device=self._device)[None, :]
         return self._key
 
     @property
@@ -128,11 +119,11 @@ class Places:
         return Places(query, key, self.length, tree=self.tree)
 
     def at_keys(self, key: Int[Tensor, "*bk qk w"]) -> "Places":
-        """The same queries looking at other keys, row by row if need be."""
+        """The same queries with other keys, which may differ from row to row."""
         return Places(self.query, key, self.length, tree=self.tree)
 
     def repeated(self, count: int) -> "Places":
-        """The same queries several times over; a single one broadcasts, and stays as it is."""
+        """The queries repeated in each row; a single row broadcasts and is left as it is."""
         if self.n_queries == 1:
             return self
         return Places(self.query.repeat(count, 1), self.key, self.length, tree=self.tree)

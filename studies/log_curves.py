@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from regard.plots.bars import ticks
+from regard.plots.charts import ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 320, 68, 16, 16, 36
 DOT = 3

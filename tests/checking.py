@@ -4,13 +4,16 @@ jaxtyping hands over two functions for each of ours: one to check what goes in, 
 what went in once more together with what comes out. The second need not look at what the first
 has seen: the sizes bound to the names of axes outlive both. And most functions of a package are
 never called by the few tests of one process, so theirs need not be made at all. In each test the
-first calls of every function are checked, and not the thousandth step of a loop.
+first calls of every function are checked, and not the thousandth step of a loop: jaxtyping's own
+wrapper, which costs more than most of our functions, then stands aside.
 """
 
 import functools
+import inspect
 import sys
 import typing
 
+import jaxtyping
 from beartype import beartype
 
 if sys.version_info < (3, 12):
@@ -18,7 +21,7 @@ if sys.version_info < (3, 12):
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
 
 
-OFTEN = 8
+OFTEN = 3
 """A function that was right so often in one test is believed until the next one begins."""
 
 begun = 0
@@ -38,17 +41,41 @@ def checked(function):
         function.__annotations__ = {"return": hints["return"]}
     elif all(hint is typing.Any for hint in hints.values()):
         return function
-    made, test, calls = None, 0, 0
+    made = None
 
     @functools.wraps(function)
     def when_called(*args, **kwargs):
-        nonlocal made, test, calls
-        if test != begun:
-            test, calls = begun, 0
-        calls += 1
-        if calls > OFTEN:
-            return function(*args, **kwargs)
+        nonlocal made
         made = made or beartype(function)
         return made(*args, **kwargs)
 
     return when_called
+
+
+def at_first(function, with_checks):
+    """The function with checks for its first calls in a test, and then the function itself."""
+    test, calls = 0, 0
+
+    @functools.wraps(function)
+    def when_called(*args, **kwargs):
+        nonlocal test, calls
+        if test != begun:
+            test, calls = begun, 0
+        calls += 1
+        return (with_checks if calls <= OFTEN else function)(*args, **kwargs)
+
+    return when_called
+
+
+def jaxtyped(*, typechecker):
+    """What jaxtyping puts on every function of the package as it is imported."""
+    whole = _jaxtyped(typechecker=typechecker)
+
+    def decorate(member):
+        done = whole(member)
+        return at_first(member, done) if inspect.isfunction(member) else done
+
+    return decorate
+
+
+_jaxtyped, jaxtyping.jaxtyped = jaxtyping.jaxtyped, jaxtyped

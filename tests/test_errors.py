@@ -118,11 +118,6 @@ def test_catching_the_root_catches_everything():
     assert all(kind.__base__ is RegardError for kind in MET)
 
 
-def test_the_tree_in_the_docstring_is_the_tree():
-    drawn = [line.split()[1] for line in errors.__doc__.splitlines() if line[:1] in "├└" and line]
-    assert drawn == [kind.__name__ for kind in MET]
-
-
 def test_a_dropout_of_everything_is_refused():
     with pytest.raises(SettingError, match=r"chain: dropout must lie in \[0, 1\), got 1\.0\."):
         Chain(dropout=1.0)

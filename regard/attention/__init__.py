@@ -1,8 +1,8 @@
 """query, key, value → context and map: score → relate → mask → select → combine.
 
-`attend` is the chain, densely, and the law. `Chain` fixes its links and runs them by the fastest
-path. `multi_head` puts projections around a chain. The tables name every link for the edges of
-the project; inside, links are objects.
+`attend` computes the chain densely and is the reference. `Chain` fixes the links and runs them by
+the fastest path. `multi_head` puts projections around a chain. The tables give links their names
+in recipes and on the command line; all other code passes links as objects.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The chain: score → relate → mask → select → combine. This is the law; every path must equal it.
+"""The chain: score → relate → mask → select → combine. The reference for all paths.
 
 context[i] = sum_j a[i,j] v[j] (+ what the relation adds),   a = select(score(q, k) + relation)
 """
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
-from regard.attention.links import NO_RELATION, Pattern, Relation, Score, Selection
+from regard.attention.links import NO_RELATION, AnyMask, Relation, Score, Selection
 from regard.attention.maps import AttentionMap
 from regard.attention.masks import FULL, given
 from regard.attention.scores.scaled_dot import ScaledDotScore
@@ -27,29 +27,31 @@ SOFT = SoftSelection()
 @final
 @dataclass(frozen=True)
 class Attended:
-    """What an attention gives back."""
+    """The result of an attention: context and map."""
 
     context: Float[Tensor, "*b q dv"]
     see: Callable[[], AttentionMap]
-    """Makes the map; most of what attends is never looked at."""
+    """Makes the map when it is read, as most maps never are."""
     rows: tuple[Tensor, ...]
-    """What the selection keeps of each row, with gradients (a REINFORCE loss reads it)."""
+    """The selection's numbers for each row, with gradients (a REINFORCE loss reads them)."""
+    value: Float[Tensor, "*bv k d"]
+    """The values that were weighed: memory slots, if a memory shortened them."""
 
     @property
     def map(self) -> AttentionMap:
-        """The weights, any rectangle of them on demand."""
+        """The weights as a lazy map, which computes any rectangle on demand."""
         return self.see()
 
     def with_context(self, context: Float[Tensor, "*b n m"]) -> "Attended":
-        """The same look, with what a layer makes of its context."""
-        return Attended(context, self.see, self.rows)
+        """The same result with another context, such as a layer's output."""
+        return Attended(context, self.see, self.rows, self.value)
 
 
 def attend(
     query: Float[Tensor, "*b q dq"],
     key: Float[Tensor, "*b k dk"],
     value: Float[Tensor, "*b k dv"],
-    mask: Pattern | Tensor = FULL,
+    mask: AnyMask = FULL,
     *,
     score: Score = SCALED_DOT,
     relation: Relation = NO_RELATION,
@@ -57,7 +59,7 @@ def attend(
     places: Places | None = None,
     dropout: float = 0.0,
 ) -> Attended:
-    """Attend densely, exactly as the equations say.
+    """Attend densely, exactly by the equations.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 3, 2], [1, 1, 3], [1, 2, 1]])
@@ -66,16 +68,9 @@ def attend(
             [1.0000, 1.7288, 2.5839],
             [1.0000, 2.6080, 2.0000]])
 
-    Args:
-        query: what is looked for.
-        key: what each position offers to be found by.
-        value: what is taken from a position once it is found.
-        mask: who may see whom; a pattern, or a boolean matrix with True = may attend.
-        score: how well a query suits a key.
-        relation: what distance adds.
-        select: how scores become weights.
-        places: where queries and keys stand; counted from 0 unless given.
-        dropout: share of the weights that is dropped (training only; 0 in the papers).
+    The mask is a pattern, or a boolean matrix with True = may attend. Queries and keys are counted
+    from 0 unless `places` says where they stand. `dropout` is the share of the weights that is
+    dropped (training only; 0 in the papers).
     """
     check_shapes(query, key, value)
     mask = given(mask) if isinstance(mask, Tensor) else mask
@@ -96,17 +91,15 @@ def attend(
         relation=relation,
         select=select,
     )
-    return Attended(context, see, rows)
+    return Attended(context, see, rows, value)
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Say what does not fit before a kernel says it in its own words."""
+    """Refuse shapes that do not fit, with an error that names them."""
     if key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]:
         raise ShapeError(
             "attend: expected query (b, h, q, d), key (b, h, k, d) and value (b, h, k, d) with the "
-            f"same b, h and k; got {_shape(query)}, {_shape(key)} and {_shape(value)}."
+            "same b, h and k; got {}, {} and {}.".format(
+                *(tuple(tensor.shape) for tensor in (query, key, value))
+            )
         )
-
-
-def _shape(tensor: Tensor) -> str:
-    return str(tuple(tensor.shape))

@@ -1,13 +1,13 @@
-"""Caches: projected keys and values, passed in and returned; a longer one shares a shorter's.
+"""Caches: projected keys and values, passed in and returned; successive ones share storage.
 
     KeyValues        every position; it grows with the text
-    WindowedPast     the positions that a pattern may still show; bounded
+    WindowedPast     the positions that a later query may still see; bounded
     CompressedPast   the slots of a memory, and the few positions that are not merged yet
 
-A cache is a value: nothing done to a longer cache changes a shorter one. Yet a step does not copy
-what is there: both are views of one storage that has space left, and only the cache at its end
-may write on in it. `reordered` alone uses caches up, so that a beam search needs no new memory at
-each of its steps; the storage of all layers lies in one stack, which is reordered by one copy.
+A cache is immutable: extending it leaves the shorter cache unchanged. Yet a step copies nothing:
+both caches are views of one storage with spare space, in which only the cache that ends at its end
+may append. Only `reordered` consumes its caches, so that a beam search allocates no memory at each
+step; the storage of all layers is one tensor, which is reordered by one copy.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 STORAGE_STEP = 16
-"""Storage is made for whole multiples of this many positions."""
+"""Storage is allocated in multiples of this many positions."""
 
 
 @runtime_checkable
 class Past(Protocol):
-    """What an attention remembers of the positions it has read."""
+    """The interface of all caches: what an attention keeps of the positions it has read."""
 
     @property
     def length(self) -> int:
@@ -34,82 +34,59 @@ class Past(Protocol):
         """How many keys are held for them."""
 
     def select(self, rows: Int[Tensor, " r"]) -> "Past":
-        """What is remembered of some rows of the batch."""
+        """The cache of some rows of the batch."""
 
 
 @runtime_checkable
 class BoundedPattern(Protocol):
-    """A pattern under which keys fall out of sight for good."""
+    """A pattern under which old keys become invisible to all later queries."""
 
     def still_seen(self, length: int) -> tuple[range, ...] | None:
         """The keys before `length` that a query from there on may see; None if it is all."""
 
 
-class StackedStorage:
-    """The storage of all layers, of one size for the same rows, in one tensor."""
+class Storage:
+    """Space for the keys and values of all layers, of the same rows, filled from the front."""
 
-    def __init__(
-        self, like: Float[Tensor, "b g k d"], *, n_layers: int, n_rows: int, capacity: int
-    ) -> None:
-        _, groups, _, width = like.shape
-        self.n_rows, self.capacity = n_rows, capacity
-        # by position, so that what is filled lies together and rows are copied in one piece each
-        self._now = like.new_empty(capacity, n_rows, 2 * n_layers, groups, width)
+    def __init__(self, caches: Sequence["KeyValues"], n_rows: int, capacity: int) -> None:
+        _, groups, _, width = caches[0].key.shape
+        self.n_rows, self.capacity, self.filled = n_rows, capacity, [0] * len(caches)
+        # positions first, so that the filled part is contiguous
+        self._use(caches[0].key.new_empty(capacity, n_rows, 2 * len(caches), groups, width))
         self._other: Tensor | None = None
-        self.layers = [KeyValueStorage(self, *views) for views in self._views()]
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> "KeyValues":
+        """Append positions to those of a layer, and return the cache of all of them."""
+        begin, count = self.filled[layer], key.shape[-2]
+        self.keys[layer].narrow(2, begin, count).copy_(key)
+        self.values[layer].narrow(2, begin, count).copy_(value)
+        return self.upto(layer, begin + count)
+
+    def write_one(self, layer: int, both: Float[Tensor, "b 2 g d"]) -> "KeyValues":
+        """Append one position to those of a layer, its keys and values in one tensor."""
+        self.both[layer][self.filled[layer]].copy_(both)
+        return self.upto(layer, self.filled[layer] + 1)
+
+    def upto(self, layer: int, length: int) -> "KeyValues":
+        """The cache of a layer's first positions, which count as filled now."""
+        self.filled[layer] = length
+        key, value = self.keys[layer].narrow(2, 0, length), self.values[layer].narrow(2, 0, length)
+        return KeyValues(key, value, self, layer)
 
     def reorder(self, rows: Int[Tensor, " b"], length: int) -> None:
-        """Put the rows in a new order, into space that the order before the last one had."""
+        """Reorder the rows into a second buffer; the two buffers alternate."""
         new = torch.empty_like(self._now) if self._other is None else self._other
         filled, free = (whole.flatten(0, 1)[: length * self.n_rows] for whole in (self._now, new))
         first = torch.arange(length, device=rows.device)[:, None] * self.n_rows
         torch.index_select(filled, 0, (first + rows).flatten(), out=free)
-        self._now, self._other = new, self._now
-        for storage, (key, value, both) in zip(self.layers, self._views(), strict=True):
-            storage.key, storage.value, storage.both = key, value, both
+        self._other = self._now
+        self._use(new)
 
-    def _views(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Where each layer has its keys, its values, and the two side by side."""
-        parts = self._now.permute(2, 1, 3, 0, 4).unbind()
-        return list(zip(parts[::2], parts[1::2], self._now.split(2, 2), strict=True))
-
-
-class KeyValueStorage:
-    """Space for the keys and values of some rows, filled from the front."""
-
-    def __init__(
-        self,
-        stack: StackedStorage,
-        key: Float[Tensor, "b g c d"],
-        value: Float[Tensor, "b g c d"],
-        both: Float[Tensor, "c b 2 g d"],
-    ) -> None:
-        self.stack, self.key, self.value, self.both = stack, key, value, both
-        self.filled = 0
-
-    def write(self, key: Float[Tensor, "b g k d"], value: Float[Tensor, "b g k d"]) -> "KeyValues":
-        """Put positions behind those that are there; the cache of all of them comes back."""
-        begin, count = self.filled, key.shape[-2]
-        self.key.narrow(2, begin, count).copy_(key)
-        self.value.narrow(2, begin, count).copy_(value)
-        return self.upto(begin + count)
-
-    def write_one(self, both: Float[Tensor, "b 2 g d"]) -> "KeyValues":
-        """Put one position behind those that are there, its keys and values side by side."""
-        self.both[self.filled].copy_(both)
-        return self.upto(self.filled + 1)
-
-    def take(self, cache: "KeyValues", rows: Int[Tensor, " b"]) -> "KeyValues":
-        """Some rows of a cache that stands elsewhere; the cache of these comes back."""
-        taken = self.upto(cache.length)
-        torch.index_select(cache.key, 0, rows, out=taken.key)
-        torch.index_select(cache.value, 0, rows, out=taken.value)
-        return taken
-
-    def upto(self, length: int) -> "KeyValues":
-        """The cache of the first positions, which count as filled now."""
-        self.filled = length
-        return KeyValues(self.key.narrow(2, 0, length), self.value.narrow(2, 0, length), self)
+    def _use(self, whole: Float[Tensor, "c b l2 g d"]) -> None:
+        """Set each layer's views of its keys, its values, and both together."""
+        parts = whole.permute(2, 1, 3, 0, 4).unbind()
+        self._now, self.keys, self.values = whole, parts[::2], parts[1::2]
+        self.both = whole.split(2, 2)
 
 
 class KeyValues(NamedTuple):
@@ -117,8 +94,10 @@ class KeyValues(NamedTuple):
 
     key: Float[Tensor, "b g k d"]
     value: Float[Tensor, "b g k d"]
-    storage: KeyValueStorage | None = None
-    """Where the two stand, if others may follow them there."""
+    storage: Storage | None = None
+    """The storage of both, if positions may be appended there."""
+    layer: int = 0
+    """The number of the layer in the storage."""
 
     @property
     def length(self) -> int:
@@ -130,40 +109,33 @@ class KeyValues(NamedTuple):
         """All of them."""
         return self.length
 
-    def at(self, positions: Int[Tensor, " k"]) -> "KeyValues":
-        """Some of the positions it holds, by their places in it."""
-        return KeyValues(
-            self.key.index_select(-2, positions), self.value.index_select(-2, positions)
-        )
+    def at(self, places: Int[Tensor, " k"]) -> "KeyValues":
+        """The cache of some positions, by their indices in it."""
+        return KeyValues(self.key.index_select(-2, places), self.value.index_select(-2, places))
 
     def append(self, other: "KeyValues") -> "KeyValues":
-        """These positions, then the other ones."""
-        if _learns(self.key, self.value, other.key, other.value):
+        """The cache of these positions followed by the other ones."""
+        if _learns(self, other):
             key = torch.cat([self.key, other.key], -2)
             return KeyValues(key, torch.cat([self.value, other.value], -2))
         storage, needed = self.storage, self.length + other.length
         if storage is None or not self._may_write(needed):
-            capacity = _with_spare(self.length, needed)
-            storage = StackedStorage(
-                self.key, n_layers=1, n_rows=len(self.key), capacity=capacity
-            ).layers[0]
-            storage.write(self.key, self.value)
-        return storage.write(other.key, other.value)
+            storage = Storage([self], len(self.key), _with_spare(self.length, needed))
+            return storage.write(0, self.key, self.value).append(other)
+        return storage.write(self.layer, other.key, other.value)
 
     def append_one(self, both: Float[Tensor, "b 2 g d"]) -> "KeyValues":
-        """The same for one position whose keys and values stand side by side; nothing learns."""
+        """The same for one position with keys and values in one tensor, without gradients."""
         if self.storage is not None and self._may_write(self.length + 1):
-            return self.storage.write_one(both)
+            return self.storage.write_one(self.layer, both)
         return self.append(KeyValues(both[:, 0, :, None], both[:, 1, :, None]))
 
     def _may_write(self, needed: int) -> bool:
-        """Whether it stands at the end of a storage with space left."""
+        """Whether the cache ends where its storage is filled to, and space is left."""
         storage = self.storage
-        return (
-            storage is not None
-            and storage.filled == self.length
-            and needed <= storage.stack.capacity
-        )
+        if storage is None or storage.filled[self.layer] != self.length:
+            return False
+        return needed <= storage.capacity
 
     def select(self, rows: Int[Tensor, " r"]) -> "KeyValues":
         """The cache of some rows of the batch."""
@@ -183,13 +155,13 @@ class WindowedPast(NamedTuple):
         return self.kept.length
 
     def append(self, new: KeyValues) -> "WindowedPast":
-        """These, and the positions that come next."""
+        """The cache with the next positions appended."""
         end = self.length + new.length
         more = torch.arange(self.length, end, device=self.positions.device)
         return WindowedPast(self.kept.append(new), torch.cat([self.positions, more]), end)
 
     def trimmed(self, pattern: BoundedPattern) -> "WindowedPast":
-        """Without what no later query can see."""
+        """The cache without keys that no later query can see."""
         seen = pattern.still_seen(self.length)
         if seen is None:
             return self
@@ -207,11 +179,11 @@ class WindowedPast(NamedTuple):
 
 
 class CompressedPast(NamedTuple):
-    """Merged slots, the first token's before them, and the positions that wait to be merged."""
+    """Merged slots, the first token's before them, and the positions not merged yet."""
 
     slots: KeyValues
     waiting: KeyValues
-    """Fewer than a slot takes."""
+    """Positions not merged yet, fewer than a slot takes."""
     length: int
 
     @property
@@ -225,40 +197,39 @@ class CompressedPast(NamedTuple):
 
 
 def reordered(caches: Sequence[KeyValues], rows: Int[Tensor, " r"]) -> list[KeyValues]:
-    """The caches of some rows, as a beam search needs them; those given must not be used again.
+    """The caches of the rows that continue in a beam search; the old ones must not be used again.
 
-    Args:
-        caches: of one shape, one for each layer of a model.
-        rows: the rows that go on.
+    There is one cache for each layer of a model, all of one shape.
     """
-    if any(_learns(cache.key, cache.value) for cache in caches):
+    if _learns(*caches):
         return [cache.select(rows) for cache in caches]
-    length, stack = caches[0].length, _shared_stack(caches, len(rows))
-    if stack is not None:
-        stack.reorder(rows, length)
-        return [storage.upto(length) for storage in stack.layers]
-    capacity = _with_spare(length, length + 1)
-    stack = StackedStorage(caches[0].key, n_layers=len(caches), n_rows=len(rows), capacity=capacity)
-    return [storage.take(cache, rows) for storage, cache in zip(stack.layers, caches, strict=True)]
-
-
-def _shared_stack(caches: Sequence[KeyValues], n_rows: int) -> StackedStorage | None:
-    """The stack that these caches fill and no others, with space for one more position."""
-    layers = [cache.storage for cache in caches]
-    stack = layers[0].stack if layers[0] is not None else None
-    if stack is None or stack.layers != layers or stack.n_rows != n_rows:
-        return None
-    is_end = all(
-        storage.filled == cache.length for storage, cache in zip(stack.layers, caches, strict=True)
-    )
-    return stack if is_end and caches[0].length < stack.capacity else None
+    length, storage, layers = caches[0].length, caches[0].storage, range(len(caches))
+    fits = storage is not None and (storage.n_rows, len(storage.filled)) == (len(rows), len(caches))
+    # all of them end where one storage is filled to, with space left
+    if (
+        storage is not None
+        and fits
+        and all(
+            cache.storage is storage and cache.layer == layer and cache._may_write(length + 1)
+            for layer, cache in enumerate(caches)
+        )
+    ):
+        storage.reorder(rows, length)
+        return [storage.upto(layer, length) for layer in layers]
+    storage = Storage(caches, len(rows), _with_spare(length, length + 1))
+    moved = [storage.upto(layer, length) for layer in layers]
+    for old, new in zip(caches, moved, strict=True):
+        torch.index_select(old.key, 0, rows, out=new.key)
+        torch.index_select(old.value, 0, rows, out=new.value)
+    return moved
 
 
 def _with_spare(length: int, needed: int) -> int:
-    """Half as much again, so that a long text is copied a few times and not at every step."""
+    """Half as much again, so that a long text is copied a few times instead of at every step."""
     return -(-max(needed, length * 3 // 2) // STORAGE_STEP) * STORAGE_STEP
 
 
-def _learns(*tensors: Tensor) -> bool:
-    """Whether a gradient will be needed, which shared storage cannot carry."""
+def _learns(*caches: KeyValues) -> bool:
+    """Whether a gradient is needed, which writing into shared storage would break."""
+    tensors = (x for cache in caches for x in (cache.key, cache.value))
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)

@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import engine, meetings
+from regard.attention import engine
 from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
 from regard.attention.engine.case import Case
-from regard.attention.links import NO_RELATION, Memory, Pattern, Relation, Score, Selection
+from regard.attention.links import NO_RELATION, AnyMask, Memory, Pattern, Relation, Score, Selection
 from regard.attention.masks import FULL, all_of, given
+from regard.attention.tables import check_meetings
 from regard.choices import find
 from regard.errors import SettingError
 from regard.places import Places
@@ -21,14 +22,9 @@ from regard.places import Places
 class Chain(nn.Module):
     """score → relate → mask → select → combine, with its links fixed.
 
-    Args:
-        score: how well a query suits a key.
-        relation: what distance adds.
-        pattern: which keys a query may see, whatever the batch.
-        select: how scores become weights.
-        memory: shortens keys and values first.
-        dropout: share of the weights dropped in training.
-        path: run this path and no other ("dense", "fused", …); an error if it cannot.
+    The pattern applies to every batch; a memory shortens keys and values first. `dropout` is the
+    share of the weights dropped in training. `path` runs that path ("dense", "fused", …) and no
+    other; it is an error if it cannot.
     """
 
     def __init__(
@@ -48,7 +44,7 @@ class Chain(nn.Module):
         if path is not None:
             find(path, engine.PATHS)
         links = [score, relation, pattern, select, memory]
-        meetings.check(link for link in links if link is not None)
+        check_meetings(link for link in links if link is not None)
         self.score, self.relation, self.pattern = score, relation, pattern
         self.select, self.memory, self.dropout, self.path = select, memory, dropout, path
 
@@ -57,7 +53,7 @@ class Chain(nn.Module):
         query: Float[Tensor, "b h q dq"],
         key: Float[Tensor, "b h k dk"],
         value: Float[Tensor, "b h k dv"],
-        mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
         places: Places | None = None,
     ) -> Attended:
         """Attend; the mask is joined with the chain's own pattern."""
@@ -72,12 +68,12 @@ class Chain(nn.Module):
         d_query: int = 64,
         d_key: int | None = None,
         d_value: int | None = None,
-        mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
         past: int = 0,
     ) -> engine.Explanation:
-        """Say which path would run for these sizes, why, and what it costs."""
+        """Report which path would run for these sizes, why, and its cost."""
         n_keys, d_key = n_keys or n_queries, d_key or d_query
-        # numbers that take no room, of the kind and on the device that the chain's own have
+        # expanded tensors without memory, with the chain's own dtype and device
         own = itertools.chain(self.parameters(), self.buffers())
         nothing = next(own, torch.zeros(())).new_zeros(())
         case = self._case(
@@ -90,12 +86,7 @@ class Chain(nn.Module):
         return engine.explain(case, path=self.path)
 
     def _case(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Pattern | Tensor,
-        places: Places | None,
+        self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
     ) -> Case:
         check_shapes(query, key, value)
         mask = given(mask) if isinstance(mask, Tensor) else mask

@@ -1,9 +1,9 @@
-"""Dropout: some numbers become zero, the others grow so that the mean stays.
+"""Dropout: a faster `nn.Dropout` for layers and models; dropout of attention weights is elsewhere.
 
     y = x ⊙ m / (1 - p),   m ~ Bernoulli(1 - p)
 
-torch draws a number of its own for every decision on a CPU, which costs more than a layer norm;
-here one draw of 64 bits makes four decisions, each with a probability rounded to 1 / 65536.
+On a CPU, torch draws one random number for each element, which costs more than a layer norm; here
+one draw of 64 bits decides four elements, each with a probability rounded to 1 / 65536.
 
 Paper: Srivastava et al. 2014, section 4.
 """
@@ -22,7 +22,7 @@ STEPS = 1 << 16
 
 @final
 class Dropout(nn.Module):
-    """Drops with probability `p` while training, and never otherwise."""
+    """Zeros elements with probability `p` in training, and scales the others by 1 / (1 - p)."""
 
     def __init__(self, p: float = 0.0) -> None:
         super().__init__()
@@ -30,10 +30,10 @@ class Dropout(nn.Module):
             raise SettingError(f"dropout: p must lie in [0, 1), got {p}.")
         self.p = p
         self.kept = round(STEPS * (1 - p))
-        """Of 65536 draws, how many keep their number."""
+        """How many of the 65536 values of a draw keep the element."""
 
     def forward(self, x: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-        """Zero some of it."""
+        """The input with dropout in training, unchanged otherwise."""
         if not self.training or self.kept == STEPS:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():

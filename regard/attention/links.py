@@ -1,10 +1,10 @@
-"""What each link of the chain promises, and the lowered forms the engine looks for.
+"""Links: the protocols of the chain's links, and the lowered forms that the engine matches.
 
-A link *lowers itself*: asked whether it is also something a fast kernel knows (a dot product, a
-bias, a softmax, a window), it answers with that form or with None. The engine matches the answers
-and never asks for a class. A link also says itself what it can do and whom it can meet: chains and
-models ask it, and know no names. A class that inherits a protocol has its default answers, which
-claim no ability.
+A link *lowers itself*: methods such as `as_dot` return the form that a fast kernel supports (a dot
+product, a bias, a softmax, a window), or None. The engine matches these forms and never checks a
+class. A link also declares its abilities and the links it cannot be combined with: chains and
+models read these, and contain no names of links. A class that inherits a protocol has its
+defaults, which claim no ability.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -13,6 +13,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.attention.shapes import (
+    Bias,
+    Context,
+    Keys,
+    Mask,
+    Prepared,
+    Queries,
+    RowNumber,
+    Scores,
+    Values,
+    Weights,
+)
 from regard.errors import ShapeError
 from regard.places import Places
 
@@ -20,15 +32,15 @@ from regard.places import Places
 class Dot(NamedTuple):
     """A score that is `scale · query · key`, with both sides already projected."""
 
-    query: Float[Tensor, "*b q d"]
-    key: Float[Tensor, "*b k d"]
+    query: Queries
+    key: Keys
     scale: float
 
 
 class SoftRows(NamedTuple):
-    """What a softmax keeps of each row: the logarithm of its normaliser."""
+    """The softmax's number for each row: the logarithm of its normaliser."""
 
-    lse: Float[Tensor, "*b q 1"]
+    lse: RowNumber
 
 
 class KernelMask(NamedTuple):
@@ -36,11 +48,6 @@ class KernelMask(NamedTuple):
 
     is_causal: bool
     valid: Bool[Tensor, "b k"] | None
-
-    @property
-    def hides_nothing(self) -> bool:
-        """Whether every query sees every key."""
-        return not self.is_causal and self.valid is None
 
 
 class Grid(NamedTuple):
@@ -54,27 +61,31 @@ class Grid(NamedTuple):
 
     @classmethod
     def over(
-        cls, places: Places, n_queries: int, n_keys: int, *, q_size: int, k_size: int
+        cls, places: Places, rows: range, columns: range, *, q_size: int, k_size: int
     ) -> "Grid":
-        """Cut gapless rows and columns into blocks of `q_size` by `k_size`."""
-        past = places.past or 0
-        q = torch.arange(0, n_queries, q_size)[:, None]
-        k = torch.arange(0, n_keys, k_size)[None, :]
+        """Cut some rows and columns of a gapless map into blocks of `q_size` by `k_size`."""
+        begin = rows.start + (places.past or 0)
+        q = torch.arange(0, len(rows), q_size)[:, None]
+        k = torch.arange(0, len(columns), k_size)[None, :]
         return cls(
-            q + past,
-            (q + q_size).clamp(max=n_queries) - 1 + past,
-            k,
-            (k + k_size).clamp(max=n_keys) - 1,
+            begin + q * rows.step,
+            begin + ((q + q_size).clamp(max=len(rows)) - 1) * rows.step,
+            columns.start + k,
+            columns.start + (k + k_size).clamp(max=len(columns)) - 1,
             places.length,
         )
 
 
 @runtime_checkable
 class ChainLink(Protocol):
-    """What every link answers for itself; one that does not say is taken with care."""
+    """The declarations of every link; the defaults claim no ability."""
 
     is_movable: bool = False
-    """Whether it gives the same wherever a text stands, so that padding may stand before it."""
+    """Whether its result is the same when all positions shift, so that padding may come first."""
+    needs_length: bool = True
+    """Whether the keys that a query sees depend on the text's length (patterns and memories)."""
+    cannot_write: str | None = None
+    """The reason why a causal layer cannot have it, with an alternative; None if it can."""
 
     def cannot_meet(self, other: object) -> str | None:
         """Why another link may not stand in one chain with it, and what to take instead."""
@@ -87,119 +98,115 @@ class ChainLink(Protocol):
 
 @runtime_checkable
 class Score(ChainLink, Protocol):
-    """How well does this query suit this key? Any real numbers."""
+    """Scores queries with keys, by any real numbers."""
 
     held_per_pair: int = 0
     """Numbers that a pair takes before it becomes one score; 0 for a dot product."""
     needs_one_width: bool = False
     """Whether queries and keys must be equally wide."""
     bears_rotation: bool = False
-    """Whether turning query and key by their positions leaves their distance alone to count."""
+    """Whether the score of a query and key rotated by position depends on distance alone."""
     is_scaled_dot: bool = False
     """Whether it is q · k / sqrt(d), to whose keys a relation may add vectors."""
 
-    def __call__(
-        self,
-        query: Float[Tensor, "*b q dq"],
-        key: Float[Tensor, "*b k dk"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "*b q k"]:
+    def __call__(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """The scores."""
 
-    def as_dot(self, query: Float[Tensor, "*b q dq"], key: Float[Tensor, "*b k dk"]) -> Dot | None:
+    def as_dot(self, query: Queries, key: Keys) -> Dot | None:
         """The same score as one dot product, where it is one."""
         return None
 
-    def prepared(self, key: Float[Tensor, "*b k dk"]) -> Float[Tensor, "*b k p"]:
-        """What can be done to the keys once, for as many queries as will come."""
+    def prepared(self, key: Keys) -> Prepared:
+        """The keys after all work that does not depend on the query."""
         return key
 
-    def compare(
-        self,
-        query: Float[Tensor, "*b q dq"],
-        prepared: Float[Tensor, "*b k p"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "*b q k"]:
+    def compare(self, query: Queries, prepared: Prepared, places: Places | None = None) -> Scores:
         """The scores, from prepared keys."""
         return self(query, prepared, places)
 
 
 @runtime_checkable
 class CoverageScore(Protocol):
-    """A score that reads what a key has received before, as the last number of the key.
+    """A score that reads the weight each key has received before, as the last number of the key.
 
     Its keys are then prepared without that number, which differs from query to query.
     """
 
-    def compare_covered(
-        self,
-        query: Float[Tensor, "*b q dq"],
-        prepared: Float[Tensor, "*b k p"],
-        covered: Float[Tensor, "*b q k"],
-    ) -> Float[Tensor, "*b q k"]:
-        """The scores, from prepared keys and what each has received before each query."""
+    def compare_covered(self, query: Queries, prepared: Prepared, covered: Scores) -> Scores:
+        """The scores, from prepared keys and the weight each has received before each query."""
 
 
 @runtime_checkable
 class Relation(ChainLink, Protocol):
-    """What does the distance between two positions add, to the scores and to the context?"""
+    """Adds terms of the distance between two positions, to the scores and to the context."""
 
     is_zero: bool = False
     """Whether it adds nothing to either."""
     reads_query: bool = True
     """Whether what it adds depends on the query, and not on the places alone."""
+    adds_to_keys: bool = False
+    """Whether it adds vectors to the keys, which is only defined for a scaled dot product."""
 
-    def to_scores(self, query: Float[Tensor, "b h q d"], places: Places) -> Float[Tensor, "*b q k"]:
-        """What is added to the scores."""
+    def cannot_meet(self, other: object) -> str | None:
+        """Refuse scores that cannot read what it adds to the keys."""
+        if not self.adds_to_keys or not isinstance(other, Score) or other.is_scaled_dot:
+            return None
+        return (
+            "its vectors are added to the keys of a scaled dot product and share its 1/sqrt(d); "
+            "take scaled_dot"
+        )
 
-    def to_context(
-        self, weights: Float[Tensor, "*b q k"], places: Places
-    ) -> Float[Tensor, "*b q d"] | float:
+    def to_scores(self, query: Queries, places: Places) -> Bias:
+        """What is added to the scores; by default the bias."""
+        bias = self.as_bias(places)
+        assert bias is not None
+        return bias
+
+    def to_context(self, weights: Weights, places: Places) -> Context | float:
         """What is added to the context; by default the values are left alone."""
         return 0.0
 
-    def as_bias(self, places: Places) -> Float[Tensor, "*b q k"] | None:
+    def as_bias(self, places: Places) -> Bias | None:
         """The whole relation as a bias that depends on the places alone, where it is one."""
         return None
 
 
 @runtime_checkable
 class Pattern(ChainLink, Protocol):
-    """Which keys may this query see? A predicate on places; masks are patterns too."""
+    """Decides which keys a query may see: a predicate on places; masks are patterns too."""
 
-    needs_length: bool = True
-    """Whether what a query sees depends on how long the text is."""
-    cannot_write: str | None = None
-    """Why no layer that writes can have it, and what to take instead."""
-
-    def visible(self, places: Places) -> Bool[Tensor, "*b #q #k"]:
+    def visible(self, places: Places) -> Mask:
         """True where the query may attend to the key."""
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
-        """True where a block may hold a visible pair; False is a promise, True is not."""
+        """False for blocks that surely hold no visible pair; True for all others."""
         return torch.ones(len(grid.q_first), grid.k_first.shape[-1], dtype=torch.bool)
 
     def as_kernel(self) -> KernelMask | None:
-        """The pattern as torch's kernels know it, where they do."""
+        """The pattern in the form of torch's kernels, or None."""
         return None
+
+
+AnyMask = Pattern | Tensor
+"""A mask as callers give it; a matrix is boolean, True = may attend."""
 
 
 @runtime_checkable
 class Window(Protocol):
-    """A selection that looks at no more than `2 · half_width + 1` keys around a centre."""
+    """A selection of at most `2 · half_width + 1` keys around a centre."""
 
     half_width: int
 
     def centre(
-        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*b #q 1"]
+        self, query: Queries, places: Places, extent: Int[Tensor, "*b #q 1"]
     ) -> Float[Tensor, "*b #q 1"]:
-        """Where each row looks; `extent` is the number of keys up to its last visible one."""
+        """The centre of each row; `extent` is the number of keys up to its last visible one."""
 
     def settle(
         self,
         scores: Float[Tensor, "b h q w"],
         mask: Bool[Tensor, "*b #q #w"],
-        centre: Float[Tensor, "*b q 1"],
+        centre: RowNumber,
         places: Places,
     ) -> tuple[Tensor, ...]:
         """The row numbers, from scores that cover at least the window."""
@@ -207,24 +214,20 @@ class Window(Protocol):
 
 @runtime_checkable
 class Selection(ChainLink, Protocol):
-    """How do scores become weights? In two phases, so that any tile can be rebuilt alone."""
+    """Turns scores into weights, in two phases, so that any tile can be rebuilt alone."""
 
     def summarise(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "*b q d"],
-        places: Places,
+        self, scores: Scores, mask: Mask, query: Queries, places: Places
     ) -> tuple[Tensor, ...]:
-        """A few numbers per row, each of shape `*b q 1`, from the whole row."""
+        """A few numbers per row, each of shape `*b q 1`, by default of its window."""
+        window = self.as_window()
+        assert window is not None
+        until = torch.where(mask, places.key + 1, 0).amax(-1, keepdim=True)
+        shape = torch.broadcast_shapes(until.shape, places.query.shape)
+        centre = window.centre(query, places, until.expand(shape))
+        return window.settle(scores, mask, centre, places)
 
-    def weigh(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: Any,
-        places: Places,
-    ) -> Float[Tensor, "*b q k"]:
+    def weigh(self, scores: Scores, mask: Mask, rows: Any, places: Places) -> Weights:
         """The weights of any rectangle, from its scores and its rows' numbers."""
 
     def as_softmax(self) -> float | None:
@@ -237,7 +240,7 @@ class Selection(ChainLink, Protocol):
 
 
 class Short(NamedTuple):
-    """Keys and values after a memory shortened them, and who may see which slot."""
+    """Keys and values after a memory shortened them, and the mask and places of the slots."""
 
     key: Float[Tensor, "b h s d"]
     value: Float[Tensor, "b h s dv"]
@@ -247,26 +250,16 @@ class Short(NamedTuple):
 
 @runtime_checkable
 class Memory(ChainLink, Protocol):
-    """Is the key and value side shortened first?"""
+    """Shortens keys and values to fewer slots before attention."""
 
-    needs_length: bool = True
-    """Whether what a query sees depends on how long the text is."""
-    cannot_write: str | None = None
-    """Why no layer that writes can have it, and what to take instead."""
     is_for_all_layers: bool = False
-    """Whether the layers of a model have this one memory in common."""
+    """Whether all layers of a model share one memory."""
 
-    def shorten(
-        self,
-        key: Float[Tensor, "b h k d"],
-        value: Float[Tensor, "b h k dv"],
-        mask: Pattern,
-        places: Places,
-    ) -> Short:
+    def shorten(self, key: Keys, value: Values, mask: Pattern, places: Places) -> Short:
         """Fewer keys and values, the slots of the memory."""
 
     def cannot_meet(self, other: object) -> str | None:
-        """Refuse what tells positions apart: a slot mixes many of them."""
+        """Refuse links that need single positions: a slot mixes many of them."""
         if isinstance(other, Relation) and not other.is_zero:
             return (
                 "a slot mixes many positions, so that no distance to it is defined; leave the "
@@ -287,7 +280,7 @@ class NoRelation(Relation):
     is_zero = True
     reads_query = False
 
-    def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "1 1"]:
+    def to_scores(self, query: Queries, places: Places) -> Float[Tensor, "1 1"]:
         """One zero for all pairs."""
         return query.new_zeros(1, 1)
 
@@ -296,12 +289,12 @@ NO_RELATION = NoRelation()
 
 
 def largest_negative(scores: Float[Tensor, "*b"]) -> float:
-    """What a masked score is filled with: finite, so that an empty row has finite gradients."""
+    """The value of masked scores: finite, so that an empty row has finite gradients."""
     return torch.finfo(scores.dtype).min
 
 
 def keys_that_exist(valid: Bool[Tensor, "b k"], n_keys: int) -> Bool[Tensor, "b n"]:
-    """A padding mask cut to the keys there are; a mask that does not reach them is an error."""
+    """A padding mask cut to the number of keys; a shorter mask is an error."""
     if valid.shape[-1] < n_keys:
         raise ShapeError(
             f"mask: padding speaks of {valid.shape[-1]} keys, but there are {n_keys}. Pass the "
@@ -311,33 +304,18 @@ def keys_that_exist(valid: Bool[Tensor, "b k"], n_keys: int) -> Bool[Tensor, "b 
 
 
 def wide(numbers: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
-    """At least single precision: half a dozen bits are too few for a sum or a position."""
+    """The tensor in at least single precision: half is too coarse for sums and positions."""
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
-def log_normaliser(
-    scores: Float[Tensor, "*b q k"], mask: Bool[Tensor, "*bm #q #k"]
-) -> Float[Tensor, "*b q 1"]:
+def log_normaliser(scores: Scores, mask: Mask) -> RowNumber:
     """Logarithm of the sum of exponentials over the visible keys of each row."""
     scores = wide(scores)
     return scores.masked_fill(~mask, largest_negative(scores)).logsumexp(-1, keepdim=True)
 
 
-def normalised(
-    scores: Float[Tensor, "*b q k"],
-    mask: Bool[Tensor, "*bm #q #k"],
-    lse: Float[Tensor, "*b q 1"],
-) -> Float[Tensor, "*b q k"]:
+def normalised(scores: Scores, mask: Mask, lse: RowNumber) -> Weights:
     """exp(score - lse) where visible, else exactly 0."""
     exact = wide(scores)
     shown = exact.masked_fill(~mask, largest_negative(exact))
     return (shown - lse).exp().to(scores.dtype) * mask
-
-
-def extent_of(mask: Bool[Tensor, "*bm #q #k"], places: Places) -> Int[Tensor, "*b q 1"]:
-    """Number of keys up to the last visible one of each row."""
-    return (
-        torch.where(mask, places.key + 1, 0)
-        .amax(-1, keepdim=True)
-        .expand(torch.broadcast_shapes((*mask.shape[:-1], 1), places.query.shape))
-    )

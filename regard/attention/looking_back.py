@@ -1,96 +1,65 @@
-"""Looking back: new positions attend to themselves and to what is remembered of those before.
+"""Looking back: new positions attend to themselves and to the cache of earlier ones.
 
-    every position      the past grows with the text
-    a window, blocks    keys that no later query can see are forgotten
+    every position      the cache grows with the text
+    a window, blocks    keys that no later query can see are dropped
     compressed          complete slots, and fewer positions than a slot takes
 
-What comes out is what the whole pass would have given, whatever was forgotten.
+The result equals that of a pass over the whole text, although keys are dropped.
 """
 
 from typing import Protocol, cast, runtime_checkable
 
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.attend import Attended
 from regard.attention.caches import BoundedPattern, CompressedPast, KeyValues, Past, WindowedPast
 from regard.attention.heads.grouped_query import GroupedQueryHeads
-from regard.attention.links import Pattern
+from regard.attention.links import AnyMask, Pattern
 from regard.attention.masks import FULL
+from regard.attention.shapes import Queries
 from regard.errors import MeetingError
 from regard.places import Places
-
-__all__ = ["Merges", "Past", "look_back"]
 
 
 @runtime_checkable
 class Merges(Protocol):
-    """A memory that can go on from the slots it has."""
+    """A memory that can extend the slots of a cache."""
 
-    def start(self, new: KeyValues) -> CompressedPast:
-        """Before the first of these positions is merged."""
-
-    def merged(self, past: CompressedPast, new: KeyValues) -> CompressedPast:
-        """What is remembered after more positions."""
-
-    def seen(self, past: CompressedPast, n_queries: int) -> tuple[Pattern, Places]:
-        """Who of the last queries sees which slot."""
+    def remember(
+        self, past: CompressedPast | None, new: KeyValues
+    ) -> tuple[CompressedPast, Pattern, Places]:
+        """The cache after more positions, the mask of slots that they see, and all places."""
 
 
 def look_back(
-    heads: GroupedQueryHeads,
-    x: Float[Tensor, "b q m"],
-    past: Past | None = None,
-    mask: Pattern | Tensor = FULL,
+    heads: GroupedQueryHeads, x: Queries, past: Past | None = None, mask: AnyMask = FULL
 ) -> tuple[Attended, Past]:
-    """Let every head look from new positions; heads are not yet joined.
+    """Attend with every head from new positions `x`, without joining the heads.
 
-    Args:
-        heads: whose chain says what has to be remembered.
-        x: the new positions.
-        past: what is remembered of those before; None if there are none.
-        mask: over all positions, forgotten ones too; it must be causal.
+    `past` is the cache of earlier positions, of the class that the chain needs. The mask is over
+    all positions, dropped ones too, and must be causal.
     """
     memory, pattern = heads.chain.memory, heads.chain.pattern
     if isinstance(memory, Merges):
         return _at_slots(heads, memory, x, cast(CompressedPast | None, past), mask)
-    if isinstance(pattern, BoundedPattern):
-        return _at_window(heads, pattern, x, cast(WindowedPast | None, past), mask)
-    return heads.look_back(x, cast(KeyValues | None, past), mask)
-
-
-def _at_window(
-    heads: GroupedQueryHeads,
-    pattern: BoundedPattern,
-    x: Tensor,
-    past: WindowedPast | None,
-    mask: Pattern | Tensor,
-) -> tuple[Attended, Past]:
+    if not isinstance(pattern, BoundedPattern):
+        return heads.look_back(x, cast(KeyValues | None, past), mask)
     n_past = 0 if past is None else past.length
     new = heads.remember(x, x, past=n_past)
     if past is None:
-        at = Places.between(x.shape[1], x.shape[1], device=x.device)
-        longer = WindowedPast(new, at.key[0], new.length)
+        places = Places.between(x.shape[1], x.shape[1], device=x.device)
+        longer = WindowedPast(new, places.key[0], new.length)
     else:
-        longer = past.append(new)
-        at = _places(longer, n_past)
-    attended = heads.look(x, longer.kept, mask, at)
-    return attended, longer.trimmed(pattern)
-
-
-def _places(past: WindowedPast, n_before: int) -> Places:
-    """Queries from there on against the keys that are left; gaps are told as such."""
-    query = past.positions[past.positions >= n_before][:, None]
-    has_all = past.n_kept == past.length
-    return Places(query, past.positions[None], past.length, n_before if has_all else None)
+        longer = cast(WindowedPast, past).append(new)
+        at = longer.positions
+        # None where dropped positions leave gaps
+        before = n_past if longer.n_kept == longer.length else None
+        places = Places(at[at >= n_past][:, None], at[None], longer.length, before)
+    return heads.look(x, longer.kept, mask, places), longer.trimmed(pattern)
 
 
 def _at_slots(
-    heads: GroupedQueryHeads,
-    memory: Merges,
-    x: Tensor,
-    past: CompressedPast | None,
-    mask: Pattern | Tensor,
+    heads: GroupedQueryHeads, memory: Merges, x: Tensor, past: CompressedPast | None, mask: AnyMask
 ) -> tuple[Attended, Past]:
     lowered = None if isinstance(mask, Tensor) else mask.as_kernel()
     if lowered is None or not lowered.is_causal or lowered.valid is not None:
@@ -99,6 +68,5 @@ def _at_slots(
             "would stand inside a slot. Let rows of unequal length go on apart."
         )
     new = heads.remember(x, x, past=0 if past is None else past.length)
-    longer = memory.merged(memory.start(new) if past is None else past, new)
-    slots, at = memory.seen(longer, x.shape[1])
+    longer, slots, at = memory.remember(past, new)
     return heads.look(x, longer.slots, slots, at), longer

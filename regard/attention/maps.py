@@ -1,12 +1,12 @@
-"""Attention maps are lazy: any rectangle of the weights, rebuilt from query, key and row numbers.
+"""Maps: lazy attention weights; any rectangle is rebuilt from query, key and numbers of each row.
 
     soft:  a[i,j] = exp(score(i,j) - lse[i])
 
-A run keeps a few numbers per row, never the q × k weights; every method below works tile by tile,
-so that 50,000 tokens can be looked at without 50,000² numbers.
+A map keeps a few numbers per row, never the q × k weights; every method below works tile by tile,
+so that a map of 50,000 tokens needs no 50,000² numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -31,11 +31,11 @@ TILE_NUMBERS = 1 << 20
 """How many weights are rebuilt at a time."""
 
 DENSE_BYTES = 4 << 30
-"""The largest matrix that `dense()` agrees to make."""
+"""The most weights that `dense()` makes."""
 
 
 class Top(NamedTuple):
-    """The largest weights of each row and the columns they stand in."""
+    """The largest weights of each row and their columns."""
 
     weights: Float[Tensor, "*b q t"]
     columns: Int[Tensor, "*b q t"]
@@ -54,27 +54,22 @@ class AttentionMap:
     relation: Relation
     select: Selection
     columns: str = "keys"
-    """What the columns stand for: keys, or memory slots where a memory shortened them."""
+    """The unit of the columns: keys, or memory slots if a memory shortened them."""
     precision: torch.dtype | None = None
-    """What query and key are read in, where they are kept in less (a saved record's halves)."""
+    """The dtype for computing, if query and key are stored in a smaller one (saved records)."""
     value: Float[Tensor, "*b k dv"] | None = None
-    """What was weighed, where it was captured."""
+    """The values that were weighed, if they were captured."""
     output: Float[Tensor, "h dv m"] | None = None
-    """What the layer makes of each head's context, where there is such a projection."""
+    """The layer's output projection for each head's context, if there is one."""
     norms: Float[Tensor, "*b k"] | None = None
-    """How long the values are, where they themselves were left out (a saved record's)."""
+    """The values' norms, if the values themselves are not stored (saved records)."""
 
     def __post_init__(self) -> None:
-        # a map that is kept must not keep the whole graph of the step that made it
-        rows = type(self.rows)(*[number.detach() for number in self.rows])
-        for name, kept in (
-            ("query", self.query.detach()),
-            ("key", self.key.detach()),
-            ("rows", rows),
-            ("value", None if self.value is None else self.value.detach()),
-            ("output", None if self.output is None else self.output.detach()),
-        ):
-            object.__setattr__(self, name, kept)
+        # a stored map must not keep the autograd graph of its step alive
+        for name in ("query", "key", "value", "output"):
+            tensor = getattr(self, name)
+            object.__setattr__(self, name, None if tensor is None else tensor.detach())
+        object.__setattr__(self, "rows", self._each_row(Tensor.detach))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,8 +85,10 @@ class AttentionMap:
         tensor([[0.2645, 0.2645]])
         """
         with torch.no_grad():
-            query, key = self._read(rows, columns)
-            numbers = type(self.rows)(*[number[..., rows, :] for number in self.rows])
+            query, key = self.query[..., rows, :], self.key[..., columns, :]
+            if self.precision is not None:
+                query, key = query.to(self.precision), key.to(self.precision)
+            numbers = self._each_row(lambda number: number[..., rows, :])
             places = self.places.tile(rows, columns)
             dot, softmax = self.score.as_dot(query, key), self.select.as_softmax()
             if dot is None or softmax is None or not self.relation.is_zero:
@@ -101,30 +98,30 @@ class AttentionMap:
             return self._softmax(dot, softmax, numbers, places, columns)
 
     def tile_of(self, head: int, rows: slice, columns: slice) -> Float[Tensor, "r c"]:
-        """The weights of one rectangle of one head, of the only sentence that there is.
+        """The weights of one rectangle of one head, for a batch of one sentence.
 
-        Heads whose score has no numbers of its own are computed one at a time.
+        A score without parameters is computed for this head alone.
         """
         is_plain = isinstance(self.score, nn.Module) and not any(
             True for _ in self.score.parameters()
         )
         one = self._head(head) if is_plain and self.relation.is_zero else self
         weights = one.tile(rows, columns)[0]
-        # a mask may still speak of every head
+        # a mask may still have a row for every head
         return weights[head if len(weights) > 1 else 0]
 
     def context(self, rows: slice = slice(None)) -> Float[Tensor, "*b r dv"]:
-        """What these queries read from the values: what the chain gave out, rebuilt."""
+        """The chain's context for these queries, rebuilt from weights and values."""
         weights, places = self.tile(rows, slice(None)), self.places.tile(rows, slice(None))
         with torch.no_grad():
             read = weights @ self._values().to(weights.dtype)
             return read + self.relation.to_context(weights, places)
 
     def value_norms(self) -> Float[Tensor, "*b k"]:
-        """How long each value is once the layer's output projection has turned it.
+        """The norm of each value after the layer's output projection.
 
-        A weight times this number says how much of a key arrives, where a weight alone says how
-        much it is looked at (Kobayashi et al. 2020).
+        A weight times this norm measures what a key contributes to the output, a weight alone only
+        how much it is attended to (Kobayashi et al. 2020).
         """
         if self.norms is not None:
             return self.norms
@@ -146,41 +143,28 @@ class AttentionMap:
     def may_hold(
         self, rows: slice, columns: slice, *, size: int | None = None
     ) -> Bool[Tensor, "nr nc"]:
-        """Which blocks of a rectangle may hold a weight; False is a promise, True is not.
+        """False for blocks of a rectangle that surely hold no weight; True for all others.
 
-        Args:
-            rows: of the rectangle.
-            columns: of the rectangle.
-            size: queries and keys of a block; the whole rectangle is one unless given.
+        A block is `size` queries by `size` keys; the whole rectangle unless given.
         """
         down, across = (
             range(n)[part] for part, n in zip((rows, columns), self.shape[-2:], strict=True)
         )
-        past, high, wide = self.places.past, size or len(down) or 1, size or len(across) or 1
         if size == 1:
             visible = self.mask.visible(self.places.tile(rows, columns))
             flat = visible.expand(*visible.shape[:-2], len(down), len(across))
             return flat.reshape(-1, len(down), len(across)).any(0).cpu()
-        if past is None:
-            return torch.ones(-(-len(down) // high), -(-len(across) // wide), dtype=torch.bool)
-        q, k = torch.arange(0, len(down), high)[:, None], torch.arange(0, len(across), wide)[None]
-        step = down.step
-        grid = Grid(
-            down.start + past + q * step,
-            down.start + past + ((q + high).clamp(max=len(down)) - 1) * step,
-            across.start + k,
-            across.start + (k + wide).clamp(max=len(across)) - 1,
-            self.places.length,
-        )
-        return self.mask.touches(grid).expand(len(q), k.shape[-1])
+        return self._touched(down, across, size or len(down) or 1, size or len(across) or 1)
+
+    def _touched(self, rows: range, columns: range, high: int, wide: int) -> Bool[Tensor, "nr nc"]:
+        """The blocks of a rectangle that the mask may show; all of them if places have gaps."""
+        if self.places.past is None:
+            return torch.ones(-(-len(rows) // high), -(-len(columns) // wide), dtype=torch.bool)
+        grid = Grid.over(self.places, rows, columns, q_size=high, k_size=wide)
+        return self.mask.touches(grid).expand(len(grid.q_first), grid.k_first.shape[-1])
 
     def allowed(self, rows: slice = slice(None), *, example: int = 0) -> Int[Tensor, " r"]:
-        """How many keys each query may see.
-
-        Args:
-            rows: which queries.
-            example: of which sentence of the batch.
-        """
+        """How many keys each query of one sentence of the batch may see."""
         kernel, n_keys = self.mask.as_kernel(), self.shape[-1]
         at = _of(example, self.places.query)[..., rows, :].flatten()
         keys = _of(example, self.places.key).flatten()
@@ -188,16 +172,17 @@ class AttentionMap:
             if kernel.valid is not None:
                 valid = kernel.valid[example]
                 keys = keys[valid[keys.clamp(max=len(valid) - 1)]]
-            # a part of a map has keys and queries that stand anywhere
+            # a part of a map has keys and queries at arbitrary positions
             behind = torch.searchsorted(keys.sort().values, at.contiguous(), right=True)
             return behind if kernel.is_causal else torch.full_like(at, len(keys))
-        counts = []
-        for some in _parts(range(self.shape[-2])[rows]):
+        counts, whole = [], range(self.shape[-2])[rows]
+        for first in range(0, len(whole), 256):
+            part = whole[first : first + 256]
+            some = slice(part.start, part.stop, part.step)
             visible = self.mask.visible(self.places.tile(some, slice(None)))
-            size = len(range(self.shape[-2])[some])
-            visible = visible.expand(*visible.shape[:-2], size, n_keys)
-            each = visible.reshape(-1, size, n_keys)
-            # a pattern knows no sentences, and a mask may know heads
+            visible = visible.expand(*visible.shape[:-2], len(part), n_keys)
+            each = visible.reshape(-1, len(part), n_keys)
+            # a pattern's result has no batch dimension, and a mask's may have one for heads
             counts.append(each[example * len(each) // self.query.shape[0]].sum(-1))
         return torch.cat(counts) if counts else at.new_zeros(0)
 
@@ -207,7 +192,7 @@ class AttentionMap:
         return self.tile(slice(i, i + 1), slice(None)).squeeze(-2)
 
     def dense(self) -> Float[Tensor, "*b q k"]:
-        """The whole matrix, where it is small enough to hold."""
+        """The whole matrix, if it is small enough."""
         size = self.query.element_size() * torch.Size(self.shape).numel()
         if size > DENSE_BYTES:
             raise LengthError(
@@ -217,7 +202,7 @@ class AttentionMap:
         return self.tile(slice(None), slice(None))
 
     def entropy(self) -> Float[Tensor, "*b q"]:
-        """How spread each row is, in nats: 0 for one key, log k for all alike."""
+        """The entropy of each row in nats: 0 for one key, log k for a uniform row."""
         out = self.query.new_zeros(self.shape[:-1])
         for rows, _, tile in self._tiles():
             out[..., rows] -= torch.special.xlogy(tile, tile).sum(-1)
@@ -264,29 +249,26 @@ class AttentionMap:
         side = max(1, int((TILE_NUMBERS / per_pair) ** 0.5))
         # a row of tiles shares its queries, so tiles are wide
         height, width = max(1, side // 2), max(1, side * 2)
-        touched = self._touched(height, width)
+        touched = self._touched(range(n_rows), range(n_columns), height, width)
         for r, top in enumerate(range(0, n_rows, height)):
             for c, left in enumerate(range(0, n_columns, width)):
-                if touched is None or touched[r, c]:
+                if touched[r, c]:
                     rows, columns = slice(top, top + height), slice(left, left + width)
                     yield rows, columns, self.tile(rows, columns)
 
-    def _read(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
-        query, key = self.query[..., rows, :], self.key[..., columns, :]
-        if self.precision is None:
-            return query, key
-        return query.to(self.precision), key.to(self.precision)
-
     def _head(self, head: int) -> "AttentionMap":
         one = slice(head, range(self.shape[-3])[head] + 1)
-        rows = type(self.rows)(*[number[:, one] for number in self.rows])
+        rows = self._each_row(lambda number: number[:, one])
         query, key = self.query[:, one], self.key[:, one]
         return replace(self, query=query, key=key, rows=rows, value=None, output=None, norms=None)
+
+    def _each_row(self, change: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+        return type(self.rows)(*[change(number) for number in self.rows])
 
     def _softmax(
         self, dot: Dot, softmax: float, numbers: tuple[Tensor, ...], places: Places, columns: slice
     ) -> Float[Tensor, "*b r c"]:
-        """The same for a softmax of dot products, in as few passes as there can be."""
+        """The same for a softmax of dot products, in as few passes as possible."""
         assert isinstance(numbers, SoftRows)
         weights = wide(dot.query) * (dot.scale * softmax) @ wide(dot.key).mT
         weights = weights.sub_(numbers.lse).exp_()
@@ -295,7 +277,7 @@ class AttentionMap:
         return weights.to(dot.query.dtype)
 
     def _is_open(self, places: Places, columns: slice) -> bool:
-        """Whether nothing of a rectangle is masked, as far as the kernels' masks tell."""
+        """Whether a mask that kernels know hides nothing of a rectangle."""
         kernel = self.mask.as_kernel()
         if kernel is None or not places.query.numel() or not places.key.numel():
             return False
@@ -303,21 +285,7 @@ class AttentionMap:
             return False
         return kernel.valid is None or bool(kernel.valid[:, : self.shape[-1]][:, columns].all())
 
-    def _touched(self, height: int, width: int) -> Bool[Tensor, "nr nc"] | None:
-        if self.places.past is None:
-            return None
-        n_rows, n_columns = self.shape[-2:]
-        grid = Grid.over(self.places, n_rows, n_columns, q_size=height, k_size=width)
-        return self.mask.touches(grid)
-
 
 def _of(example: int, places: Int[Tensor, "*b q k"]) -> Int[Tensor, "q k"]:
-    """The places of one sentence, which all share or each has for itself."""
+    """The places of one sentence, from places that are shared or of each sentence."""
     return places if places.dim() == 2 else places[example, 0]
-
-
-def _parts(whole: range) -> Iterator[slice]:
-    """Some of a range's places at a time."""
-    for first in range(0, len(whole), 256):
-        part = whole[first : first + 256]
-        yield slice(part.start, part.stop, part.step)

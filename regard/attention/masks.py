@@ -1,13 +1,14 @@
 """Masks that belong to a batch, and how masks and patterns are joined.
 
     padding(lengths)          keys that exist
-    given(matrix)             any boolean matrix you have
-    all_of(a, b, …)           a pair must please every one of them
-    any_of(a, b, …)           a pair must please one of them
+    given(matrix)             any boolean matrix
+    all_of(a, b, …)           pairs that every part allows
+    any_of(a, b, …)           pairs that at least one part allows
 
-True = may attend. Masks stay symbolic until the dense path makes them numbers.
+True = may attend. Masks stay symbolic until the dense path makes boolean tensors of them.
 """
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import final
 
@@ -44,7 +45,7 @@ class Padding(Pattern):
 
 @final
 class Given(Pattern):
-    """A boolean matrix that the caller has, indexed by the positions of queries and keys."""
+    """A boolean matrix of the caller, indexed by the positions of queries and keys."""
 
     def __init__(self, matrix: Bool[Tensor, "*b n k"]) -> None:
         self.matrix = matrix
@@ -80,7 +81,7 @@ class Given(Pattern):
 
 @final
 class AllOf(Pattern):
-    """A pair is visible when every part says so."""
+    """A pair is visible if it is visible in every part."""
 
     def __init__(self, *parts: Pattern) -> None:
         self.parts = parts
@@ -95,20 +96,16 @@ class AllOf(Pattern):
 
     def as_kernel(self) -> KernelMask | None:
         """Kernels take a causal mask and a padding mask together."""
-        lowered = [part.as_kernel() for part in self.parts]
-        if any(mask is None for mask in lowered):
+        known = [part.as_kernel() for part in self.parts]
+        masks = [mask for mask in known if mask is not None]
+        if len(masks) < len(self.parts):
             return None
-        masks = [mask for mask in lowered if mask is not None]
-        valid = [mask.valid for mask in masks if mask.valid is not None]
-        return KernelMask(
-            is_causal=any(mask.is_causal for mask in masks),
-            valid=reduce(torch.logical_and, valid) if valid else None,
-        )
+        return KernelMask(any(mask.is_causal for mask in masks), _all(mask.valid for mask in masks))
 
 
 @final
 class AnyOf(Pattern):
-    """A pair is visible when one part says so."""
+    """A pair is visible if it is visible in at least one part."""
 
     def __init__(self, *parts: Pattern) -> None:
         self.parts = parts
@@ -125,9 +122,8 @@ class AnyOf(Pattern):
 def padding(lengths: Int[Tensor, " b"] | Bool[Tensor, "b k"], n_keys: int | None = None) -> Padding:
     """Hide the keys that only fill up the batch.
 
-    Args:
-        lengths: the number of real keys of each sentence, or True for every real key.
-        n_keys: the padded length; by default the longest sentence's.
+    `lengths` counts each sentence's real keys, or is True for every real key; `n_keys` is the
+    padded length, by default the longest sentence's.
     """
     if lengths.dtype == torch.bool:
         return Padding(lengths)
@@ -146,9 +142,9 @@ def given(matrix: Bool[Tensor, "*b n k"]) -> Given:
 
 
 def is_full(mask: Pattern | Tensor) -> bool:
-    """Whether a mask by its own word hides nothing; a matrix is not looked through."""
+    """Whether a mask is known to hide nothing; a matrix is not looked through."""
     known = None if isinstance(mask, Tensor) else mask.as_kernel()
-    return known is not None and known.hides_nothing
+    return known is not None and not known.is_causal and known.valid is None
 
 
 def all_of(*parts: Pattern) -> Pattern:
@@ -159,8 +155,8 @@ def all_of(*parts: Pattern) -> Pattern:
     return AllOf(*rest)
 
 
-def apart(mask: Pattern) -> tuple[tuple[Pattern, ...], Bool[Tensor, "b k"] | None]:
-    """The parts that link places, and, of those that only say which keys exist, what they say."""
+def split_padding(mask: Pattern) -> tuple[tuple[Pattern, ...], Bool[Tensor, "b k"] | None]:
+    """The parts of a mask that depend on both places, and the padding mask of the other parts."""
     linking: list[Pattern] = []
     valid: list[Tensor] = []
     for part in mask.parts if isinstance(mask, AllOf) else (mask,):
@@ -169,7 +165,12 @@ def apart(mask: Pattern) -> tuple[tuple[Pattern, ...], Bool[Tensor, "b k"] | Non
             linking.append(part)
         else:
             valid.append(known.valid)
-    return tuple(linking), reduce(torch.logical_and, valid) if valid else None
+    return tuple(linking), _all(valid)
+
+
+def _all(valid: Iterable[Tensor | None]) -> Tensor | None:
+    given = [each for each in valid if each is not None]
+    return reduce(torch.logical_and, given) if given else None
 
 
 def any_of(*parts: Pattern) -> Pattern:

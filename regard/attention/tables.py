@@ -1,7 +1,11 @@
-"""The tables: every link by its name, in teaching order. Only the project's edges read them."""
+"""The tables: every link by its name, in teaching order. Only the project's edges read them.
 
-from collections.abc import Mapping
-from typing import Any
+Links that cannot stand in one chain are in no table: each link declares them.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Any, Protocol, runtime_checkable
 
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
 from regard.attention.memories.linformer import LinformerMemory
@@ -29,6 +33,7 @@ from regard.attention.selections.local_predictive import LocalPredictiveSelectio
 from regard.attention.selections.soft import SoftSelection
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.attention.selections.top_k import TopKSelection
+from regard.errors import MeetingError
 from regard.positions import POSITIONS
 
 SCORES: Mapping[str, type[Score]] = {
@@ -73,9 +78,29 @@ MEMORIES: Mapping[str, type[Memory]] = {
 
 
 def name_of(link: Any) -> str:
-    """The name under which a link stands in its table; a stranger's is its class name."""
+    """The name under which a link stands in its table; else its own name, or its class's."""
     for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS, MEMORIES, POSITIONS):
         for name, part in table.items():
             if type(link) is part:
                 return name
-    return type(link).__name__
+    return str(getattr(link, "own_name", type(link).__name__))
+
+
+@runtime_checkable
+class Meets(Protocol):
+    """A link, or positions that turn queries and keys."""
+
+    def cannot_meet(self, other: object) -> str | None:
+        """The reason why another may not stand in one chain with it, with an alternative."""
+
+
+def why_not(one: Meets, other: Meets) -> str | None:
+    """The reason two links may not meet, or None if they may."""
+    return one.cannot_meet(other) or other.cannot_meet(one)
+
+
+def check_meetings(links: Iterable[Meets]) -> None:
+    """Refuse a chain in which two links may not meet."""
+    for one, other in combinations(links, 2):
+        if reason := why_not(one, other):
+            raise MeetingError(f"chain: {name_of(one)} and {name_of(other)} cannot meet: {reason}.")

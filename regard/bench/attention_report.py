@@ -1,4 +1,4 @@
-"""What was measured of attentions, as data and as text."""
+"""The measurements of attentions, as data and as text."""
 
 import torch
 

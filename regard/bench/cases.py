@@ -1,4 +1,4 @@
-"""What is timed: every mechanism at 8 heads of 64, batch 1, float32, and its two peers.
+"""The timed cases: every mechanism at 8 heads of 64, batch 1, float32, and its two peers.
 
 A case is built inside the process that runs it. `dense` is softmax(Q Kᵀ) V written out in torch,
 `sdpa` is torch's own fused function; both are measured in the same run as everything else.
@@ -45,7 +45,7 @@ class Work:
     run: Callable[[], Tensor]
     learns: list[Tensor]
     check: Callable[[], float]
-    """The largest difference from the law, at a small length."""
+    """The largest difference from the reference computation, at a small length."""
 
 
 def names() -> list[str]:
@@ -73,7 +73,7 @@ def _peer(name: str, n: int) -> Work:
 
 
 def _link(name: str, kind: str, n: int) -> Work:
-    """A chain with this link in it, all else plain."""
+    """A chain with this link and the default links for the rest."""
     query, key, value = _heads(n)
     chain = CHAINS[kind](Choice(name, SETTINGS.get(name, {})).build(KINDS[kind], _dims(n).head()))
     places = _places(n)

@@ -1,6 +1,6 @@
-"""Who learns: regard and Hugging Face's Marian, of the same size and on the same batches.
+"""Contestants of training: regard and Hugging Face's Marian, of equal size, on equal batches.
 
-A contestant is a model with an endless row of updates. Joey NMT is one too, but in an interpreter
+A contestant is a model with an endless iterator of updates. Joey NMT is one too, in an interpreter
 of its own (joeynmt_worker.py) with its own loop, on its own batches or on regard's.
 """
 
@@ -26,21 +26,21 @@ from regard.bench.sizes import (
 from regard.choices import Choice
 from regard.data.batches import Batch, collate
 from regard.data.corpus import Corpus
-from regard.data.kinds import BOS, EOS, PAD
+from regard.data.subword_kinds import BOS, EOS, PAD
 from regard.errors import MissingExtra
 from regard.hardware.hardware import Hardware
 from regard.models import Model, build_model
 from regard.models.learner import shifted
 from regard.recipes.recipe import DataRecipe, Recipe, TrainingRecipe
 from regard.training.checkpoints import Progress
-from regard.training.loop import epoch_updates, learn, make_optimiser
+from regard.training.loop import Material, epoch_updates, learn, make_optimiser
 
 FOREVER = 1 << 30
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update learned from, and the loss per token before it."""
+    """The target tokens of one update, and the loss per token before it."""
 
     tokens: int
     loss: Tensor | float
@@ -119,8 +119,8 @@ def marian_loss(
 
     Args:
         model: Marian, compiled or not.
-        source: what it reads.
-        target: what it should say.
+        source: the tokens that it reads.
+        target: the tokens that it should predict.
         mask: 1 for tokens of the source, 0 for padding; None, which is faster, if there is none.
     """
     logits = model(
@@ -138,7 +138,7 @@ def marian_loss(
 
 
 def recipe_of(size: Size) -> Recipe:
-    """What `regard train` would read."""
+    """The recipe with which `regard train` would train the same model."""
     nowhere = Choice("copy", {"count": 1})
     data = DataRecipe(train=nowhere, valid=nowhere)
     return Recipe(data=data, training=training_recipe(size.batch_tokens), model=size.spec())
@@ -148,7 +148,9 @@ def regard_updates(corpus: Corpus, size: Size, hardware: Hardware) -> Contestant
     """The loop of regard, as `regard train` runs it."""
     recipe, model = recipe_of(size), hardware.place(build_regard(size))
     optimiser = make_optimiser(model, recipe.training)
-    steps = learn(model, optimiser, corpus, recipe, Progress(), hardware=hardware)
+    steps = learn(
+        model, optimiser, lambda _: Material(corpus), recipe, Progress(), hardware=hardware
+    )
     return Contestant(_count(model), (Update(step.target_tokens, step.loss) for step in steps))
 
 

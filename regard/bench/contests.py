@@ -1,4 +1,4 @@
-"""What `regard bench train` can measure: a kind of model on a kind of device, with its peers.
+"""The contests of `regard bench train`: a kind of model on a kind of device, with its peers.
 
     python -c "from regard.bench.contests import main; main()" MODEL MULTI30K [SECONDS]
 
@@ -27,7 +27,7 @@ PACKAGES = ["transformers", "joeynmt", "tokenizers", "numpy"]
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants to have measured."""
+    """The settings of a contest that the caller chose."""
 
     data: Path | None
     """Multi30k's folder."""
@@ -38,18 +38,18 @@ class Wish:
     threads: int = 1
     joeynmt_python: Path | None = None
     shown: Callable[[float], None] = lambda share: None
-    """Told the share of the work that is done."""
+    """Called with the share of the work that is done."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who may take part, and how it is measured."""
+    """The peers that can take part, and the function that measures them."""
 
     peers: tuple[str, ...]
     measure: Callable[[Wish], dict[str, Any]]
 
     def report(self, wish: Wish) -> dict[str, Any]:
-        """What was measured, and on what."""
+        """The measurements, with the environment in which they were made."""
         where = environment(wish.device)
         return {**where, "packages": versions(PACKAGES), **self.measure(wish)}
 
@@ -86,7 +86,7 @@ CONTESTS: Mapping[str, Mapping[str, Contest]] = {
         "cuda": Contest(JOEYNMT, _race(LSTM_ON_A_GPU)),
     },
 }
-"""By `--model` and device."""
+"""The contests by `--model` and kind of device."""
 
 
 def main() -> None:

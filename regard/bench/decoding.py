@@ -1,8 +1,8 @@
 """Decoding speed: regard, Hugging Face `generate` and CTranslate2 on the same weights, in turns.
 
 Every answer has a fixed number of tokens, so that all write equally much. Each decoder is a process
-of its own (decoding_worker.py), and only one works at a time. A ratio is taken within each turn,
-where both met the same noise of the machine; the median of the ratios is what counts.
+of its own (decoding_worker.py), and only one works at a time. Ratios are taken within each turn,
+where both had the same noise of the machine; the median of the ratios is reported.
 """
 
 import importlib
@@ -23,12 +23,12 @@ from regard.models import SIZES, Transformer, TransformerSpec, build_transformer
 from regard.models.stepper import BOS, UNK
 
 PACKAGES = {"huggingface": "transformers", "ctranslate2": "ctranslate2"}
-"""What a peer needs."""
+"""The packages that each peer needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingCase:
-    """What is decoded; the numbers of the project's own targets unless given."""
+    """The decoded task; the defaults are the sizes of the project's own targets."""
 
     n_sentences: int = 64
     batch: int = 64
@@ -73,7 +73,7 @@ class DecodingResult:
 
 
 def decoding_text(result: DecodingResult) -> str:
-    """A table for people."""
+    """A table as plain text."""
     case = result.case
     lines = [
         f"{case.size}, {case.n_tokens:,} tokens, {case.dtype} on {case.device}; {case.n_sentences} "
@@ -93,11 +93,11 @@ def decoding_text(result: DecodingResult) -> str:
 def bench_decoding(
     case: DecodingCase, *, each_turn: Callable[[float], None] = lambda share: None
 ) -> DecodingResult:
-    """Let all take turns, once everybody computes the same function.
+    """Check that all decoders compute the same function, then measure them in turns.
 
     Args:
         case: what is decoded.
-        each_turn: told the share of the turns that are done.
+        each_turn: called with the share of the turns that are done.
     """
     for name in case.peers:
         _require(PACKAGES[name])
@@ -107,7 +107,7 @@ def bench_decoding(
         runners = {}
         for name in names:
             runners[name] = stack.enter_context(Runner(name, [*command, name, given], case.threads))
-            # one after another: nobody is timed while another begins
+            # started one after another, so that no process is timed while another starts
             if problem := runners[name].ask("ready?")["problem"]:
                 raise SettingError(problem)
         turns = []
@@ -127,9 +127,13 @@ def bench_decoding(
 def random_model(case: DecodingCase) -> Transformer:
     """A Transformer as the paper has it, with random weights, always the same ones."""
     torch.manual_seed(0)
-    spec = TransformerSpec(**SIZES[case.size])  # type: ignore[arg-type] # the spec checks the row
-    model = build_transformer(spec, n_source_tokens=case.n_tokens, n_target_tokens=case.n_tokens)
-    return model.eval()
+    sizes = {"n_source_tokens": case.n_tokens, "n_target_tokens": case.n_tokens}
+    return build_transformer(spec_of(case), **sizes).eval()
+
+
+def spec_of(case: DecodingCase) -> TransformerSpec:
+    """Sizes and choices of that Transformer."""
+    return TransformerSpec(**SIZES[case.size])  # type: ignore[arg-type] # the spec checks the row
 
 
 def sources(case: DecodingCase) -> Tensor:

@@ -1,11 +1,11 @@
-"""Who writes: regard, Hugging Face `generate` and CTranslate2 with the same weights, each alone.
+"""A decoding process: regard, Hugging Face `generate` or CTranslate2, with the same weights.
 
     python -m regard.bench.decoding_worker NAME CASE
 
 The case is JSON. Model and sources are made of one seed, so that every process has the same. Before
-anything is timed, a peer's logits are compared with ours. The first line on standard input asks
-whether the process is ready, each further one for all sentences to be decoded; a line of JSON on
-standard output says what is wrong, if anything is, or what it took and the answers.
+anything is timed, a peer's probabilities are compared with ours. The first line on standard input
+requests the state of the process, each further one the decoding of all sentences; a line of JSON on
+standard output holds the problem, if there is one, or the seconds and the answers.
 """
 
 import json
@@ -20,25 +20,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.bench.decoding import DecodingCase, random_model, sources
-from regard.bench.peers import as_ctranslate2, as_marian, names_of
+from regard.bench.decoding import DecodingCase, random_model, sources, spec_of
+from regard.bench.peers import as_ctranslate2, as_huggingface, names_of
 from regard.decoding import AveragePenalty, Beam, Limits, Sentence, fast_model
 from regard.errors import SettingError
+from regard.interop.exporting.huggingface import order_of
 from regard.models import Transformer
-from regard.models.stepper import BOS, PAD, UNK
+from regard.models.stepper import UNK
 
 WARM_UPS = 2
 
 TOLERANCE = 1e-4
-"""The largest difference of a peer's logits from ours, in float32."""
+"""The largest difference of a peer's log-probabilities from ours, in float32."""
 
 Decoder = Callable[[Tensor], list[list[int]]]
 """Sources of one length → the tokens of the best answers, without begin and end."""
 
 
 def main(name: str, case: str) -> None:
-    """Answer until nobody asks any more."""
-    # what the libraries print must not mix with what is said here
+    """Decode once for each line on standard input, until it ends."""
+    # output of the libraries goes to standard error, so that it does not mix with the answers
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     given = DecodingCase(**json.loads(case))
@@ -49,7 +50,7 @@ def main(name: str, case: str) -> None:
             print(json.dumps({"problem": str(error)}), file=out, flush=True)
             return
         source = sources(given)
-        # kernels are compiled, and ours recorded, before anything counts
+        # warm up: kernels are compiled, and ours recorded, before anything is timed
         for _ in range(WARM_UPS):
             decode(source[: given.batch])
         print(json.dumps({"problem": None}), file=out, flush=True)
@@ -63,7 +64,7 @@ def main(name: str, case: str) -> None:
 
 def _regard(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
     ours = _placed(model, case)
-    # the search of `predict`, so that nothing here is faster than the product
+    # the search of `predict`, so that the measured speed is that of users
     search = Beam(
         width=case.beam,
         penalty=AveragePenalty(),
@@ -78,36 +79,36 @@ def _regard(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
 
 
 def _huggingface(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
-    theirs = as_marian(model)
-    _compare(model, theirs, case)
+    theirs = as_huggingface(spec_of(case), model, folder)
+    order = torch.tensor(order_of(case.n_tokens))
+    # the number of each of our tokens in the peer's vocabulary
+    places = torch.empty(case.n_tokens, dtype=torch.long).index_copy(
+        0, order, torch.arange(len(order))
+    )
+    _compare(model, theirs, case, order, places)
     theirs = theirs.to(case.device, getattr(torch, case.dtype))
     length = {"max_new_tokens": case.n_target, "min_new_tokens": case.n_target}
 
     @torch.inference_mode()
     def decode(source: Tensor) -> list[list[int]]:
         exists = torch.ones_like(source, device=case.device)
-        got = theirs.generate(
-            source.to(case.device), attention_mask=exists, num_beams=case.beam, **length
-        )
-        return got[:, 1:].tolist()
+        there = places[source].to(case.device)
+        got = theirs.generate(there, attention_mask=exists, num_beams=case.beam, **length)
+        return order[got[:, 1:].cpu()].tolist()
 
     return decode
 
 
 def _ctranslate2(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # torch has nothing more to do, and its threads would be in the way
-    translator = as_ctranslate2(model, folder, threads=threads)
+    torch.set_num_threads(1)  # torch computes nothing from here on, and its threads would compete
+    translator = as_ctranslate2(spec_of(case), model, folder, threads=threads)
     length = {"max_decoding_length": case.n_target, "min_decoding_length": case.n_target}
 
     def decode(source: Tensor) -> list[list[int]]:
         rows = [names_of(row) for row in source.tolist()]
         got = translator.translate_batch(
-            rows,
-            beam_size=case.beam,
-            max_batch_size=case.batch,
-            suppress_sequences=[[name] for name in names_of([PAD, BOS])],
-            **length,
+            rows, beam_size=case.beam, max_batch_size=case.batch, **length
         )
         return [[int(name[1:]) for name in one.hypotheses[0]] for one in got]
 
@@ -123,14 +124,18 @@ def _placed(model: Transformer, case: DecodingCase) -> Transformer:
 
 
 @torch.inference_mode()
-def _compare(model: Transformer, theirs: Any, case: DecodingCase) -> None:
+def _compare(
+    model: Transformer, theirs: Any, case: DecodingCase, order: Tensor, places: Tensor
+) -> None:
+    """Check that both give the same probability to every token that can be written."""
     source = torch.randint(UNK + 1, case.n_tokens, (2, case.n_source))
     target = torch.randint(UNK + 1, case.n_tokens, (2, case.n_target))
-    got = theirs(input_ids=source, decoder_input_ids=target).logits
-    difference = float((got - model(source, target)).abs().max())
+    got = theirs(input_ids=places[source], decoder_input_ids=places[target]).logits[..., :-1]
+    ours = model(source, target)[..., order[:-1]]
+    difference = float((got.log_softmax(-1) - ours.log_softmax(-1)).abs().max())
     if difference > TOLERANCE:
         raise SettingError(
-            f"bench: Hugging Face's logits differ from ours by {difference:.1e}, so that their "
+            f"bench: Hugging Face's scores differ from ours by {difference:.1e}, so that their "
             "speeds cannot be compared. Try another version of transformers (bench extra)."
         )
 

@@ -1,4 +1,4 @@
-"""What a measurement depends on, for whoever repeats it."""
+"""The environment of a measurement, for readers who want to repeat it."""
 
 import datetime
 import os
@@ -24,7 +24,7 @@ def environment(device: torch.device) -> dict[str, object]:
 
 
 def versions(names: list[str]) -> dict[str, str | None]:
-    """Of packages that this interpreter has; None for those that it has not."""
+    """Versions of installed packages; None for those that are not installed."""
     return {name: _version(name) for name in names}
 
 

@@ -1,10 +1,10 @@
-"""Joey NMT's own training loop, run a few updates at a time for whoever asks.
+"""A worker process with Joey NMT's own training loop, which runs a few updates per request.
 
     python joeynmt_worker.py CONFIGURATION
 
-Run as a file, by an interpreter that may have Joey NMT and nothing of ours, so this module imports
-nothing of ours either. It speaks as worker.py does: a number on standard input asks for that many
-updates; a line of JSON on standard output says what they took.
+It is run as a file, by an interpreter that may have Joey NMT but not regard, so it does not import
+regard. Its protocol is that of worker.py: a number on standard input requests that many
+updates; a line of JSON on standard output holds their measurements.
 
 Beside Joey NMT's own keys the configuration may hold `batches`: the rows of each batch, epoch by
 epoch. Its loop then takes these instead of batches of its own.
@@ -39,7 +39,7 @@ UNUSED = (
     "tqdm",
     "yaml",
 )
-"""What Joey NMT imports for plots, logs, scores and files, none of which a training step needs."""
+"""Packages that Joey NMT imports for plots, logs and scores; a training step needs none."""
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ class ProcessMeter:
         self.before = resident("VmRSS")
 
     def settle(self) -> None:
-        """Nothing is ever under way."""
+        """The CPU runs no asynchronous work to wait for."""
 
     @property
     def peak_bytes(self) -> int:
@@ -86,14 +86,14 @@ METERS: Mapping[str, Callable[[], Meter]] = {"cpu": ProcessMeter, "cuda": GpuMet
 
 
 class Asked:
-    """Counts the updates that were asked for, and waits between them."""
+    """Counts the requested updates, and waits for the next request after them."""
 
     def __init__(self, out: io.TextIOBase, meter: Meter, parameters: int = 0) -> None:
         self.out, self.meter, self.parameters = out, meter, parameters
         self.left, self.tokens, self.start, self.loss = 0, 0, 0.0, 0.0
 
     def wait(self) -> None:
-        """Report what was done if all of it is, and wait for the next number."""
+        """Once all requested updates are done, report them and wait for the next number."""
         if self.left:
             return
         if self.tokens:
@@ -113,14 +113,14 @@ class Asked:
         self.left, self.tokens, self.start = int(asked), 0, time.perf_counter()
 
     def count(self, tokens: int, loss: float) -> None:
-        """One update more."""
+        """Count one more update."""
         self.left, self.tokens, self.loss = self.left - 1, self.tokens + tokens, loss
 
 
 class GivenBatches:
-    """A sampler of batches that was told them; after the last epoch comes the first.
+    """A sampler of given batches; the first epoch follows the last.
 
-    It stands where Joey NMT's own would: what it reads, pads and loads stays its own.
+    It replaces Joey NMT's sampler; reading, padding and loading stay Joey NMT's own.
     """
 
     epochs: ClassVar[list[list[list[int]]]] = []
@@ -130,7 +130,7 @@ class GivenBatches:
         self.epoch = -1
 
     def set_seed(self, seed: int) -> None:
-        """A new epoch begins, says Joey NMT's loop."""
+        """Joey NMT's loop calls this before each epoch; given batches need no seed."""
 
     def __iter__(self) -> Iterator[list[int]]:
         self.epoch += 1
@@ -147,7 +147,7 @@ def resident(field: str) -> int:
 
 
 def entropy(smoothing: float, n_tokens: int) -> float:
-    """What Joey NMT's loss lacks to be a cross-entropy: that of its smoothed target.
+    """The term that turns Joey NMT's loss into a cross-entropy: its smoothed target's entropy.
 
     >>> entropy(0.0, 10)
     0.0
@@ -159,7 +159,7 @@ def entropy(smoothing: float, n_tokens: int) -> float:
 
 
 def do_without(names: tuple[str, ...] = UNUSED) -> list[str]:
-    """Put empty modules where these cannot be imported; their names come back."""
+    """Replace modules that cannot be imported by empty ones, and return their names."""
     missing = []
     for name in names:
         try:
@@ -172,8 +172,8 @@ def do_without(names: tuple[str, ...] = UNUSED) -> list[str]:
 
 
 def main(path: Path) -> None:
-    """Build everything as Joey NMT does, then train when asked."""
-    # what the libraries print must not mix with what is said here
+    """Build everything as Joey NMT does, then train on request."""
+    # output of the libraries goes to standard error, so that it does not mix with the answers
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     do_without()

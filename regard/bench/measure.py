@@ -35,7 +35,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Measured:
-    """What came out; seconds and bytes are None where the case did not fit."""
+    """The measurements; seconds and bytes are None if the case did not fit."""
 
     forward_s: float | None
     forward_bytes: int | None
@@ -45,12 +45,12 @@ class Measured:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the mechanism failed its check, so that its speed means nothing."""
+        """Whether the mechanism failed its check, which makes its speed meaningless."""
         return self.problem is not None and self.problem.startswith("wrong")
 
 
 def measure(name: str, n: int, *, memory_bytes: int, threads: int) -> Measured:
-    """Fork, run, and read what the child says."""
+    """Run a case in a fork, and read its measurements."""
     said = in_a_fork(lambda: _in_child(name, n, memory_bytes, threads))
     if said is None:
         return Measured(None, None, None, None, "too large: the system ended the process")

@@ -1,7 +1,7 @@
 """Contestants in turn: each runs a few updates, then the next; speed is compared round by round.
 
-Machines are noisy, and the noise lasts longer than a round. So a ratio is taken within each round,
-where both met the same noise, and the median of the ratios is what counts.
+Machines are noisy, and the noise lasts longer than a round. So ratios are taken within each round,
+where both had the same noise, and the median of the ratios is reported.
 """
 
 import json
@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Round:
-    """What one contestant did in one round."""
+    """The measurements of one contestant in one round."""
 
     tokens: int
     seconds: float
@@ -71,12 +71,12 @@ class Course:
 
     @property
     def problem(self) -> str | None:
-        """Why the speed means nothing, if it does."""
+        """The reason why the speed is meaningless, if there is one."""
         return loss_problem(self.first.loss, self.rounds[-1].loss, self.n_tokens)
 
 
 def loss_problem(first: float, last: float, n_tokens: int) -> str | None:
-    """Why a speed means nothing: a loss that does not begin near ln V, or does not fall.
+    """The reason why a speed is meaningless: a loss that does not begin near ln V or does not fall.
 
     >>> loss_problem(9.2, 9.3, 8000)
     'wrong: the loss goes from 9.20 to 9.30'
@@ -96,7 +96,7 @@ def race(
     plan: Plan = Plan(),
     each_round: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Course]:
-    """Run everybody in turn until `seconds` have passed, and the plan's rounds at least.
+    """Run all contestants in turn for `seconds`, and at least for the plan's rounds.
 
     Args:
         commands: how to start each contestant.
@@ -104,7 +104,7 @@ def race(
         seconds: how long to go on measuring.
         threads: how many each may use.
         plan: how many updates and rounds.
-        each_round: told the share of the time that has passed.
+        each_round: called with the share of the time that has passed.
     """
     with ExitStack() as stack:
         runners = {

@@ -1,7 +1,7 @@
-"""A process that answers: one contestant alone in its interpreter, asked a line at a time.
+"""Runs one contestant in a worker process of its own, with one line per request.
 
-Alone, since libraries that share a process share more than it shows: one that starts threads of its
-own makes everybody else's threads sleep where they would have waited.
+Contestants do not share a process, since their libraries affect each other: a library that starts
+threads of its own makes the threads of the others sleep where they would have spun.
 """
 
 import json
@@ -16,12 +16,12 @@ from typing import Any
 
 
 class Runner:
-    """A worker process that reads a line, works, and says a line of JSON.
+    """A worker process that reads a line, works, and writes a line of JSON.
 
     Args:
-        name: who it is, for messages.
-        command: how to start it.
-        threads: how many it may use.
+        name: its name in messages.
+        command: the command that starts it.
+        threads: the number of threads that it may use.
     """
 
     def __init__(self, name: str, command: Sequence[str], threads: int) -> None:
@@ -50,7 +50,7 @@ class Runner:
         self.errors.close()
 
     def ask(self, question: object) -> Any:
-        """Ask, and wait for the answer."""
+        """Send a line, and wait for the answer."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             print(question, file=self.process.stdin, flush=True)

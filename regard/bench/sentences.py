@@ -1,4 +1,4 @@
-"""Multi30k's raw files → numbers, and the same numbers as Joey NMT reads them."""
+"""Encodes Multi30k's raw files, and writes the same numbers in Joey NMT's format."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from regard.bench.sizes import CLIP, RATE, SEED, SMOOTHING, Size
 from regard.data import Subwords, reader_for
 from regard.data.corpus import Corpus, write_corpus
-from regard.data.kinds import SPECIALS
+from regard.data.subword_kinds import SPECIALS
 from regard.errors import DataError
 
 FILES = ("train.en.gz", "train.de.gz")
@@ -40,12 +40,12 @@ def write_for_joeynmt(
     device: str = "cpu",
     epochs: Sequence[Sequence[np.ndarray]] | None = None,
 ) -> Path:
-    """Write the corpus as text of one word a number, and a configuration; its path comes back.
+    """Write the corpus as text of one word a number, and a configuration, whose path it returns.
 
     Joey NMT then reads the same pieces of the same sentences, and its vocabulary is as large.
 
     Args:
-        corpus: what is learned from.
+        corpus: the training data.
         size: of the model.
         out: a folder that is made.
         device: cpu, or cuda in float16, the only half precision that it has.

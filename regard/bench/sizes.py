@@ -1,4 +1,4 @@
-"""What every contestant builds: a model's size in each toolkit's own terms, and how it learns."""
+"""Sizes of the raced models in each toolkit's configuration, and their training settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

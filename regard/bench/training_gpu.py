@@ -5,7 +5,7 @@ many lengths, and the speed on their own tokens is given as a share of that on f
 
     python -c "from regard.bench.training_gpu import main; main()" [MULTI30K]
 
-Nothing here is tied to a GPU but the clock and the memory counter, so that the tests can run it.
+Only the clock and the memory counter depend on a GPU, so that the tests can run it on a CPU.
 """
 
 import gc
@@ -30,20 +30,20 @@ from regard.bench.sentences import VOCABULARY, english_german
 from regard.bench.sizes import BASE, RATE, SMOOTHING, TransformerSize
 from regard.data.batches import Batch, collate, epoch_batches
 from regard.data.corpus import Corpus
-from regard.data.kinds import SPECIALS
+from regard.data.subword_kinds import SPECIALS
 from regard.hardware.hardware import Hardware
 from regard.hardware.memory import resident
 from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
-from regard.training.loop import learn, make_optimiser
-from regard.training.objectives import Smoothed
+from regard.training.loop import Material, learn, make_optimiser
+from regard.training.losses import Objective
 
 Update = Callable[[Batch], Tensor | float]
 
 
 @dataclass(frozen=True)
-class Work:
-    """How much is done: a batch's rows and tokens a row, a real batch's tokens, and repeats."""
+class TrainingWork:
+    """Amounts of work: a batch's rows and tokens per row, a real batch's tokens, and repeats."""
 
     rows: int = 1024
     length: int = 32
@@ -57,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Row:
-    """What one contestant did on one kind of batch."""
+    """The measurements of one contestant on one kind of batch."""
 
     name: str
     tokens_per_second: float
@@ -75,7 +75,7 @@ def gpu_report(
     device: torch.device,
     peers: Sequence[str] = ("marian",),
     size: TransformerSize = BASE,
-    work: Work = Work(),
+    work: TrainingWork = TrainingWork(),
     each_part: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Any]:
     """Measure, and give rows with ratios to regard."""
@@ -106,7 +106,7 @@ def gpu_report(
     return {**report, "rows": [asdict(row) for row in rows]}
 
 
-def full_batch(size: TransformerSize, work: Work, device: torch.device) -> Batch:
+def full_batch(size: TransformerSize, work: TrainingWork, device: torch.device) -> Batch:
     """Random tokens without padding."""
     draws = torch.Generator().manual_seed(0)
     shape = (work.rows, work.length)
@@ -119,7 +119,7 @@ def full_batch(size: TransformerSize, work: Work, device: torch.device) -> Batch
 def regard_update(size: TransformerSize, hardware: Hardware) -> Update:
     """One update of regard, as its loop makes it."""
     model = hardware.place(build_regard(size))
-    optimiser, accumulator = _adam(model), Accumulator(model, Smoothed(SMOOTHING), hardware)
+    optimiser, accumulator = _adam(model), Accumulator(model, Objective(SMOOTHING), hardware)
 
     def update(batch: Batch) -> Tensor | float:
         tokens = int(batch.target_lengths.sum())
@@ -131,7 +131,7 @@ def regard_update(size: TransformerSize, hardware: Hardware) -> Update:
 
 
 def marian_update(size: TransformerSize, hardware: Hardware) -> Update:
-    """One update of Marian on full batches, as people write it."""
+    """One update of Marian on full batches, in an ordinary training loop."""
     model = build_marian(size).to(hardware.device).train()
     optimiser = _adam(model)
     forward = torch.compile(model) if hardware.compiles else model
@@ -157,7 +157,7 @@ def _on_full_batches(
     batch: Batch,
     size: TransformerSize,
     hardware: Hardware,
-    work: Work,
+    work: TrainingWork,
 ) -> Row:
     """The mean of the repeats, after a warm-up that compiles."""
     _forget(hardware.device)
@@ -173,7 +173,7 @@ def _on_full_batches(
 
 
 def _on_sentences(
-    corpus: Corpus, size: TransformerSize, hardware: Hardware, work: Work
+    corpus: Corpus, size: TransformerSize, hardware: Hardware, work: TrainingWork
 ) -> list[Row]:
     """An epoch by updates alone, then one by the whole loop; epochs before each warm up."""
     _forget(hardware.device)
@@ -205,16 +205,20 @@ def _on_sentences(
     return [*rows, Row("regard, real, whole loop", speed, clock.peak_bytes, *ends, problem)]
 
 
-def _epoch(corpus: Corpus, work: Work, epoch: int, multiple: int) -> Iterator[Batch]:
+def _epoch(corpus: Corpus, work: TrainingWork, epoch: int, multiple: int) -> Iterator[Batch]:
     for rows in epoch_batches(corpus, target_tokens=work.real_tokens, seed=1, epoch=epoch):
         yield collate(corpus, rows, pad_to_multiple=multiple)
 
 
-def _loop(corpus: Corpus, size: TransformerSize, hardware: Hardware, work: Work) -> Iterator[Any]:
+def _loop(
+    corpus: Corpus, size: TransformerSize, hardware: Hardware, work: TrainingWork
+) -> Iterator[Any]:
     recipe = recipe_of(replace(size, batch_tokens=work.real_tokens))
     model = hardware.place(build_regard(size))
     optimiser = make_optimiser(model, recipe.training)
-    return learn(model, optimiser, corpus, recipe, Progress(), hardware=hardware)
+    return learn(
+        model, optimiser, lambda _: Material(corpus), recipe, Progress(), hardware=hardware
+    )
 
 
 def _beside(regard: Row, other: Row) -> Row:
@@ -250,13 +254,13 @@ class Clock:
     def peak_bytes(self) -> int:
         """The most that was taken from the card; the resident peak on a CPU."""
         if self.device.type == "cuda":
-            # what is recorded is allocated once, so that only what is reserved tells
+            # recorded graphs allocate once, so only reserved memory shows their use
             return torch.cuda.max_memory_reserved(self.device)
         return resident("VmHWM")
 
 
 def _forget(device: torch.device) -> None:
-    """Give back what the last contestant held."""
+    """Free the memory of the last contestant."""
     torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":

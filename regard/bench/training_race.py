@@ -37,12 +37,12 @@ GIVEN_EPOCHS = 8
 
 @dataclass(frozen=True)
 class Setting:
-    """What a peer's command is made from."""
+    """The settings from which a peer's command is made."""
 
     corpus: Corpus
     size: Size
     folder: Path
-    """Where it may write."""
+    """A folder for its files."""
     joeynmt_python: Path | None = None
     device: str = "cpu"
 
@@ -77,7 +77,7 @@ PEERS: Mapping[str, Callable[[Setting], list[str]]] = {
     "joeynmt_same_batches": _joeynmt_same_batches,
     "marian": _marian,
 }
-"""Who may race with regard; Joey NMT on batches of its own, or on regard's."""
+"""The peers that can race with regard; Joey NMT on batches of its own, or on regard's."""
 
 
 def race_report(

@@ -1,4 +1,4 @@
-"""What was measured of training, as text."""
+"""The measurements of training, as text."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""One contestant in a process of its own, run a few updates at a time for whoever asks.
+"""A worker process with one contestant, which runs a few updates per request.
 
     python -m regard.bench.worker NAME CORPUS MODEL SIZE DEVICE
 
-A number on standard input asks for that many updates; a line of JSON on standard output says how
-many target tokens they held, what they took, the last loss, and how much memory was taken at most:
+A number on standard input requests that many updates; a line of JSON on standard output holds their
+number of target tokens, their seconds, the last loss, and the peak of memory:
 on the CPU how far resident memory has risen since the libraries were loaded, on a GPU what torch
 has reserved. An empty line ends it.
 """
@@ -22,12 +22,12 @@ from regard.data.corpus import Corpus
 from regard.hardware.hardware import Hardware
 
 LIBRARIES = {"marian": "transformers.models.marian.modeling_marian"}
-"""What is loaded before memory is counted."""
+"""The libraries that are loaded before memory is counted."""
 
 
 def main(name: str, corpus: str, model: str, size: str, device: str) -> None:
-    """Answer until there are no more questions."""
-    # what the libraries print must not mix with what is said here
+    """Run the requested updates until an empty line."""
+    # output of the libraries goes to standard error, so that it does not mix with the answers
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if name in LIBRARIES:

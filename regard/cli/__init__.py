@@ -1,7 +1,7 @@
 """words typed in a shell → verbs; one file per verb.
 
-Exit codes: 0 good, 1 failed, 2 the user's mistake, with a message and no traceback,
-130 a training that was asked to stop.
+Exit codes: 0 success, 1 failure, such as a full disk, 2 the user's mistake or too little memory,
+both with a message and no traceback, 130 a training that was stopped.
 """
 
 import os
@@ -24,8 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Attention mechanisms as small interchangeable parts.\n\nTry: regard demo",
 )
-for _name, _verb in VERBS.items():
-    app.command(_name, help=_verb.summary)(not_loaded)
+for _name, _summary in VERBS.items():
+    app.command(_name, help=_summary)(not_loaded)
 
 
 @app.callback(invoke_without_command=True)
@@ -39,15 +39,13 @@ def _version(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give back its exit code."""
-    _let_memory_grow()
-    _let_threads_sleep()
+    _set_environment()
     with lasting_streams():
         try:
             return _exit_code(argv)
         except RegardError as error:
-            Console(stderr=True, highlight=False, soft_wrap=True).print(
-                f"regard: {error}", markup=False
-            )
+            console = Console(stderr=True, highlight=False, soft_wrap=True)
+            console.print(f"regard: {error}", markup=False)
             return 2
         except (RuntimeError, MemoryError) as error:
             from regard.hardware.memory import lacks_memory
@@ -61,26 +59,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             return 2
         except OSError as error:
-            # the system refused (a full disk, a closed file): not a mistake of the user
+            # an error of the system (a full disk, a closed file), not a mistake of the user
             print(f"regard: {error}", file=sys.stderr)
             return 1
 
 
-def _let_memory_grow() -> None:
-    """Let torch's memory on GPUs grow in place, unless the user chose otherwise.
+def _set_environment() -> None:
+    """Let torch's memory on GPUs grow, and its threads sleep, unless the user chose otherwise.
 
-    Graphs of many shapes take several times as much memory in segments of fixed sizes.
+    Graphs of many shapes take several times as much memory in segments of fixed sizes. Threads that
+    wait for each other spin for 300,000 rounds by default: where another program takes a core away,
+    every product waits for the thread that does not run. Both are read once, while torch is loaded.
     """
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-
-
-def _let_threads_sleep() -> None:
-    """Have threads that wait for each other spin briefly, unless the user chose otherwise.
-
-    They spin for 300,000 rounds by default: where another program takes a core away, every product
-    waits for the thread that does not run. Read once, while torch is loaded.
-    """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
@@ -89,7 +81,7 @@ def _exit_code(argv: Sequence[str] | None) -> int:
     try:
         app(args=argv, prog_name="regard", standalone_mode=True)
     except SystemExit as done:
-        # a disk without room for what was said shows itself only here
+        # printed text reaches the disk only here, where a full disk raises
         print(end="", flush=True)
         return int(done.code or 0)
     return 0

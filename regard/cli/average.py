@@ -11,17 +11,12 @@ from regard.data.atomic_writes import written_beside
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.recipes.data_paths import Start, read_start, write_start
 from regard.recipes.recipe import read_recipe
-from regard.runs.finished_runs import load_run
-from regard.tasks.loaded import load_subwords, subword_files
+from regard.runs.trained import load_run
+from regard.tasks.loaded_run import load_subwords, subword_files
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
 from regard.training.card_json import MODEL, recorded_data
-from regard.training.checkpoints import (
-    TensorForm,
-    checkpoints,
-    tensor_forms,
-    write_tensors,
-)
+from regard.training.checkpoints import checkpoints, tensor_forms, write_tensors
 from regard.training.run_folder import check_can_be_made
 
 
@@ -59,16 +54,13 @@ def average(
         write_tensors(out, mean_of(files))
     else:
         _make_run(out, files)
-    said = {"out": str(out), "mean_of": [str(file) for file in files]}
-    print(json.dumps(said) if as_json else _text(out, files))
-
-
-def _text(out: Path, files: Sequence[Path]) -> str:
-    return "\n".join([f"wrote {out}, the mean of", *(f"  {file}" for file in files)])
+    report = {"out": str(out), "mean_of": [str(file) for file in files]}
+    text = "\n".join([f"wrote {out}, the mean of", *(f"  {file}" for file in files)])
+    print(json.dumps(report) if as_json else text)
 
 
 def _files(path: Path, last: int | None) -> list[Path]:
-    """The files of weights that a path stands for."""
+    """The files of weights that a path names."""
     if last is not None:
         found = checkpoints(path / "checkpoints")
         if len(found) < last:
@@ -89,20 +81,16 @@ def _check_alike(files: Sequence[Path]) -> None:
     first = tensor_forms(files[0])
     for file in files[1:]:
         found = tensor_forms(file)
-        different = sorted(
-            name for name in first.keys() | found.keys() if first.get(name) != found.get(name)
-        )
-        if different:
-            name = different[0]
-            raise CheckpointError(
-                f"average: '{file}' is not of the shape of '{files[0]}': '{name}' is "
-                f"{_said(found.get(name))}, not {_said(first.get(name))}. Only weights of one "
-                "recipe have a mean."
+        for name in sorted(first.keys() | found.keys()):
+            ours, theirs = (
+                f"{form[name][1]} of {form[name][0]}" if name in form else "missing"
+                for form in (first, found)
             )
-
-
-def _said(shape: TensorForm | None) -> str:
-    return "missing" if shape is None else f"{shape[1]} of {shape[0]}"
+            if ours != theirs:
+                raise CheckpointError(
+                    f"average: '{file}' is not of the shape of '{files[0]}': '{name}' is {theirs}, "
+                    f"not {ours}. Only weights of one recipe have a mean."
+                )
 
 
 def _run_of(file: Path) -> Path:
@@ -119,9 +107,10 @@ def _run_of(file: Path) -> Path:
 def _make_run(out: Path, files: Sequence[Path]) -> None:
     runs = list(dict.fromkeys(_run_of(file) for file in files))
     recipe = read_recipe(runs[0] / "recipe.toml")
-    marks = [_fingerprints(run) for run in runs]
-    for run, mark in zip(runs, marks, strict=True):
-        if mark != marks[0]:
+    vocabularies = {run: load_subwords(read_recipe(run / "recipe.toml"), run) for run in runs}
+    marks = {run: [one.fingerprint for one in sides] for run, sides in vocabularies.items()}
+    for run, mark in marks.items():
+        if mark != marks[runs[0]]:
             raise RunError(
                 f"average: '{run}' has other sub-words than '{runs[0]}', so that their weights "
                 "mean other things. Average runs that started from one another."
@@ -134,10 +123,5 @@ def _make_run(out: Path, files: Sequence[Path]) -> None:
             write_start(partial, Start(start.folder, out.resolve()))
         write_tensors(partial / MODEL, mean_of(files))
         write_mean_card(partial, recipe, files, recorded_data(runs[0]))
-        # what does not load is no run
+        # a check: the new run must load
         load_run(partial)
-
-
-def _fingerprints(run: Path) -> tuple[str, str]:
-    source, target = load_subwords(read_recipe(run / "recipe.toml"), run)
-    return source.fingerprint, target.fingerprint

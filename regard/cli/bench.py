@@ -1,12 +1,13 @@
 """regard bench: time and memory, as ratios to peers measured in the same run."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 import typer
 from rich.console import Console
-from rich.progress import Progress, track
 
 from regard.bench import cases
 from regard.bench.attention_report import attention_report, attention_text
@@ -17,6 +18,7 @@ from regard.bench.measure import Measured, free_memory, measure
 from regard.bench.training_report import training_text
 from regard.choices import find
 from regard.cli.options import Device
+from regard.cli.progress import counting, progress_line
 from regard.errors import SettingError
 from regard.hardware.hardware import Hardware
 from regard.models import SIZES
@@ -46,18 +48,16 @@ def attention(
 
     Example: regard bench attention --lengths 512,4096 --only soft,sliding_window,big_bird
     """
-    sizes = _lengths(lengths)
-    known = cases.names()
+    sizes, known = _lengths(lengths), cases.names()
     chosen = known if only is None else [*cases.PEERS, *_named("--only", only, known)]
-    console = Console(stderr=True)
-    asked = [(name, n) for n in sizes for name in dict.fromkeys(chosen)]
+    chosen = list(dict.fromkeys(chosen))
     memory, threads = free_memory(), torch.get_num_threads()
     results: dict[int, dict[str, Measured]] = {n: {} for n in sizes}
-    shown = track(
-        asked, "measuring", console=console, transient=True, disable=not console.is_terminal
-    )
-    for name, n in shown:
-        results[n][name] = measure(name, n, memory_bytes=memory, threads=threads)
+    with counting("measuring", len(results) * len(chosen)) as each:
+        for n, row in results.items():
+            for name in chosen:
+                row[name] = measure(name, n, memory_bytes=memory, threads=threads)
+                each()
     report = attention_report(results, threads)
     _give(report, attention_text(report), out, as_json=as_json)
     if any(m.is_wrong for row in results.values() for m in row.values()):
@@ -97,22 +97,11 @@ def train(
     hardware = Hardware.chosen(device, None)
     contests = find(model, CONTESTS, key="bench train: --model")
     contest = find(hardware.device.type, contests, key="bench train: --device")
-    known = list(contest.peers)
-    chosen = _peers(peers, known)
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("measuring", total=1.0)
-        report = contest.report(
-            Wish(
-                data,
-                hardware.device,
-                chosen,
-                seconds=seconds,
-                threads=torch.get_num_threads(),
-                joeynmt_python=joeynmt_python,
-                shown=lambda share: bar.update(task, completed=share),
-            )
-        )
+    chosen = _peers(peers, list(contest.peers))
+    device_used, threads = hardware.device, torch.get_num_threads()
+    with _measuring() as show_share:
+        wish = Wish(data, device_used, chosen, seconds, threads, joeynmt_python, show_share)
+        report = contest.report(wish)
     _give(report, training_text(report), out, as_json=as_json)
     if any(row["problem"] for row in report["rows"]):
         raise typer.Exit(1)
@@ -157,16 +146,22 @@ def decode(
         peers=_peers(peers, known),
         threads=torch.get_num_threads(),
     )
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("measuring", total=1.0)
-        result = bench_decoding(case, each_turn=lambda share: bar.update(task, completed=share))
+    with _measuring() as show_share:
+        result = bench_decoding(case, each_turn=show_share)
     report = {
         **environment(hardware.device),
         "packages": versions(["transformers", "ctranslate2"]),
         **result.as_dict(),
     }
     _give(report, decoding_text(result), out, as_json=as_json)
+
+
+@contextmanager
+def _measuring() -> Iterator[Callable[[float], None]]:
+    """A function to call with the share of the work that is done; a bar shows it."""
+    with progress_line(Console(stderr=True)) as bar:
+        task = bar.add_task("measuring", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def _give(report: dict[str, object], text: str, out: Path | None, *, as_json: bool) -> None:

@@ -1,19 +1,15 @@
-"""regard compare: which of several systems is better, how significantly, and where."""
+"""regard compare: differences and p-values; only a table's verdict has a threshold, p ≤ 0.05."""
 
 import json
-import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 
-from regard.cli.loaded_runs import load_for_verb
-from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
+from regard.cli import options
 from regard.cli.progress import counting
-from regard.cli.requests import tell_cut
+from regard.cli.requests import load_for_verb, print_note, print_unread
 from regard.data import Example, lines
 from regard.data.atomic_writes import write_text
 from regard.errors import DataError, RegardError, SettingError
@@ -25,21 +21,21 @@ from regard.recipes.data_paths import examples_of
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.runs.evaluation import answer, check_has_sources, search_for
 from regard.runs.evaluation_texts import chosen_texts, texts_of_files
-from regard.runs.length_limits import check_limit, limits_of
+from regard.runs.trained import check_limit
 from regard.tasks import task_of
-from regard.tasks.input_format import has_rows, holds_both_sides
-from regard.tasks.normalisation import form_name
-from regard.training.starting_weights import finished_weights
+from regard.tasks.input_format import form_name, has_rows, holds_both_sides
+from regard.tasks.predictions import AnswerOptions
+from regard.training.events import finite
+from regard.training.run_folder import finished_weights
 
-BY_LOSS = "compare losses: regard evaluate RUN --metrics loss"
-"""The remedy for runs whose answers cannot be compared."""
+REMEDY = "compare losses: regard evaluate RUN --metrics loss"
 
 
 def compare(
     runs: list[Path] | None = typer.Argument(
         None, help="Finished runs; the first is the baseline."
     ),
-    source: Path | None = typer.Option(None, help="Texts, one a line; or a .tsv with both sides."),
+    source: options.Source = None,
     reference: list[Path] = typer.Option([], help="The answers wanted; may be repeated."),
     split: str | None = typer.Option(
         None, help="valid or test of the first run's recipe, instead of files."
@@ -50,16 +46,16 @@ def compare(
     training: Path | None = typer.Option(
         None, help="Target texts of training, to tell rare words; the first run's unless given."
     ),
-    beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
-    length_penalty: float = typer.Option(ALPHA, help="The Transformer paper's alpha; 0 is none."),
-    max_tokens: MaxTokens = None,
-    on_long: OnLong = "error",
+    beam: options.BeamWidth = options.BEAM,
+    length_penalty: options.LengthPenalty = options.LENGTH_PENALTY,
+    max_tokens: options.MaxTokens = None,
+    on_long: options.OnLong = "error",
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),
     samples: int = typer.Option(1000, help="Of the paired bootstrap."),
     trials: int = typer.Option(10_000, help="Of the approximate randomisation."),
     seed: int = typer.Option(1, help="Of both tests."),
     shown: int = typer.Option(3, min=0, help="How many sentences that differ most to print."),
-    device: Device = None,
+    device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     out: Path | None = typer.Option(None, help="Write the comparison as a page, x.html."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -71,37 +67,36 @@ def compare(
 
     Example: regard compare runs/a runs/b --source test.en --reference test.de --out ab.html
     """
-    _check_page(out)
+    options.check_file("compare", "--out is a page and ends in .html", out, {".html"})
     chosen_tokenizer(tokenizer, [])
     how = Resampling(samples=samples, trials=trials, seed=seed)
     paths = runs or []
     names = _names(paths)
+    recipes = {}
     for path in paths:
         finished_weights(path)
-        check_limit(read_recipe(path / "recipe.toml"), max_tokens, f"compare: '{path}'", LIMIT)
+        recipes[path] = read_recipe(path / "recipe.toml")
+        check_limit(recipes[path], max_tokens, f"compare: '{path}'", options.LIMIT)
     if not paths:
-        searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
-        searched |= {LIMIT: max_tokens is not None, "--on-long": on_long != "error"}
-        refuse("compare", "the answers are in files", searched)
-    _check_one_form(paths)
-    recipe = read_recipe(paths[0] / "recipe.toml") if paths else None
+        searched = options.search_given(beam, length_penalty, max_tokens, on_long)
+        options.refuse("compare", "the answers are in files", searched)
+    _check_one_form(recipes)
+    first = paths[0] if paths else None
+    recipe = None if first is None else recipes[first]
     learned = None if training is None else _training_file(training, recipe)
-    found: list[Example] = []
-    if recipe is None and source is None and reference and not paths:
-        # answers alone can be compared without what was asked
-        texts: Sequence[str] | None = None
-        references = _columns([list(lines(path)) for path in reference], reference)
+    texts: list[str] | None = None
+    if recipe is None and source is None and reference:
+        # given answers can be compared without their sources
+        references = _columns(reference)
     else:
-        first = paths[0] if paths else None
-        texts_given = chosen_texts(recipe, source, reference, split, first)
-        found = list(texts_given)
+        found: Sequence[Example] = chosen_texts(recipe, source, reference, split, first)
         if recipe is not None:
             found = task_of(recipe).as_trained(recipe, found)
-        if recipe is not None and source is not None:
-            tell_cut(recipe, source, reference)
+            if source is not None:
+                print_unread(recipe, source, reference)
         texts = [one.source for one in found]
         references = [one.targets for one in found]
-    given = {name: _in_its_form(recipe, said) for name, said in _given(hypotheses, len(references))}
+    given = {name: _in_its_form(recipe, each) for name, each in _given(hypotheses, len(references))}
     if clash := sorted(names.keys() & given.keys()):
         raise SettingError(f"compare: '{clash[0]}' is the name of two systems. Rename one.")
     if len(names) + len(given) < 2:
@@ -110,54 +105,42 @@ def compare(
             "--hypotheses NAME=FILE."
         )
     for path in paths:
-        # found is there: where runs are given, so are texts
-        task = task_of(read_recipe(path / "recipe.toml"))
-        task.check_can_answer(found, f"compare: '{path}'", BY_LOSS)
-        check_has_sources(found, f"compare: '{path}'", BY_LOSS)
+        task_of(recipes[path]).check_can_answer(found, f"compare: '{path}'", REMEDY)
+        check_has_sources(found, f"compare: '{path}'", REMEDY)
     if recipe is not None and (form := form_name(recipe)) is not None:
-        print(
-            f"texts, references and answers are in the form '{form}', as the training data are",
-            file=sys.stderr,
+        print_note(
+            f"texts, references and answers are in the form '{form}', as the training data are"
         )
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
         trained = load_for_verb(path, device=device, precision=precision)
-        limits = limits_of(trained, max_tokens, f"compare: '{path}'", LIMIT)
+        limits = trained.limits(max_tokens, f"compare: '{path}'", options.LIMIT)
         search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
         with counting(name, len(references)) as each:
-            said = answer(trained, texts or [], search, on_long=on_long, each=each)
-        systems[name] = said.texts
-        for note in said.notes:
-            print(f"{name}: {note}", file=sys.stderr)
+            answering = AnswerOptions(search, on_long=on_long)
+            answers = answer(trained, texts or [], answering, each=each)
+        systems[name] = answers.texts
+        for note in answers.notes:
+            print_note(f"{name}: {note}")
     result = compared(
         {**systems, **given},
         references,
         sources=texts,
-        training=_training(recipe, paths) if learned is None else _in_its_form(recipe, learned),
+        training=_training(recipe, first) if learned is None else _in_its_form(recipe, learned),
         tokenizer=tokenizer,
         resampling=how,
     )
     if out is not None:
         write_text(out, comparison_page(result))
-        print(f"wrote {out}", file=sys.stderr)
-    print(
-        json.dumps(_finite(asdict(result)), ensure_ascii=False, allow_nan=False)
-        if as_json
-        else comparison_text(result, shown=shown)
-    )
-
-
-def _check_page(out: Path | None) -> None:
-    if out is None:
-        return
-    if out.suffix != ".html":
-        raise SettingError(f"compare: --out is a page and ends in .html; got '{out}'.")
-    if not out.parent.is_dir():
-        raise SettingError(f"compare: there is no folder '{out.parent}' for '{out.name}'. Make it.")
+        print_note(f"wrote {out}")
+    if as_json:
+        print(json.dumps(finite(asdict(result)), ensure_ascii=False, allow_nan=False))
+    else:
+        print(comparison_text(result, shown=shown))
 
 
 def _names(paths: Sequence[Path]) -> dict[str, Path]:
-    """The runs by the names of their folders; by their whole paths where those are alike."""
+    """The runs by the names of their folders, or by their paths if two names are equal."""
     short = [path.resolve().name for path in paths]
     named = {
         name if short.count(name) == 1 else str(path): path
@@ -169,29 +152,26 @@ def _names(paths: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def _check_one_form(paths: Sequence[Path]) -> None:
-    """Refuse runs that learned from texts of several forms: no references suit them all."""
-    forms = {path: form_name(read_recipe(path / "recipe.toml")) for path in paths}
-    said = {
-        path: "texts as they are" if form is None else f"texts in the form '{form}'"
-        for path, form in forms.items()
-    }
-    for path in paths:
-        if forms[path] != forms[paths[0]]:
+def _check_one_form(recipes: Mapping[Path, Recipe]) -> None:
+    """Refuse runs with different normalisers: no references suit them all."""
+    forms = {}
+    for path, recipe in recipes.items():
+        form = form_name(recipe)
+        forms[path] = "texts as they are" if form is None else f"texts in the form '{form}'"
+        first = next(iter(forms))
+        if forms[path] != forms[first]:
             raise SettingError(
-                f"compare: '{paths[0]}' learned from {said[paths[0]]}, but '{path}' from "
-                f"{said[path]}. Give runs of one form, or the answers of one as --hypotheses "
-                "NAME=FILE, which are brought to the form of the first run."
+                f"compare: '{first}' learned from {forms[first]}, but '{path}' from {forms[path]}. "
+                "Give runs of one form, or the answers of one as --hypotheses NAME=FILE, which are "
+                "brought to the form of the first run."
             )
 
 
 def _in_its_form(recipe: Recipe | None, texts: Sequence[str]) -> list[str]:
-    """Lines of a file in the form of the first run's data; as they are where there is no run."""
-    return (
-        list(texts)
-        if recipe is None
-        else [task_of(recipe).read_text(recipe, text) for text in texts]
-    )
+    """Lines of a file, normalised as the first run's data; unchanged without a run."""
+    if recipe is None:
+        return list(texts)
+    return [task_of(recipe).read_text(recipe, text) for text in texts]
 
 
 def _given(hypotheses: Sequence[str], count: int) -> Iterator[tuple[str, list[str]]]:
@@ -212,21 +192,20 @@ def _given(hypotheses: Sequence[str], count: int) -> Iterator[tuple[str, list[st
         yield name, found
 
 
-def _columns(files: Sequence[list[str]], paths: Sequence[Path]) -> list[tuple[str, ...]]:
+def _columns(paths: Sequence[Path]) -> list[tuple[str, ...]]:
     """The references of each sentence."""
-    counts: Mapping[str, int] = {
-        str(path): len(found) for path, found in zip(paths, files, strict=True)
-    }
-    if len(set(counts.values())) > 1 or not all(counts.values()):
-        said = ", ".join(f"'{path}' has {count:,}" for path, count in counts.items())
+    files = [list(lines(path)) for path in paths]
+    if len({len(found) for found in files}) > 1 or not all(files):
+        pairs = zip(paths, files, strict=True)
+        counts = ", ".join(f"'{path}' has {len(found):,}" for path, found in pairs)
         raise DataError(
-            f"compare: references need as many lines as each other and at least one, but {said}."
+            f"compare: references need as many lines as each other and at least one, but {counts}."
         )
     return list(zip(*files, strict=True))
 
 
 def _training_file(path: Path, recipe: Recipe | None) -> list[str]:
-    """What the systems learned to write, as the caller gives it: alone, or beside its sources."""
+    """The target texts of training in a file that the caller gives, with or without sources."""
     train = None if recipe is None else recipe.data.train
     if holds_both_sides(train, path) or has_rows(train, path):
         found = [text for one in texts_of_files(path, [], recipe) for text in one.targets]
@@ -240,22 +219,13 @@ def _training_file(path: Path, recipe: Recipe | None) -> list[str]:
     return found
 
 
-def _training(recipe: Recipe | None, paths: Sequence[Path]) -> list[str] | None:
-    """What the first run learned to write; None, with a word about it, where that is not here."""
-    if recipe is None:
+def _training(recipe: Recipe | None, run: Path | None) -> list[str] | None:
+    """The target texts of the first run's training; None, with a printed note, if unavailable."""
+    if recipe is None or run is None:
         return None
     try:
-        read = examples_of(recipe.data.train, "train", paths[0])
+        read = examples_of(recipe.data.train, "train", run)
         return [text for example in read() for text in example.targets]
     except RegardError as error:
-        print(f"rare words are not told apart: {error}", file=sys.stderr)
+        print_note(f"rare words are not told apart: {error}")
         return None
-
-
-def _finite(value: Any) -> Any:
-    """The same as JSON can hold it: what is no number is null."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

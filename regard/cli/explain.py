@@ -65,11 +65,11 @@ def explain(
         raise UnknownChoice(unknown(choice.name, known))
     if choice.name in LESSONS:
         check_settings(choice, {})
-        from regard.cli.lessons import lesson
+        from regard.cli.explanations import lesson
 
         text, data = lesson(choice.name, sizes)
     elif as_json:
-        from regard.cli.mechanism_numbers import mechanism_data
+        from regard.cli.explanations import mechanism_data
 
         text, data = "", mechanism_data(choice, sizes)
     else:
@@ -78,7 +78,7 @@ def explain(
 
 
 def check_settings(choice: Choice, known: Mapping[str, str]) -> None:
-    """Refuse names that would be printed and change nothing."""
+    """Refuse unknown settings, which would be printed but have no effect."""
     for key in choice.settings:
         if key not in known:
             takes = ", ".join(f"{name}={value}" for name, value in known.items()) or "no settings"
@@ -94,7 +94,7 @@ def _text(choice: Choice, sizes: Sizes) -> str:
     entry = mechanism(choice.name)
     kept = json.loads(COMPUTED.read_text(encoding="utf-8"))
     if choice.settings or sizes != USUAL or choice.name not in kept:
-        from regard.cli.mechanism_numbers import computed_lines
+        from regard.cli.explanations import computed_lines
 
         computed = computed_lines(choice, sizes)
     else:

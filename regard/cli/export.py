@@ -25,5 +25,5 @@ def export(
     Example: regard export runs/multi30k --to huggingface --out exported
     """
     written = find(to, TARGETS, key="export: --to")(run, out)
-    said = json.dumps({"out": str(out), "files": list(written)})
-    print(said if as_json else f"{out}: {', '.join(written)}")
+    report = json.dumps({"out": str(out), "files": list(written)})
+    print(report if as_json else f"{out}: {', '.join(written)}")

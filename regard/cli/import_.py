@@ -11,7 +11,7 @@ from regard.interop.importing import FAMILIES, import_run
 HELP = f"A folder with config.json and model.safetensors ({', '.join(FAMILIES)})."
 
 
-def import_model(
+def import_(
     folder: Path = typer.Argument(help=HELP),
     out: Path = typer.Option(..., "--out", help="A new run directory."),
     as_json: bool = typer.Option(False, "--json", help="Say what was read as one JSON object."),
@@ -29,7 +29,7 @@ def import_model(
     spec = imported.recipe.model
     count = sum(tensor.numel() for tensor in imported.weights.values())
     if as_json:
-        said = {
+        report = {
             "run": str(out),
             "kind": spec.kind,
             "parameters": count,
@@ -37,7 +37,7 @@ def import_model(
             "target_pieces": len(imported.target),
             "notes": imported.notes,
         }
-        print(json.dumps(said, ensure_ascii=False))
+        print(json.dumps(report, ensure_ascii=False))
         return
     for note in imported.notes:
         print(note, file=sys.stderr)

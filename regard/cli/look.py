@@ -2,25 +2,23 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from regard.cli.loaded_runs import load_for_verb
-from regard.cli.options import LIMIT, MaxTokens
+from regard.cli.options import LIMIT, FinishedRun, MaxTokens, check_file
 from regard.cli.progress import waiting
-from regard.cli.requests import tell
+from regard.cli.requests import load_for_verb, print_note
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
-from regard.runs.length_limits import limits_of
-from regard.tasks.looks import LookRequest
-from regard.tasks.text_looks import GRID_SUFFIXES, RECORD_SUFFIX, WRITERS
+from regard.tasks.looks import GRID_SUFFIXES, RECORD_SUFFIX, WRITERS, LookRequest
 
 
 def look(
-    run: Path = typer.Argument(help="A finished run."),
+    run: FinishedRun,
     text: list[str] | None = typer.Argument(
         None,
         help="A text; by default, or for -, a line of standard input (a JSON object, for a run "
@@ -53,7 +51,9 @@ def look(
 
     Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
     """
-    _check_file(out, has_grid=heads)
+    check_file("look", f"--out ends in {', '.join(WRITERS)}", out, WRITERS)
+    if heads and (out is None or out.suffix not in GRID_SUFFIXES):
+        raise SettingError("look: --heads is a picture. Write it with --out x.png or x.svg.")
     if heads:
         _refuse("--heads draws every head of every layer", {"--layer": layer, "--head": head})
     if out is not None and out.suffix == RECORD_SUFFIX and not as_json:
@@ -65,13 +65,14 @@ def look(
             "Leave one of the two out."
         )
     unit = "pieces" if pieces else "words"
-    view = View(kind or View.kind, _from_zero(layer), _from_zero(head), unit)
+    layer, head = (None if number is None else number - 1 for number in (layer, head))
+    view = View(kind or View.kind, layer, head, unit)
     trained = load_for_verb(run)
-    limits = limits_of(trained, max_tokens, "look", LIMIT)
+    limits = trained.limits(max_tokens, "look", LIMIT)
     task = trained.task
     inputs = [
-        task.sources.typed(trained.loaded.recipe, each, "the text", tell)
-        for each in task.looks.input_of(text or (), _text)
+        task.sources.typed(trained.loaded.recipe, each, "the text", print_note)
+        for each in task.inputs_of(text or (), _text)
     ]
     request = LookRequest(
         inputs=tuple(inputs),
@@ -82,13 +83,13 @@ def look(
         has_grid=heads,
         has_kind=kind is not None,
     )
-    found = task.looks.look(trained, request, waiting)
+    found = task.shown_look(trained, request, waiting)
     for note in found.notes:
-        print(note, file=sys.stderr)
+        print_note(note)
     if out is not None:
         with waiting(f"writing {out.name}"):
             found.write(out)
-        print(f"wrote {out}", file=sys.stderr)
+        print_note(f"wrote {out}")
     if as_json:
         print(found.as_json())
     elif out is None:
@@ -96,11 +97,11 @@ def look(
 
 
 def _refuse(why: str, given: Mapping[str, int | str | None]) -> None:
-    """What shows everything has nothing to choose."""
+    """Refuse a choice where everything is shown."""
     for name, value in given.items():
         if value is not None:
-            said = name if value is True else f"{name} {value}"
-            raise SettingError(f"look: {why}, so it takes no {said}. Leave one of the two out.")
+            option = name if value is True else f"{name} {value}"
+            raise SettingError(f"look: {why}, so it takes no {option}. Leave one of the two out.")
 
 
 def _text(texts: Sequence[str]) -> str:
@@ -109,11 +110,14 @@ def _text(texts: Sequence[str]) -> str:
             f"look: expected one text, got {len(texts)}. Put quotation marks around it."
         )
     text = texts[0] if texts and texts[0] != "-" else None
-    if text is not None and _is_a_file(text):
-        print(
+    is_file = False
+    with suppress(OSError):
+        # a text may be longer than any name
+        is_file = text is not None and Path(text).is_file()
+    if is_file:
+        print_note(
             f"look: '{text}' is looked at as a text, and there is a file of this name. For what "
-            f"is in it: regard look RUN < {text}",
-            file=sys.stderr,
+            f"is in it: regard look RUN < {text}"
         )
     if text is None:
         if sys.stdin is None or sys.stdin.isatty():
@@ -130,25 +134,3 @@ def _text(texts: Sequence[str]) -> str:
     if not text.strip():
         raise DataError("look: the text is empty; there is nothing to look at. Give a sentence.")
     return text
-
-
-def _is_a_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except OSError:
-        # longer than any name
-        return False
-
-
-def _from_zero(number: int | None) -> int | None:
-    return None if number is None else number - 1
-
-
-def _check_file(out: Path | None, *, has_grid: bool) -> None:
-    """Refuse a file that cannot be written before a model is loaded."""
-    if out is not None and out.suffix not in WRITERS:
-        raise SettingError(f"look: --out ends in {', '.join(WRITERS)}; got '{out}'.")
-    if out is not None and not out.parent.is_dir():
-        raise SettingError(f"look: there is no folder '{out.parent}' for '{out.name}'. Make it.")
-    if has_grid and (out is None or out.suffix not in GRID_SUFFIXES):
-        raise SettingError("look: --heads is a picture. Write it with --out x.png or x.svg.")

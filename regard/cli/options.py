@@ -1,6 +1,7 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, and the refusal of options that would have no effect."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,38 +13,15 @@ from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
 
 BEAM = 5
-"""How many answers are followed at once, unless somebody says."""
-ALPHA = 0.6
-"""Of the Transformer paper's length penalty, unless somebody says."""
+LENGTH_PENALTY = 0.6
+"""The default of the Transformer paper's length penalty."""
+LIMIT = "--max-tokens"
+"""The name of the limit of an answer's length in errors."""
 
 
-def _known(name: str) -> str:
-    """A mistake is told before anything long begins."""
+def _known_on_long(name: str) -> str:
     find(name, ON_LONG, key="--on-long")
     return name
-
-
-OnLong = Annotated[
-    str,
-    typer.Option(help=f"A text that is too long: {', '.join(ON_LONG)}.", callback=_known),
-]
-
-
-def check_device(name: str | None) -> str | None:
-    """Refuse a device that is not on this machine, before a verb reads or makes anything."""
-    device_named(name)
-    return name
-
-
-Device = Annotated[
-    str | None,
-    typer.Option(help="cpu or cuda; cuda where there is one.", callback=check_device),
-]
-
-MaxTokens = Annotated[
-    int | None,
-    typer.Option(help="Longest answer; 50 tokens beyond the text, or the model's limit, if less."),
-]
 
 
 def _known_format(name: str | None) -> str | None:
@@ -52,50 +30,92 @@ def _known_format(name: str | None) -> str | None:
     return name
 
 
+def check_device(name: str | None) -> str | None:
+    """Refuse a device that is not on this machine, before a verb reads or makes anything."""
+    device_named(name)
+    return name
+
+
+FinishedRun = Annotated[Path, typer.Argument(help="A finished run.")]
+RecipeFile = Annotated[Path, typer.Argument(help="A recipe file, for instance recipes/copy.toml.")]
+Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv with both sides.")]
+BeamWidth = Annotated[int, typer.Option(help="Width of the beam; 1 is greedy search.")]
+LengthPenalty = Annotated[float, typer.Option(help="The Transformer paper's alpha; 0 is none.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(help="Longest answer; 50 tokens beyond the text, or the model's limit, if less."),
+]
+OnLong = Annotated[
+    str,
+    typer.Option(
+        help=f"A text that is too long: {', '.join(ON_LONG)}.",
+        callback=_known_on_long,
+    ),
+]
+ReplaceUnknown = Annotated[
+    bool,
+    typer.Option(
+        "--replace-unknown", help="Translate unknown words by a dictionary, or copy them."
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda; cuda where there is one.", callback=check_device)
+]
 AlignmentFormat = Annotated[
     str | None,
-    typer.Option(help="naacl or pharaoh; as the file looks unless given.", callback=_known_format),
+    typer.Option(
+        help="naacl or pharaoh; as the file looks unless given.",
+        callback=_known_format,
+    ),
 ]
-
 AlignmentFirst = Annotated[
     int | None,
     typer.Option(
         help="The number of a sentence's first word: 1 in naacl, 0 in Pharaoh, unless given."
     ),
 ]
-
 AlignmentSwapped = Annotated[
     bool, typer.Option("--alignment-swapped", help="The file has target words first.")
 ]
 
 
-def refuse_without_links(
-    verb: str, *, kind: str | None, first: int | None, is_swapped: bool
-) -> None:
-    """Refuse to be told how gold links are read where there are none."""
-    refuse(
-        verb,
-        "there are no gold links (--alignment)",
-        {
-            "--alignment-format": kind,
-            "--alignment-first": first is not None,
-            "--alignment-swapped": is_swapped,
-        },
-    )
-
-
-LIMIT = "--max-tokens"
-"""What that option is called in errors."""
+def first_given(given: Mapping[str, object]) -> str | None:
+    """The first option, or reason, whose condition is true; None if there is none."""
+    return next((name for name, is_given in given.items() if is_given), None)
 
 
 def refuse(verb: str, because: str, given: Mapping[str, object]) -> None:
-    """Refuse options that would change nothing.
+    """Refuse the first given option that would have no effect, for this reason."""
+    if name := first_given(given):
+        raise SettingError(f"{verb}: {because}, so {name} would change nothing. Leave it out.")
 
-    Args:
-        verb: that was typed.
-        because: why they would not.
-        given: by name, whether somebody gave an option, or what was given.
-    """
-    for name, is_given in given.items():
-        if is_given:
-            raise SettingError(f"{verb}: {because}, so {name} would change nothing. Leave it out.")
+
+def search_given(
+    beam: int, length_penalty: float, max_tokens: int | None = None, on_long: str = "error"
+) -> dict[str, object]:
+    """The options of a search, and whether each was given."""
+    return {
+        "--beam": beam != BEAM,
+        "--length-penalty": length_penalty != LENGTH_PENALTY,
+        LIMIT: max_tokens is not None,
+        "--on-long": on_long != "error",
+    }
+
+
+def refuse_without_links(
+    verb: str, *, kind: str | None, first: int | None, is_swapped: bool
+) -> None:
+    """Refuse options of gold links if there is no file of gold links."""
+    given = {"--alignment-format": kind, "--alignment-first": first is not None}
+    given |= {"--alignment-swapped": is_swapped}
+    refuse(verb, "there are no gold links (--alignment)", given)
+
+
+def check_file(verb: str, ending: str, path: Path | None, known: Container[str]) -> None:
+    """Refuse a file that cannot be written, before anything long begins."""
+    if path is not None and path.suffix not in known:
+        raise SettingError(f"{verb}: {ending}; got '{path}'.")
+    if path is not None and not path.parent.is_dir():
+        raise SettingError(
+            f"{verb}: there is no folder '{path.parent}' for '{path.name}'. Make it."
+        )

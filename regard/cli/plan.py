@@ -1,23 +1,24 @@
 """regard plan: what a recipe will take, before its first step."""
 
 import json
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
-from regard.cli.options import Device
+from regard.cli.options import Device, RecipeFile
+from regard.cli.progress import waiting
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
-from regard.runs.plan import Disk, Doing, Duration, MemoryEstimate, Plan
+from regard.runs.plan import Duration, TrainingPlan
 from regard.runs.plan import plan as planned
 from regard.training.run_folder import check_can_be_made
 
+HELD = ("weights", "gradients", "optimiser", "average")
+
 
 def plan(
-    recipe: Path = typer.Argument(help="A recipe file, for instance recipes/copy.toml."),
+    recipe: RecipeFile,
     out: Path = typer.Option(Path(), help="Where the run would be written; here unless given."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
     device: Device = None,
@@ -33,25 +34,25 @@ def plan(
     if out != Path():
         check_can_be_made(out, "plan")
     wanted, hardware = read_recipe(recipe, change), Hardware.chosen(device, precision)
-    console = Console(stderr=True)
-    found: Plan | None = None
-    with console.status("planning") if console.is_terminal else nullcontext() as status:
-        for event in planned(wanted, hardware=hardware, out=out):
-            if isinstance(event, Plan):
-                found = event
-            elif isinstance(event, Doing) and status is not None:
-                status.update(event.text)
-    assert found is not None
+    with waiting("planning") as say:
+        for found in planned(wanted, hardware=hardware, out=out):
+            if not isinstance(found, TrainingPlan):
+                say(found)
+    assert isinstance(found, TrainingPlan)
     print(json.dumps(asdict(found)) if as_json else plan_text(found))
     if found.problems:
         raise typer.Exit(1)
 
 
-def plan_text(found: Plan) -> str:
+def plan_text(found: TrainingPlan) -> str:
     """The plan for reading."""
     parameters, examples, updates = found.parameters, found.examples, found.updates
     parts = ", ".join(f"{name} {count:,}" for name, count in parameters.parts.items() if count)
     vocabularies = dict.fromkeys((examples.source_vocabulary, examples.target_vocabulary))
+    memory, disk = found.memory, found.disk
+    sizes = {name: getattr(memory, name) for name in HELD}
+    held = ", ".join(f"{name} {size_text(size)}" for name, size in sizes.items() if size)
+    peak = "does not fit" if memory.peak is None else f"{size_text(memory.peak)} at the peak"
     rows = {
         "parameters": f"{parameters.total:,} ({parts}); {parameters.embeddings:,} in embeddings",
         "vocabulary": " and ".join(f"{size:,}" for size in vocabularies),
@@ -62,27 +63,17 @@ def plan_text(found: Plan) -> str:
         f"{100 * updates.padding:.1f} % padding",
         "training": f"{updates.steps:,} updates, {updates.per_epoch:,.1f} an epoch, "
         f"{updates.epochs:,.1f} epochs",
-        "memory": _memory(found.memory),
+        "memory": f"{peak} ({held}); {size_text(memory.available)} free",
         "time": _time(found.time),
         "validation": _validation(found.time),
-        "disk": _disk(found.disk),
+        "disk": f"{size_text(disk.total)}: {disk.checkpoints} checkpoints of "
+        f"{size_text(disk.checkpoint)}, the model {size_text(disk.model)}, the corpus "
+        f"{size_text(disk.corpus)}; {size_text(disk.available)} free",
     }
     lines = [f"{name:<12} {text}" for name, text in rows.items()]
     lines += [f"{'note':<12} {note}" for note in found.notes]
     lines += [f"{'too large':<12} {problem}" for problem in found.problems]
     return "\n".join(lines)
-
-
-def _memory(memory: MemoryEstimate) -> str:
-    held = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "optimiser": memory.optimiser,
-        "average": memory.average,
-    }
-    parts = ", ".join(f"{name} {size_text(size)}" for name, size in held.items() if size)
-    peak = "does not fit" if memory.peak is None else f"{size_text(memory.peak)} at the peak"
-    return f"{peak} ({parts}); {size_text(memory.available)} free"
 
 
 def _time(took: Duration) -> str:
@@ -104,23 +95,15 @@ def _validation(took: Duration) -> str:
     )
 
 
-def _disk(disk: Disk) -> str:
-    return (
-        f"{size_text(disk.total)}: {disk.checkpoints} checkpoints of {size_text(disk.checkpoint)}, "
-        f"the model {size_text(disk.model)}, the corpus {size_text(disk.corpus)}; "
-        f"{size_text(disk.available)} free"
-    )
-
-
 def size_text(size: int) -> str:
     """Bytes for reading.
 
     >>> size_text(3 << 20), size_text(5 << 30)
     ('3.0 MiB', '5.0 GiB')
     """
-    units = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
-    unit = next((name for name, least in units.items() if size >= least), "KiB")
-    return f"{size / units[unit]:.1f} {unit}"
+    units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+    least, unit = next((pair for pair in units if size >= pair[0]), units[-1])
+    return f"{size / least:.1f} {unit}"
 
 
 def time_text(seconds: float | int) -> str:

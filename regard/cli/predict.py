@@ -1,51 +1,47 @@
 """regard predict: texts in, answers out, line by line; or pictures in, captions out."""
 
 import json
-import math
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from safetensors.numpy import save_file
 
-from regard.cli.loaded_runs import load_for_verb
-from regard.cli.options import ALPHA, BEAM, LIMIT, Device, MaxTokens, OnLong, refuse
-from regard.cli.progress import counting, spinning
-from regard.cli.requests import lines_of, tell
+from regard.cli import options
+from regard.cli.progress import counter, counting, spinner
+from regard.cli.requests import load_for_verb, print_note, request_lines
 from regard.cli.streams import has_reader
-from regard.cli.vectors import check_file, write_vectors
-from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Sampling, Search
+from regard.data.atomic_writes import as_any_file, written_beside
+from regard.decoding import Limits, Sampling, Search
 from regard.errors import DataError, SettingError
 from regard.runs.dictionaries import dictionary_of
-from regard.runs.length_limits import limits_of
+from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained
-from regard.tasks import Task
 from regard.tasks.looks import counted_words
-from regard.tasks.predictions import answer_line
+from regard.tasks.predictions import AnswerOptions, answer_line
+from regard.training.events import finite
 
 LINES_PER_BATCH = 2048
 """How many lines are answered together; output begins before the last is read."""
-
-
 MAX_NAMED_LINES = 5
-"""How many lines with empty answers are named."""
 
 
 def predict(
-    run: Path = typer.Argument(help="A finished run."),
+    run: options.FinishedRun,
     files: list[str] | None = typer.Argument(
         None, help="Texts, one a line, or as the run's data; pictures; - is standard input."
     ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
-    beam: int = typer.Option(BEAM, help="Width of the beam; 1 is greedy search."),
+    beam: options.BeamWidth = options.BEAM,
     n_best: int = typer.Option(1, help="Answers for each text, best first; a beam is as wide."),
-    length_penalty: float = typer.Option(ALPHA, help="The Transformer paper's alpha; 0 is none."),
-    max_tokens: MaxTokens = None,
+    length_penalty: options.LengthPenalty = options.LENGTH_PENALTY,
+    max_tokens: options.MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
     constraints: Path | None = typer.Option(
         None, help="A file with a line for each text: phrases to hold, separated by tabs."
@@ -57,14 +53,12 @@ def predict(
     seed: int = typer.Option(0, help="For --sample."),
     ensemble: list[Path] = typer.Option([], help="Another run that writes along; may be repeated."),
     alignments: bool = typer.Option(False, "--alignments", help="Link words to source words."),
-    replace_unknown: bool = typer.Option(
-        False, "--replace-unknown", help="Translate unknown words by a dictionary, or copy them."
-    ),
+    replace_unknown: options.ReplaceUnknown = False,
     vectors: Path | None = typer.Option(
         None, help="Write a vector for each text into x.npy or x.safetensors; of an encoder."
     ),
-    on_long: OnLong = "error",
-    device: Device = None,
+    on_long: options.OnLong = "error",
+    device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
@@ -92,24 +86,19 @@ def predict(
     Example: regard predict runs/dates --text "9. Mai 2029"
     """
     if vectors is not None:
-        check_file(vectors)
-        refuse(
-            "predict",
-            "--vectors writes a vector for each text and no answers",
-            {
-                "--beam": beam != BEAM,
-                "--n-best": n_best != 1,
-                "--length-penalty": length_penalty != ALPHA,
-                LIMIT: max_tokens is not None,
-                "--prefix": prefix,
-                "--constraints": constraints,
-                "--sample": sample,
-                "--ensemble": ensemble,
-                "--alignments": alignments,
-                "--replace-unknown": replace_unknown,
-                "--json": as_json,
-            },
-        )
+        options.check_file("predict", f"--vectors ends in {' or '.join(FORMATS)}", vectors, FORMATS)
+        given = {
+            **options.search_given(beam, length_penalty, max_tokens),
+            "--n-best": n_best != 1,
+            "--prefix": prefix,
+            "--constraints": constraints,
+            "--sample": sample,
+            "--ensemble": ensemble,
+            "--alignments": alignments,
+            "--replace-unknown": replace_unknown,
+            "--json": as_json,
+        }
+        options.refuse("predict", "--vectors writes a vector for each text and no answers", given)
         if on_long != "error":
             raise SettingError(
                 "predict: --vectors writes a row for each text, of the whole text: none is split "
@@ -117,71 +106,85 @@ def predict(
                 "--on-long out."
             )
     trained = load_for_verb(run, *ensemble, device=device, precision=precision)
-    task = trained.task
+    task, sources, recipe = trained.task, trained.task.sources, trained.loaded.recipe
     task.check_alone(ensemble)
-    limits = limits_of(trained, max_tokens, "predict", LIMIT)
-    searched = {"--beam": beam != BEAM, "--length-penalty": length_penalty != ALPHA}
+    limits = trained.limits(max_tokens, "predict", options.LIMIT)
+    searched = options.search_given(beam, length_penalty)
+    drawn = {"--temperature": temperature != 1.0, "--top-k": top_k, "--seed": seed}
     if task.why_no_search is not None:
-        refuse("predict", task.why_no_search, searched)
+        options.refuse("predict", task.why_no_search, searched)
     if sample:
-        refuse("predict", "answers are drawn (--sample) and not searched for", searched)
+        options.refuse("predict", "answers are drawn (--sample) and not searched for", searched)
         search: Search = Sampling(
             n_samples=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
             limits=limits,
         )  # fmt: skip
+    elif name := options.first_given({**drawn, "--top-p": top_p != 1.0}):
+        raise SettingError(
+            f"predict: {name} is for answers that are drawn. Add --sample, or leave {name} out."
+        )
     else:
-        drawing = {"--temperature": temperature != 1.0, "--top-k": top_k, "--seed": seed}
-        _refuse({**drawing, "--top-p": top_p != 1.0})
-        search = _searched(beam, n_best, length_penalty, limits)
-    wishes, n_wishes = _wishes(constraints)
+        search = _search(trained, beam, n_best, length_penalty, limits)
+    phrases = _phrases(constraints)
     dictionary = dictionary_of(trained, counting) if replace_unknown else None
-    console = Console(stderr=True, highlight=False)
-    if (files or []).count("-") > 1:
+    answering = AnswerOptions(search, alignments, on_long, dictionary)
+    names = files or []
+    if names.count("-") > 1:
         raise SettingError("predict: standard input (-) can be read once only.")
-    is_stream = (files or ([] if text else ["-"])) == ["-"] and not text
-    is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
-    recipe = trained.loaded.recipe
-    given = [] if is_stream else files or []
-    sources = task.sources
-    known = [line for name in given for line in sources.requests(trained, name, lines_of, tell)]
-    known += [sources.typed(recipe, each, "--text", tell) for each in text]
-    if not is_stream:
-        # before anything long begins; how many texts a stream has is not known
-        _check_wishes(constraints, n_wishes, len(known))
-    lines = sources.requests(trained, "-", lines_of, tell) if is_stream else iter(known)
+    is_stream = names in ([], ["-"]) and not text
+    known = [
+        line
+        for name in ([] if is_stream else names)
+        for line in sources.requests(trained, name, request_lines, print_note)
+    ]
+    known += [sources.typed(recipe, each, "--text", print_note) for each in text]
+    lines = iter(known)
+    if is_stream:
+        lines = sources.requests(trained, "-", request_lines, print_note)
+    else:
+        # checked before the long search; the number of texts in a stream is unknown
+        _check_count(constraints, phrases, len(known))
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
         return
-    arriving = _Arriving(lines)
-    bar = _bar(console, known, is_typed=is_typed)
+    console = Console(stderr=True, highlight=False)
+    # a user who types sees the answers come
+    is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
+    bar = counter(console) if len(known) > 1 else spinner(console, is_hidden=is_typed)
     number, n_failed, empty = 0, 0, list[int]()
     with bar:
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
-        row = bar.add_task(what, total=len(known) or None)
-        while some := arriving.some():
+        task_shown = bar.add_task(what, total=len(known) or None)
+        for batch in _batches(lines):
             requests = [
-                Request(line, prefix, wishes.get(i, ()), seed=i, name=f"line {i + 1:,}")
-                for i, line in enumerate(some, number)
+                Request(line, prefix, phrases.get(i, ()), seed=i, name=f"line {i + 1:,}")
+                for i, line in enumerate(batch, number)
             ]
-            for said in _in_order(trained, requests, search, alignments, on_long, dictionary):
+            answers = trained.predict_each(requests, answering)
+            for answer in _in_order(answers, len(requests)):
                 number += 1
-                n_failed += task.has_failed(said)
-                if said.source.strip() and not (said.text.strip() or said.note):
+                n_failed += task.has_failed(answer)
+                if answer.source.strip() and not (answer.text.strip() or answer.note):
                     empty.append(number)
-                bar.advance(row)
-                if said.note:
-                    console.print(f"line {number}: {said.note}", markup=False)
-                print(_shown(task, number, said, n_best, as_json=as_json), flush=True)
+                bar.advance(task_shown)
+                if answer.note:
+                    console.print(f"line {number}: {answer.note}", markup=False)
+                if as_json:
+                    row = {k: v for k, v in asdict(answer).items() if v or k != "candidates"}
+                    shown = json.dumps(finite(row), ensure_ascii=False)
+                elif n_best == 1:
+                    shown = answer_line(answer)
+                else:
+                    shown = task.n_best_lines(number, answer)
+                print(shown, flush=True)
                 if not has_reader(sys.stdout):
                     return
-    _check_wishes(constraints, n_wishes, number)
+    _check_count(constraints, phrases, number)
     if empty:
-        named = ", ".join(map(str, empty[:MAX_NAMED_LINES])) + (
-            " …" if len(empty) > MAX_NAMED_LINES else ""
-        )
+        more = " …" if len(empty) > MAX_NAMED_LINES else ""
         console.print(
-            f"{len(empty):,} of {number:,} answers are empty (line {named}): the model ended them "
-            "at once",
+            f"{len(empty):,} of {number:,} answers are empty (line "
+            f"{', '.join(map(str, empty[:MAX_NAMED_LINES]))}{more}): the model ended them at once",
             markup=False,
         )
     if n_failed:
@@ -189,126 +192,94 @@ def predict(
         raise typer.Exit(1)
 
 
-def _bar(console: Console, known: Sequence[str], *, is_typed: bool) -> Progress:
-    """A bar that counts texts; for a single long one, or a stream, a sign of life."""
-    if len(known) < 2:
-        # a user who types sees the answers come
-        return spinning(console, is_hidden=is_typed)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-
-
-def _refuse(given: Mapping[str, object]) -> None:
-    for name, value in given.items():
-        if value:
-            raise SettingError(
-                f"predict: {name} is for answers that are drawn. Add --sample, or leave {name} out."
-            )
-
-
-def _searched(beam: int, n_best: int, length_penalty: float, limits: Limits) -> Search:
+def _search(
+    trained: Trained, beam: int, n_best: int, length_penalty: float, limits: Limits
+) -> Search:
     if beam < 1:
         raise SettingError(f"predict: --beam must be at least 1, got {beam}.")
-    if beam != BEAM and beam < n_best:
+    if beam != options.BEAM and beam < n_best:
         raise SettingError(
             f"predict: --n-best {n_best} needs a beam at least as wide, got --beam {beam}. Take "
             f"--beam {n_best}, or fewer answers."
         )
-    if beam == n_best == 1:
-        return Greedy(limits=limits)
-    penalty = PaperPenalty(length_penalty)
-    return Beam(width=max(beam, n_best), n_best=n_best, penalty=penalty, limits=limits)
+    return search_for(
+        trained, beam=beam, length_penalty=length_penalty, n_best=n_best, limits=limits
+    )
 
 
-def _check_wishes(path: Path | None, n_wishes: int | None, n_texts: int) -> None:
-    if n_wishes is not None and n_wishes != n_texts:
+def _phrases(path: Path | None) -> dict[int, tuple[str, ...]]:
+    """The phrases that answers must hold, by the number of the text."""
+    lines = () if path is None else request_lines(str(path))
+    return {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines)}
+
+
+def _check_count(path: Path | None, phrases: Sized, n_texts: int) -> None:
+    """Refuse a file of phrases whose number of lines is not that of the texts."""
+    if path is not None and len(phrases) != n_texts:
         raise DataError(
-            f"predict: '{path}' has {n_wishes} lines, but there are {n_texts} texts. Give a line, "
-            "empty if need be, for each text."
+            f"predict: '{path}' has {len(phrases)} lines, but there are {n_texts} texts. "
+            "Give a line, empty if need be, for each text."
         )
 
 
-def _wishes(path: Path | None) -> tuple[dict[int, tuple[str, ...]], int | None]:
-    """The phrases for each line that has any, and how many lines there are."""
-    if path is None:
-        return {}, None
-    lines = [line.rstrip("\n") for line in lines_of(str(path))]
-    held = {i: tuple(filter(None, line.split("\t"))) for i, line in enumerate(lines) if line}
-    return held, len(lines)
+def _npy(path: Path, rows: np.ndarray) -> None:
+    with path.open("wb") as file:
+        np.save(file, rows)
 
 
-class _Arriving:
-    """Lines as they arrive: `some` gives all that are there, and waits only for the first."""
+def _safetensors(path: Path, rows: np.ndarray) -> None:
+    with as_any_file(path):
+        save_file({"vectors": rows}, path)
 
-    def __init__(self, lines: Iterator[str]) -> None:
-        # a stream may have no end
-        self.waiting: queue.Queue[str | Exception | None] = queue.Queue(maxsize=LINES_PER_BATCH)
-        self.has_ended = False
-        self.failed: Exception | None = None
-        threading.Thread(target=self._read, args=(lines,), daemon=True).start()
 
-    def _read(self, lines: Iterator[str]) -> None:
+FORMATS: Mapping[str, Callable[[Path, np.ndarray], None]] = {
+    ".npy": _npy,
+    ".safetensors": _safetensors,
+}
+"""How vectors are written, by the end of the file's name."""
+
+
+def write_vectors(trained: Trained, texts: Sequence[str], path: Path) -> None:
+    """Write the vectors of all texts, in order, to a temporary file, and rename it."""
+    with counting("vectors", len(texts)) as each:
+        rows = trained.vectors(texts, each=each).numpy()
+    with written_beside(path) as partial:
+        FORMATS[path.suffix](partial, rows)
+
+
+def _batches(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Batches of the lines that have arrived; it waits only for the first line of each batch.
+
+    An error in reading is raised after the lines before it.
+    """
+    # bounded, since a stream may be endless
+    arrived: queue.Queue[str | Exception | None] = queue.Queue(maxsize=LINES_PER_BATCH)
+
+    def read() -> None:
         try:
             for line in lines:
-                self.waiting.put(line)
-        except Exception as error:  # raised where the lines are taken
-            self.waiting.put(error)
-        self.waiting.put(None)
+                arrived.put(line)
+        except Exception as error:
+            arrived.put(error)
+        arrived.put(None)
 
-    def some(self) -> list[str]:
-        """At least one line, unless there are no more; an error once all before it were given."""
-        found: list[str] = []
-        while not self.has_ended and self.failed is None and len(found) < LINES_PER_BATCH:
-            if found and self.waiting.empty():
-                break
-            line = self.waiting.get()
-            if isinstance(line, Exception):
-                self.failed = line
-            elif line is None:
-                self.has_ended = True
-            else:
-                found.append(line)
-        if self.failed is not None and not found:
-            raise self.failed
-        return found
+    threading.Thread(target=read, daemon=True).start()
+    batch: list[str] = []
+    while isinstance(line := arrived.get(), str):
+        batch.append(line)
+        if len(batch) == LINES_PER_BATCH or arrived.empty():
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+    if line is not None:
+        raise line
 
 
-def _in_order(
-    trained: Trained,
-    requests: Sequence[Request],
-    search: Search,
-    has_alignments: bool,
-    on_long: str,
-    dictionary: Mapping[str, str] | None,
-) -> Iterator[Prediction]:
-    """Predictions in the order of the requests, each as soon as those before it are there."""
+def _in_order(answers: Iterator[tuple[int, Prediction]], count: int) -> Iterator[Prediction]:
+    """Answers in the order of their requests, each as soon as all before it are known."""
     found: dict[int, Prediction] = {}
-    each = trained.predict_each(
-        requests,
-        search=search,
-        has_alignments=has_alignments,
-        on_long=on_long,
-        dictionary=dictionary,
-    )
-    given = 0
-    while given < len(requests):
-        while given not in found:
-            place, said = next(each)
-            found[place] = said
-        yield found.pop(given)
-        given += 1
-
-
-def _shown(task: Task, number: int, said: Prediction, n_best: int, *, as_json: bool) -> str:
-    """A prediction as it is printed, with the number of its text where there are several."""
-    if as_json:
-        return _as_json(said)
-    return answer_line(said) if n_best == 1 else task.n_best_lines(number, said)
-
-
-def _as_json(said: Prediction) -> str:
-    row = asdict(said)
-    row["score"] = None if math.isnan(said.score) else said.score
-    if not said.candidates:
-        del row["candidates"]
-    return json.dumps(row, ensure_ascii=False)
+    for place in range(count):
+        while place not in found:
+            found.update([next(answers)])
+        yield found.pop(place)

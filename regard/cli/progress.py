@@ -11,56 +11,44 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
-    TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 
+def progress_line(
+    console: Console, *columns: str | ProgressColumn, is_hidden: bool = False
+) -> Progress:
+    """A progress line that disappears at the end, with rich's default columns if none are given."""
+    is_hidden = is_hidden or not console.is_terminal
+    return Progress(*columns, console=console, transient=True, disable=is_hidden)
+
+
+def counter(console: Console) -> Progress:
+    """A bar that shows how many pieces of work are done."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return progress_line(console, *columns)
+
+
+def spinner(console: Console, *, is_hidden: bool = False) -> Progress:
+    """A spinner with a description and the elapsed time."""
+    columns = (SpinnerColumn(), "{task.description}", TimeElapsedColumn())
+    return progress_line(console, *columns, is_hidden=is_hidden)
+
+
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Something to call after each piece, while a bar on standard error shows how many there are.
-
-    Args:
-        what: the word before the bar.
-        total: how many pieces there will be.
-    """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
+    """Give a function to call after each of `total` pieces, while a bar shows their number."""
+    with counter(Console(stderr=True)) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
 
 
-def spinning(console: Console, *, is_hidden: bool = False) -> Progress:
-    """What is done and for how long, on a line that goes away at the end.
-
-    Args:
-        console: where; nothing is shown on what is no terminal.
-        is_hidden: whether nothing is shown anywhere.
-    """
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=is_hidden or not console.is_terminal,
-    )
-
-
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Show what is done and for how long, while it lasts, on standard error."""
-    with spinning(Console(stderr=True)) as line:
-        line.add_task(what, total=None)
-        yield
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Show a description and the elapsed time; the yielded function changes the description."""
+    with spinner(Console(stderr=True)) as line:
+        task = line.add_task(what, total=None)
+        yield lambda text: line.update(task, description=text)

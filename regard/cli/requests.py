@@ -1,70 +1,71 @@
-"""Requests from files and from standard input, and notes about what is left unread of them."""
+"""Loads runs and reads requests for the verbs, and prints notes on what is left unread."""
 
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from regard.data.files import lines
 from regard.errors import DataError
+from regard.hardware.threads import use_threads
 from regard.recipes.recipe import Recipe
-from regard.tasks.input_format import cut_like, is_read_as_trained, rows_like, unread_like
+from regard.runs.trained import Trained, load
+from regard.tasks.input_format import is_read_as_trained, max_words_note, rows_of_form, unread_note
 
 
-def tell_cut(recipe: Recipe, source: Path, references: Sequence[Path] = ()) -> None:
-    """Tell what is left unread of the texts of a file.
+def load_for_verb(
+    run: Path, *others: Path, device: str | None = None, precision: str | None = None
+) -> Trained:
+    """Load a run, or an ensemble, and set torch to its number of threads."""
+    trained = load(run, *others, device=device, precision=precision)
+    threads = trained.hardware.threads
+    if threads is not None:
+        use_threads(threads.count)
+        print_note(f"on {threads}" if threads.is_reduced else None)
+    return trained
 
-    Args:
-        recipe: the run's.
-        source: the file.
-        references: files that were given with it; without, it holds both sides.
-    """
+
+def print_unread(recipe: Recipe, source: Path, references: Sequence[Path] = ()) -> None:
+    """Print a note on the part of a file that a run does not read; a single file has both sides."""
     train = recipe.data.train
-    if references and any(rows_like(train, source)):
-        tell(unread_like(train))
+    if references and any(rows_of_form(train, source)):
+        print_note(unread_note(train))
     elif not references and is_read_as_trained(train, source):
-        tell(cut_like(train))
+        print_note(max_words_note(train))
 
 
-def tell(note: str | None) -> None:
+def print_note(note: str | None) -> None:
     """Print a note on standard error, if there is one."""
     if note is not None:
         print(note, file=sys.stderr, flush=True)
 
 
-def lines_of(name: str) -> Iterator[str]:
-    """The lines of a file or of standard input; an error names a line that is no text."""
+def request_lines(name: str) -> Iterator[str]:
+    """The lines of a file or of standard input; an error names a line that is not valid text."""
     path = Path(name)
-    if name != "-" and path.is_dir():
-        raise DataError(f"predict: '{name}' is a folder; a file was expected. Give its files.")
-    if name != "-" and not path.is_file():
-        raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
-    if name == "-" and sys.stdin is None:
-        raise DataError("predict: standard input is closed. Give a file, or --text.")
     if name != "-":
+        if path.is_dir():
+            raise DataError(f"predict: '{name}' is a folder; a file was expected. Give its files.")
+        if not path.is_file():
+            raise DataError(f"predict: there is no file '{name}'. For a text itself, use --text.")
         yield from lines(path)
         return
-    with _standard_input() as file:
-        yield from _decoded(file)
-
-
-def _standard_input() -> AbstractContextManager[Iterable[bytes]]:
-    """Opened anew where possible: Python cannot end while a thread waits in its own reader."""
-    try:
-        return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
-    except io.UnsupportedOperation:
-        return sys.stdin.buffer
-
-
-def _decoded(given: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(given, 1):
-        try:
-            text = line.decode("utf-8").rstrip("\r\n")
+    if sys.stdin is None:
+        raise DataError("predict: standard input is closed. Give a file, or --text.")
+    file: BinaryIO = sys.stdin.buffer
+    with suppress(io.UnsupportedOperation):
+        # opened anew: Python cannot end while a thread waits in its own reader
+        file = os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+    with file:
+        for number, line in enumerate(file, 1):
+            try:
+                text = line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"predict: standard input, line {number} is not UTF-8 (byte "
+                    f"{error.start + 1}). Convert the file, for instance with iconv."
+                ) from error
             yield text.removeprefix("\ufeff") if number == 1 else text
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"predict: standard input, line {number} is not UTF-8 (byte {error.start + 1}). "
-                "Convert the file, for instance with iconv."
-            ) from error

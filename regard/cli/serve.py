@@ -5,14 +5,7 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.loaded_runs import take_one_thread
-from regard.cli.options import (
-    AlignmentFirst,
-    AlignmentFormat,
-    AlignmentSwapped,
-    Device,
-    refuse_without_links,
-)
+from regard.cli import options
 from regard.errors import MissingExtra, SettingError
 
 
@@ -21,7 +14,7 @@ def serve(
     port: int = typer.Option(8000, min=0, max=65535, help="0 takes any that is free."),
     host: str = typer.Option("127.0.0.1", help="Others than this machine may ask elsewhere."),
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
-    device: Device = None,
+    device: options.Device = None,
     record: list[Path] = typer.Option(
         [], help="Records that save_record or save_caption wrote; may be repeated."
     ),
@@ -30,9 +23,9 @@ def serve(
     alignment: Path | None = typer.Option(
         None, help="The links between their words, in naacl or Pharaoh format."
     ),
-    alignment_format: AlignmentFormat = None,
-    alignment_first: AlignmentFirst = None,
-    alignment_swapped: AlignmentSwapped = False,
+    alignment_format: options.AlignmentFormat = None,
+    alignment_first: options.AlignmentFirst = None,
+    alignment_swapped: options.AlignmentSwapped = False,
 ) -> None:
     """Serve runs to a browser: see what they look at while they answer.
 
@@ -45,14 +38,13 @@ def serve(
         from regard.serving.app import build_app
         from regard.serving.gold import read_pairs
         from regard.serving.registry import open_runs
-        from regard.serving.server import address_of, bind, run_server
+        from regard.serving.server import address_of, bind, run_server, take_one_thread
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"serve: '{error.name}' is not installed: pip install 'regard[serve]'."
         ) from error
-    files = [source, reference, alignment]
-    named = [file for file in files if file is not None]
-    if named and len(named) < len(files):
+    named = [file for file in (source, reference, alignment) if file is not None]
+    if len(named) in (1, 2):
         raise SettingError(
             "serve: gold links need all of --source, --reference and --alignment, got "
             f"{len(named)} of the three."
@@ -63,11 +55,11 @@ def serve(
             *named, kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     else:
-        refuse_without_links(
+        options.refuse_without_links(
             "serve", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
     take_one_thread()
-    # the port first: a long load for nothing is no joy
+    # before the runs, whose loading takes long
     listening = bind(host, port)
     try:
         registry = open_runs(run or [], device=device, gold=gold, saved=record)

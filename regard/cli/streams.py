@@ -1,33 +1,30 @@
 """Standard output and standard error that outlive their reader, as with `| head`.
 
-A reader that has seen enough closes the pipe. That is no failure: what is printed afterwards is
-dropped, the verb goes on, and its exit code is the one it would have had. A verb that works for its
-reader alone asks `has_reader` and stops.
+A reader such as `head` closes the pipe early. That is no failure: later output is dropped, the verb
+goes on, and its exit code stays the same. A verb whose only result is its output checks
+`has_reader` and stops.
 """
 
 import io
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, final
 
 
 @contextmanager
 def lasting_streams() -> Iterator[None]:
     """Replace the process's own streams by ones that outlive their readers."""
-    before = sys.stdout, sys.stderr
-    sys.stdout = _lasting(before[0], sys.__stdout__)
-    sys.stderr = _lasting(before[1], sys.__stderr__)
+    made = _lasting(sys.stdout, sys.__stdout__), _lasting(sys.stderr, sys.__stderr__)
     try:
-        yield
+        with redirect_stdout(made[0]), redirect_stderr(made[1]):
+            yield
     finally:
-        made, (sys.stdout, sys.stderr) = (sys.stdout, sys.stderr), before
-        for stream in made:
-            # a process may have been started without one
-            if stream is not None:
-                # a full disk was already reported when the verb wrote to it
-                with suppress(OSError):
-                    stream.flush()
+        # a process may have been started without one
+        for stream in filter(None, made):
+            # a full disk was already reported when the verb wrote to it
+            with suppress(OSError):
+                stream.flush()
 
 
 def has_reader(stream: Any) -> bool:
@@ -56,7 +53,7 @@ class _End(io.FileIO):
     has_reader = True
 
     def write(self, data: Any) -> int:
-        """Write to the reader; say that all was written where there is none."""
+        """Write to the reader; without a reader, report all bytes as written."""
         if self.has_reader:
             try:
                 return super().write(data)
@@ -66,7 +63,7 @@ class _End(io.FileIO):
 
 
 def _lasting(stream: Any, own: Any) -> Any:
-    """The stream made lasting; one that was put in place of the process's own is kept."""
+    """The stream made lasting; a replacement of the process's own stream stays as it is."""
     if stream is not own or not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.flush()

@@ -4,43 +4,32 @@ import json
 import os
 import time
 from collections import deque
+from contextlib import closing
 from pathlib import Path
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TimeRemainingColumn
 
-from regard.cli.options import Device
+from regard.cli.options import Device, RecipeFile
+from regard.cli.progress import progress_line
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
-from regard.training.events import (
-    Event,
-    Finished,
-    Notice,
-    Validated,
-    finished_record,
-    finite,
-    matched,
-    step_record,
-    validated_record,
-)
-from regard.training.loop import Step
+from regard.training.events import Event, Finished, Notice, Step, Validated, finite
 from regard.training.run import run
 from regard.training.workers import joined, local_device
 
-GLANCE = 0.2
-"""Seconds between two looks of the bar at an update; each look waits for it."""
-
-CALM = 5.0
-"""Over so many seconds of updates the speed on the bar is a mean."""
-
+BAR_SECONDS = 0.2
+"""Between two updates that the bar shows; it waits for each."""
+SPEED_SECONDS = 5.0
+"""Of updates, over which the speed on the bar is a mean."""
 STOPPED = 130
-"""The exit code of a training that was asked to stop: what shells say of Ctrl-C."""
+"""The exit code of a training that was asked to stop: shells give Ctrl-C the same code."""
 
 
 def train(
-    recipe: Path = typer.Argument(help="A recipe file, for instance recipes/copy.toml."),
+    recipe: RecipeFile,
     out: Path = typer.Option(..., help="The run directory to make; never overwritten."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
     resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
@@ -64,90 +53,70 @@ def train(
     plan = read_recipe(recipe, change)
     hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    teller: Teller = AsJson(console) if as_json else ForPeople(console, plan.training.steps)
+    display = TrainingDisplay(console, plan.training.steps)
     is_stopped = False
-    with joined(hardware.device) as workers:
-        try:
-            for event in run(plan, out, resume=resume, hardware=hardware, workers=workers):
-                teller.tell(event)
-                is_stopped = isinstance(event, Finished) and not event.is_complete
-        finally:
-            teller.close()
+    with joined(hardware.device) as workers, closing(display):
+        for event in run(plan, out, resume=resume, hardware=hardware, workers=workers):
+            if as_json:
+                _print_json(event, console)
+            else:
+                display.show(event)
+            is_stopped = isinstance(event, Finished) and not event.is_complete
     if not workers.is_first:
         # gloo's threads may still hold a tensor of the last exchange, and Python, taken apart while
-        # they let go of it, would abort; this process has said nothing and has nothing to end
+        # they let go of it, would abort; this process has printed nothing and has nothing to end
         os._exit(0)
     if is_stopped:
-        # a script that goes on after a training must not take half of one for all of it
+        # so that a script does not mistake a stopped training for a finished one
         raise typer.Exit(STOPPED)
 
 
-@runtime_checkable
-class Teller(Protocol):
-    """Says what happens."""
-
-    def tell(self, event: Event) -> None:
-        """Say one thing."""
-
-    def close(self) -> None:
-        """Say no more."""
+def _print_json(event: Event, console: Console) -> None:
+    """Print numbers as one JSON object per line on standard output; notices go to the console."""
+    if isinstance(event, Notice):
+        console.print(event.text, markup=False)
+    else:
+        kind = {Step: "step", Validated: "validation", Finished: "end"}[type(event)]
+        print(json.dumps({"event": kind, **finite(event.record())}), flush=True)
 
 
 @final
-class AsJson:
-    """One JSON object a line on standard output, and nothing else there."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def tell(self, event: Event) -> None:
-        """Numbers go to standard output, words to the other."""
-        if isinstance(event, Step):
-            _print("step", step_record(event))
-        elif isinstance(event, Validated):
-            _print("validation", validated_record(event))
-        elif isinstance(event, Finished):
-            _print("end", finished_record(event))
-        else:
-            self.console.print(event.text, markup=False)
-
-    def close(self) -> None:
-        """Nothing is left."""
-
-
-@final
-class ForPeople:
-    """Sentences, and a bar that moves where there is a terminal."""
+class TrainingDisplay:
+    """Prints sentences, and shows a progress bar if there is a terminal."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self.console, self.speed, self.last = console, Speed(), 0.0
-        self.bar = Progress(
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(),
-            TextColumn("{task.fields[said]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=steps, said="")
+        step, numbers = "step {task.completed:.0f}/{task.total:.0f}", "{task.fields[numbers]}"
+        self.bar = progress_line(console, step, BarColumn(), numbers, TimeRemainingColumn())
+        self.task = self.bar.add_task("", total=steps, numbers="")
 
-    def tell(self, event: Event) -> None:
-        """Move the bar, or say a sentence above it."""
+    def show(self, event: Event) -> None:
+        """Move the bar, or print a sentence above it."""
         if isinstance(event, Step):
             self.bar.start()
-            speeds = self.speed.with_step(event)
-            if time.monotonic() - self.last >= GLANCE and self.console.is_terminal:
+            source, target = self.speed.with_step(event)
+            if time.monotonic() - self.last >= BAR_SECONDS and self.console.is_terminal:
                 self.last = time.monotonic()
-                said = _on_the_bar(event, *speeds)
-                self.bar.update(self.task, completed=event.progress.step, said=said)
-        elif isinstance(event, Validated):
-            self.console.print(_validation(event), markup=False)
-        elif isinstance(event, Notice):
-            self.console.print(event.text, markup=False)
-        else:
+                numbers = (
+                    f"loss {event.nll:.3f}  rate {event.learning_rate:.1e}  "
+                    f"{source:,.0f} + {target:,.0f} tokens/s"
+                )
+                self.bar.update(self.task, completed=event.progress.step, numbers=numbers)
+        elif isinstance(event, Finished):
             self.bar.stop()
-            print(_ending(event))
+            step, path = event.progress.step, event.path
+            if event.is_complete:
+                print(
+                    f"finished at step {step}: {path} (curves in report.html, the rest in card.md)"
+                )
+            else:
+                print(
+                    f"stopped at step {step}; go on with --resume: {path} (the same command, with "
+                    "--resume behind it)"
+                )
+        else:
+            text = _validation_text(event) if isinstance(event, Validated) else event.text
+            self.console.print(text, markup=False)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -165,37 +134,13 @@ class Speed:
         """Both speeds, now that this update was made too."""
         self.steps.append(step)
         seconds = sum(each.seconds for each in self.steps)
-        while len(self.steps) > 1 and seconds - self.steps[0].seconds >= CALM:
+        while len(self.steps) > 1 and seconds - self.steps[0].seconds >= SPEED_SECONDS:
             seconds -= self.steps.popleft().seconds
         source = sum(each.source_tokens for each in self.steps)
-        target = sum(each.target_tokens for each in self.steps)
-        return source / seconds, target / seconds
+        return source / seconds, sum(each.target_tokens for each in self.steps) / seconds
 
 
-def _on_the_bar(step: Step, source: float, target: float) -> str:
-    return (
-        f"loss {step.nll:.3f}  rate {step.learning_rate:.1e}  "
-        f"{source:,.0f} + {target:,.0f} tokens/s"
-    )
-
-
-def _validation(event: Validated) -> str:
+def _validation_text(event: Validated) -> str:
     bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
     best = ", the best so far" if event.is_best else ""
-    return f"step {event.step}: validation loss {event.loss:.4f}{matched(event)}{bleu}{best}"
-
-
-def _ending(event: Finished) -> str:
-    if event.is_complete:
-        return (
-            f"finished at step {event.progress.step}: {event.path} (curves in report.html, the "
-            "rest in card.md)"
-        )
-    return (
-        f"stopped at step {event.progress.step}; go on with --resume: {event.path} (the same "
-        "command, with --resume behind it)"
-    )
-
-
-def _print(kind: str, row: dict[str, float | int | str | bool]) -> None:
-    print(json.dumps({"event": kind, **finite(row)}), flush=True)
+    return f"step {event.step}: validation loss {event.loss:.4f}{event.matched()}{bleu}{best}"

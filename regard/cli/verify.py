@@ -1,18 +1,15 @@
 """regard verify: a run's card, checked against its files, its data and its scores."""
 
 import json
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from regard.cli.options import check_device
-from regard.runs.verification import Check, Note
+from regard.cli.progress import waiting
+from regard.runs.verification import Check
 from regard.runs.verification import verify as verified
-
-MARKS = {True: "same", False: "DIFFERS"}
 
 
 def verify(
@@ -30,10 +27,9 @@ def verify(
 
     Example: regard verify runs/copy
     """
-    console = Console(stderr=True)
     checks: list[Check] = []
-    notes: list[Note] = []
-    with console.status("verifying") if console.is_terminal else nullcontext():
+    notes: list[str] = []
+    with waiting("verifying"):
         for found in verified(run, device=device, precision=precision):
             if isinstance(found, Check):
                 checks.append(found)
@@ -41,27 +37,24 @@ def verify(
                 notes.append(found)
             if not as_json:
                 print(_text(found))
-    is_repeated = all(check.is_repeated for check in checks)
+    failed = sum(not check.is_repeated for check in checks)
     if as_json:
-        said = {
+        report = {
             "run": str(run),
-            "is_repeated": is_repeated,
+            "is_repeated": not failed,
             "checks": [asdict(check) for check in checks],
-            "notes": [note.text for note in notes],
+            "notes": notes,
         }
-        print(json.dumps(said, ensure_ascii=False))
+        print(json.dumps(report, ensure_ascii=False))
     else:
-        failed = sum(not check.is_repeated for check in checks)
-        print(
-            f"{run}: repeated"
-            if is_repeated
-            else f"{run}: NOT repeated ({failed} of {len(checks)} checks differ)"
-        )
-    if not is_repeated:
+        differ = f"NOT repeated ({failed} of {len(checks)} checks differ)"
+        print(f"{run}: {differ if failed else 'repeated'}")
+    if failed:
         raise typer.Exit(1)
 
 
-def _text(found: Check | Note) -> str:
-    if isinstance(found, Note):
-        return f"{'note':<8} {found.text}"
-    return f"{MARKS[found.is_repeated]:<8} {found.what}: card {found.quoted}, here {found.found}"
+def _text(found: Check | str) -> str:
+    if isinstance(found, str):
+        return f"{'note':<8} {found}"
+    mark = "same" if found.is_repeated else "DIFFERS"
+    return f"{mark:<8} {found.what}: card {found.quoted}, here {found.found}"

@@ -1,38 +1,32 @@
 """files → examples → batches.
 
-files, rows, readers, treebanks       files → examples
-normalising                           texts of two makes → one form
-splits, generators, dates, scenes     seed → examples
-captions, captioned                   captions beside pictures → examples
-kinds, vocabulary_files, subwords     text ↔ numbers
-addresses, pictures, framing          picture files → squares of pixels
-picture_store, annotation_store       squares, and what an encoder sees in them → arrays on disk
-corpus                                examples → arrays on disk
-sources, augmenting                   arrays → what a model reads
-batches                               arrays → batches
-doctor                                files → what is wrong with them
-atomic_writes, permissions            what was written → a name that stands for all of it
+files, examples, readers      files → examples; captions, documents, running_text, treebanks too
+normalisation               texts of different corpora → one form
+generators, dates, scenes     seed → examples, in splits
+kinds, subwords               text ↔ numbers
+pictures, framings            picture files → squares of pixels
+picture_store, corpus         pictures, annotations and examples → mapped arrays on disk
+sources, batches              arrays → what a model reads
+doctor                      files → findings: broken lines, duplicates, outliers
 """
 
 from regard.data.batches import Batch, collate, epoch_batches, padding_share, too_long
 from regard.data.corpus import Corpus, write_corpus
-from regard.data.examples import Example
+from regard.data.examples import Example, ExampleReader, FileReader
 from regard.data.files import lines
 from regard.data.generators import GENERATORS, PICTURE_GENERATORS
-from regard.data.kinds import BOS, EOS, KINDS, PAD, UNK
 from regard.data.normalisation import NORMALISERS, Normalised
 from regard.data.readers import (
     PICTURE_READERS,
     READERS,
-    FileReader,
     HuggingFace,
     JsonLines,
     ParallelFiles,
-    Reader,
     Shards,
     TabSeparated,
     reader_for,
 )
+from regard.data.subword_kinds import BOS, EOS, KINDS, PAD, UNK
 from regard.data.subwords import Subwords
 from regard.data.treebanks import Treebank
 
@@ -50,12 +44,12 @@ __all__ = [
     "Batch",
     "Corpus",
     "Example",
+    "ExampleReader",
     "FileReader",
     "HuggingFace",
     "JsonLines",
     "Normalised",
     "ParallelFiles",
-    "Reader",
     "Shards",
     "Subwords",
     "TabSeparated",

@@ -1,7 +1,7 @@
-"""Annotation store: what a frozen encoder makes of every picture, computed once and kept.
+"""Annotation store: the outputs of a frozen encoder for every picture, computed once and kept.
 
     annotations.bin     n × l × d numbers of 16 bits: for each picture its cells, row by row
-    annotations.json    how many, and what made them
+    annotations.json    how many, and the encoder that made them
 
 Rows are those of the picture store they were made from.
 """
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Float16, Int64, UInt8
 from torch import Tensor
 
-from regard.data.mapped_arrays import new_folder, open_array, read_facts, write_facts
+from regard.data.mapped_arrays import ArrayFolder, new_folder, write_facts
 from regard.data.picture_store import PictureStore
 from regard.errors import DataError, SettingError, ShapeError
 
@@ -33,15 +33,15 @@ class AnnotationStore:
     path: Path
     numbers: Float16[np.ndarray, "n l d"]
     maker: str
-    """What made them, as the writer named it, such as an encoder and its settings."""
+    """The encoder that made them and its settings, as `write_annotations` was told."""
 
     @classmethod
     def open(cls, path: Path) -> "AnnotationStore":
         """Map a store that `write_annotations` wrote; one that is damaged is refused."""
-        facts = read_facts(path / "annotations.json", WHO, FACTS)
+        folder = ArrayFolder(path, WHO)
+        facts = folder.facts("annotations.json", FACTS)
         shape = (facts["count"], facts["cells"], facts["d_cell"])
-        numbers = open_array(path / "annotations.bin", WHO, "<f2", shape)
-        return cls(path, numbers, facts["maker"])
+        return cls(path, folder.numbers("annotations.bin", "<f2", shape), facts["maker"])
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -58,17 +58,11 @@ def write_annotations(
     *,
     maker: str,
     chunk: int = 64,
-    tell: Callable[[int], None] = lambda done: None,
 ) -> AnnotationStore:
     """Annotate every picture of a store into a new folder, `chunk` at a time, and open it.
 
-    Args:
-        path: the folder, which must not be there yet.
-        pictures: what to annotate.
-        annotate: from pictures to cells; it may move them to a device and back.
-        maker: what `annotate` is, so that nobody takes the work of one encoder for another's.
-        chunk: how many pictures are annotated together.
-        tell: called with the number of pictures done so far, for a progress bar.
+    `annotate` may move pictures to a device and cells back; `maker` names the encoder, so that its
+    annotations are not mistaken for another encoder's.
     """
     if chunk < 1:
         raise SettingError(f"{WHO}: chunk must be at least 1, got {chunk}.")
@@ -86,7 +80,6 @@ def write_annotations(
                         f"{(len(rows), *shape)}, got {tuple(made.shape)}."
                     )
                 _write(file, made, first)
-                tell(int(rows[-1]) + 1)
         cells, d_cell = shape
         write_facts(
             folder / "annotations.json",

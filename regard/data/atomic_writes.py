@@ -2,8 +2,11 @@
 
     write beside the name  →  synchronise the contents  →  rename  →  synchronise the folder
 
-A kill leaves the old contents or the new ones, and so does a machine that loses its power: a rename
-may reach the disk before the contents do, unless these are synchronised first.
+A kill or a loss of power leaves either the old contents or the new ones. Without synchronising the
+contents first, a rename may reach the disk before them.
+
+safetensors writes files that only their owner may read; `as_any_file` gives a file the permissions
+that any new file of this user has.
 """
 
 import errno
@@ -14,22 +17,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PARTIAL = ".partial"
-"""How the names of what is being written end."""
+"""The ending of the name under which a file or folder is written before it is renamed."""
 FOLDER_SYNC_ERRORS = (errno.EINVAL, errno.ENOTSUP)
-"""What a file system answers that cannot synchronise a folder; network file systems may not."""
+"""Errors of file systems that cannot synchronise a folder, such as some network file systems."""
 IS_WINDOWS = os.name == "nt"
 
 
 @contextmanager
 def written_beside(path: Path, *, writer: int | None = None) -> Iterator[Path]:
-    """A name to write a file or a folder under, which takes its own name at the end.
+    """A context with a temporary path; what is written there is renamed to `path` at the end.
 
-    What a kill left under that name is removed first. If something fails, nothing is left.
-
-    Args:
-        path: its own name; a file that has it already is replaced.
-        writer: tells apart those that may write the same file at once, such as processes by their
-            numbers.
+    An existing file of that name is replaced. Leftovers of a killed process are removed first, and
+    an error leaves no temporary file. `writer` distinguishes writers that may write the same file
+    at once, for instance by process id.
     """
     partial = path.with_name(path.name + ("" if writer is None else f".{writer}") + PARTIAL)
     _remove(partial)
@@ -48,12 +48,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def move_into_place(written: Path, path: Path) -> None:
-    """Give a file, or a folder with all that it holds, its name.
-
-    Args:
-        written: what was written, in the folder of `path`.
-        path: its name; a file that has it already is replaced.
-    """
+    """Give a file of the same folder, or a folder with all that it holds, its name."""
     sync_all(written)
     written.replace(path)
     sync(path.parent)
@@ -70,7 +65,7 @@ def sync(path: Path) -> None:
     if IS_WINDOWS and path.is_dir():
         # Windows opens no folder
         return
-    # Windows synchronises only what it may write to
+    # Windows synchronises only files that are open for writing
     handle = os.open(path, os.O_RDWR if IS_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -79,6 +74,24 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+@contextmanager
+def as_any_file(path: Path) -> Iterator[None]:
+    """A context that gives the file written inside default permissions; an error deletes the file.
+
+    A file that existed before keeps its permissions.
+    """
+    was_there = path.exists()
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            path.unlink(missing_ok=True)
+        raise
+    path.chmod(mode)
 
 
 def _remove(path: Path) -> None:

@@ -1,12 +1,15 @@
-"""Augmenting: pictures a little different in every epoch, so that a network does not learn pixels.
+"""Augmentation: pictures changed a little in every epoch, so that a network memorises no pixels.
 
-    shifted    by up to `margin` pixels each way; what comes in from outside repeats the edge
+    shifted    by up to `margin` pixels each way; pixels from outside the picture repeat the edge
     mirrored   left to right, every second one, where captions allow it: one that says "left of"
                would be wrong
 
-What becomes of a picture follows from seed, epoch and its row number alone, never from the batch
-it is in, so an interrupted run goes on as it would have.
+The change to a picture depends on seed, epoch and its row number alone, never on its batch, so
+that a resumed run sees the same pictures as an uninterrupted one.
 """
+
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 import torch
@@ -17,57 +20,53 @@ from regard.errors import SettingError
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Odd numbers without a pattern in their bits; a product with one spreads every bit upwards."""
+"""Odd multipliers of the hash: a product with one carries every bit into the higher bits."""
 
 
-def augmented(
-    pictures: UInt8[Tensor, "b 3 y x"],
-    rows: Int64[Tensor, " b"],
-    *,
-    seed: int,
-    epoch: int,
-    margin: int = 4,
-    may_mirror: bool = False,
-) -> UInt8[Tensor, "b 3 y x"]:
-    """Shift pictures, and mirror half of them if they may be.
+@final
+@dataclass(frozen=True)
+class Augmentation:
+    """How pictures differ from epoch to epoch."""
 
-    Args:
-        pictures: on any device.
-        rows: the number of each picture's row in the whole data.
-        seed: of the whole run.
-        epoch: counted from 0.
-        margin: the most pixels that a picture is shifted by; 0 shifts none.
-        may_mirror: leave it off where captions tell left from right.
-    """
-    for name, value in (("margin", margin), ("seed", seed), ("epoch", epoch)):
-        if value < 0:
-            raise SettingError(f"augmenting: {name} must be at least 0, got {value}.")
-    if not margin and not may_mirror:
-        return pictures
-    right, down, mirrored = _draws(rows.cpu().numpy(), seed, epoch)
-    height, width = pictures.shape[-2:]
-    wide, shown = _with_margin(pictures, margin), torch.empty_like(pictures)
-    above, before = _shifts(down, margin), _shifts(right, margin)
-    # whole lines at a time are copied, which is many times faster than pixel by pixel
-    for each, there, y, x, is_mirrored in zip(
-        wide, shown, above, before, (mirrored < 0.5).tolist(), strict=True
-    ):
-        part = each[:, y : y + height, x : x + width]
-        there.copy_(part.flip(-1) if may_mirror and is_mirrored else part)
-    return shown
+    seed: int
+    """Of the whole run."""
+    margin: int = 4
+    """The most pixels that a picture is shifted by; 0 shifts none."""
+    may_mirror: bool = False
+    """Leave it off where captions tell left from right."""
+
+    def of(
+        self, pictures: UInt8[Tensor, "b 3 y x"], rows: Int64[Tensor, " b"], epoch: int
+    ) -> UInt8[Tensor, "b 3 y x"]:
+        """The changed pictures of these rows (numbers in the whole data) in an epoch, from 0."""
+        for name, value in (("margin", self.margin), ("seed", self.seed), ("epoch", epoch)):
+            if value < 0:
+                raise SettingError(f"augmentation: {name} must be at least 0, got {value}.")
+        if not self.margin and not self.may_mirror:
+            return pictures
+        right, down, mirrored = _draws(rows.cpu().numpy(), self.seed, epoch)
+        height, width = pictures.shape[-2:]
+        wide, shown = _with_margin(pictures, self.margin), torch.empty_like(pictures)
+        # offset of each picture from the outer edge of the margin, in pixels
+        above, before = (
+            np.floor(draws * (2 * self.margin + 1)).astype(np.int64).tolist()
+            for draws in (down, right)
+        )
+        # whole lines at a time are copied, which is many times faster than pixel by pixel
+        for each, there, y, x, is_mirrored in zip(
+            wide, shown, above, before, (mirrored < 0.5).tolist(), strict=True
+        ):
+            part = each[:, y : y + height, x : x + width]
+            there.copy_(part.flip(-1) if self.may_mirror and is_mirrored else part)
+        return shown
 
 
 def _with_margin(pictures: UInt8[Tensor, "b 3 y x"], margin: int) -> UInt8[Tensor, "b 3 y2 x2"]:
-    """Every edge repeated outwards, so often."""
+    """The pictures with every edge repeated outwards `margin` times."""
     for axis in (-2, -1):
         first, last = (pictures.narrow(axis, at, 1) for at in (0, pictures.shape[axis] - 1))
         pictures = torch.cat([*[first] * margin, pictures, *[last] * margin], axis)
     return pictures
-
-
-def _shifts(draws: Float[np.ndarray, " b"], margin: int) -> list[int]:
-    """How many pixels from the outer edge of the margin each picture begins."""
-    return np.floor(draws * (2 * margin + 1)).astype(np.int64).tolist()
 
 
 def _draws(rows: np.ndarray, seed: int, epoch: int) -> Float[np.ndarray, "3 b"]:
@@ -80,7 +79,7 @@ def _draws(rows: np.ndarray, seed: int, epoch: int) -> Float[np.ndarray, "3 b"]:
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """Numbers of 64 bits in which every bit depends on every bit of what came in."""
+    """A hash of 64 bits in which every output bit depends on every input bit."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * FIRST
     numbers = (numbers ^ (numbers >> np.uint64(27))) * SECOND
     return numbers ^ (numbers >> np.uint64(31))

@@ -1,9 +1,9 @@
-"""Batches: rows of like lengths together, as many as a budget of target tokens allows.
+"""Batches: rows of similar lengths together, as many as a budget of target tokens allows.
 
     rows × padded target length <= target_tokens
 
-Every row stands in exactly one batch of an epoch. Which rows meet and the order of the batches
-are a pure function of seed and epoch, so an interrupted run finds its place again.
+Every row is in exactly one batch of an epoch. The rows of each batch and the order of the batches
+are a pure function of seed and epoch, so that a run can be resumed in the middle of an epoch.
 """
 
 from collections.abc import Iterable
@@ -15,8 +15,11 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor
 
 from regard.data.corpus import Corpus
-from regard.data.sources import padded, rounded
-from regard.errors import DataError, SettingError
+from regard.data.sources import padded
+from regard.errors import SettingError
+
+BUCKET = 2
+"""The largest difference of target lengths in a bucket; a larger one mixes and pads more."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,7 @@ def epoch_batches(
     target_tokens: int,
     seed: int,
     epoch: int,
-    bucket: int = 2,
     rows: Int64[np.ndarray, " n"] | None = None,
-    max_source: int | None = None,
-    max_target: int | None = None,
-    pad_to_multiple: int = 1,
 ) -> list[Int64[np.ndarray, " _"]]:
     """The batches of one epoch, each an array of row numbers.
 
@@ -54,20 +53,17 @@ def epoch_batches(
             budget is a batch of its own.
         seed: of the whole run.
         epoch: counted from 0.
-        bucket: how far target lengths in a batch may lie apart; larger mixes more, and pads more.
         rows: only these, for instance all but those of `too_long`; every row unless given.
-        max_source: longest source that is taken; a longer one among the rows is an error.
-        max_target: longest target that is taken; a longer one among the rows is an error.
-        pad_to_multiple: what `collate` will round lengths up to.
     """
-    _check_settings(target_tokens, seed, epoch, bucket, pad_to_multiple)
+    for name, value, least in (("target_tokens", target_tokens, 1), ("seed", seed, 0),
+                               ("epoch", epoch, 0)):  # fmt: skip
+        if value < least:
+            raise SettingError(f"batches: {name} must be at least {least}, got {value}.")
     chosen = np.arange(len(corpus)) if rows is None else np.asarray(rows, dtype=np.int64)
-    sources, targets = corpus.source_lengths[chosen], corpus.target_lengths[chosen]
-    _check_lengths(chosen, sources, targets, max_source, max_target)
+    targets = corpus.target_lengths[chosen]
     draws = np.random.default_rng([seed, epoch])
-    order = _alike(sources, targets, bucket, draws)
-    cuts = _cuts(rounded(targets[order], pad_to_multiple), target_tokens)
-    batches = np.split(chosen[order], cuts)
+    order = _alike(corpus.source_lengths[chosen], targets, draws)
+    batches = np.split(chosen[order], _cuts(targets[order], target_tokens))
     return [batches[i] for i in draws.permutation(len(batches)) if len(batches[i])]
 
 
@@ -83,16 +79,13 @@ def too_long(
     return np.flatnonzero(passes)
 
 
-def padding_share(
-    corpus: Corpus, batches: Iterable[Int64[np.ndarray, " _"]], *, pad_to_multiple: int = 1
-) -> float:
+def padding_share(corpus: Corpus, batches: Iterable[Int64[np.ndarray, " _"]]) -> float:
     """The share of all numbers in the batches, source and target, that is padding."""
     filled, padded = 0, 0
     for lengths in (corpus.source_lengths, corpus.target_lengths):
         for rows in batches:
-            longest = int(rounded(lengths[rows].max(keepdims=True), pad_to_multiple)[0])
             filled += int(lengths[rows].sum())
-            padded += longest * len(rows)
+            padded += int(lengths[rows].max()) * len(rows)
     return 1 - filled / padded if padded else 0.0
 
 
@@ -106,13 +99,11 @@ def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: i
     return Batch(source, target, source_lengths, target_lengths, torch.tensor(rows))
 
 
-def _alike(
-    sources: np.ndarray, targets: np.ndarray, bucket: int, draws: np.random.Generator
-) -> np.ndarray:
-    """An order in which neighbours have like lengths on both sides, another one in every epoch."""
-    # where buckets begin, and which of two almost equal sources comes first, is left to chance:
-    # otherwise the same rows would meet in every epoch
-    buckets = (targets + draws.integers(bucket)) // bucket
+def _alike(sources: np.ndarray, targets: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+    """An order in which neighbours have similar lengths on both sides, different in every epoch."""
+    # where buckets begin, and which of two almost equal sources comes first, is random:
+    # otherwise the same rows would share a batch in every epoch
+    buckets = (targets + draws.integers(BUCKET)) // BUCKET
     about = sources + 2 * draws.random(len(sources))
     # the source rises in one bucket and falls in the next, so that a batch across the border
     # between two buckets is not one of the longest and the shortest sources
@@ -120,7 +111,7 @@ def _alike(
 
 
 def _cuts(lengths: np.ndarray, budget: int) -> list[int]:
-    """Where a new batch has to begin, since the longest row times their number would pass."""
+    """Where new batches begin: before the row with which longest row × rows passes the budget."""
     cuts, first, longest = [], 0, 0
     for place, length in enumerate(lengths.tolist()):
         longest = max(longest, length)
@@ -128,32 +119,3 @@ def _cuts(lengths: np.ndarray, budget: int) -> list[int]:
             cuts.append(place)
             first, longest = place, length
     return cuts
-
-
-def _check_settings(target_tokens: int, seed: int, epoch: int, bucket: int, multiple: int) -> None:
-    least = {"target_tokens": (target_tokens, 1), "bucket": (bucket, 1), "seed": (seed, 0),
-             "epoch": (epoch, 0), "pad_to_multiple": (multiple, 1)}  # fmt: skip
-    for name, (value, smallest) in least.items():
-        if value < smallest:
-            raise SettingError(f"batches: {name} must be at least {smallest}, got {value}.")
-
-
-def _check_lengths(
-    rows: np.ndarray,
-    sources: np.ndarray,
-    targets: np.ndarray,
-    max_source: int | None,
-    max_target: int | None,
-) -> None:
-    for name, lengths, limit in (
-        ("max_source", sources, max_source),
-        ("max_target", targets, max_target),
-    ):
-        over = np.flatnonzero(lengths > limit) if limit is not None else np.array([])
-        if len(over):
-            first = over[0]
-            raise DataError(
-                f"batches: row {rows[first]} has {sources[first]} source and {targets[first]} "
-                f"target tokens, but {name} is {limit} ({len(over)} such rows). Raise {name}, or "
-                "leave out the rows that too_long() names."
-            )

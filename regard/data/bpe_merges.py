@@ -1,10 +1,10 @@
-"""Merging: the pieces of a word under byte-pair encoding, with merges left out by chance.
+"""BPE merges: applies learned merges to words, with dropout; subword_kinds.py learns them.
 
-    at every turn each merge that is possible is left out with probability p;
-    of the others the one that was learned first is made; a word ends when none is left
+    at every turn each possible merge is dropped with probability p;
+    of the others the one learned first is applied; a word is done when none is left
 
-Only draws that matter are made: from the merge that was learned first on, until one is not left
-out. How often in a row nothing is left out takes a single draw.
+Merges are drawn in the order in which they were learned, up to the first that is not dropped. One
+geometric draw gives the number of merges until the next one that is dropped.
 
 Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
 Cost: O(n log n) for n characters, without dropout and with little of it.
@@ -19,16 +19,16 @@ from random import Random
 from typing import final
 
 REMEMBERED = 1 << 17
-"""For how many words it is remembered how they are merged."""
+"""Words whose merges without dropout are cached."""
 
 
 @final
 class Merging:
-    """The merges of a vocabulary.
+    """Applies the merges of a vocabulary to words.
 
     Args:
         merges: pairs of pieces, in the order in which they were learned.
-        numbers: of all pieces.
+        numbers: the id of every piece.
     """
 
     def __init__(self, merges: Sequence[tuple[str, str]], numbers: Mapping[str, int]) -> None:
@@ -37,17 +37,17 @@ class Merging:
         self._plain = lru_cache(maxsize=REMEMBERED)(self._merged_plainly)
 
     def merged(self, word: str, dropout: float, random: Random) -> Sequence[int]:
-        """The numbers of a word's pieces."""
+        """The ids of a word's pieces, each merge dropped with probability `dropout`."""
         turns, numbers = self._plain(word)
         kept = _run(dropout, random)
-        # most words meet with no accident
+        # in most words no merge is dropped, and the cached pieces hold
         return numbers if kept >= turns else self._walk(word, _Draws(dropout, random, kept))[1]
 
     def _merged_plainly(self, word: str) -> tuple[int, list[int]]:
         return self._walk(word, _Draws(0.0, Random(0), math.inf))
 
     def _walk(self, word: str, draws: "_Draws") -> tuple[int, list[int]]:
-        """How many merges are made, and the numbers of what comes of them."""
+        """The number of merges applied to the word, and the ids of the resulting pieces."""
         line, ranks, turns = _Line(word), self._ranks, 0
         waiting = [(ranks[pair], i) for i, pair in enumerate(pairwise(word)) if pair in ranks]
         heapify(waiting)
@@ -55,7 +55,7 @@ class Merging:
         while waiting:
             rank, place = heappop(waiting)
             if ranks.get(line.pair(place)) != rank:
-                # one of the two was merged with another piece meanwhile
+                # one piece of the pair has already been merged with another piece
                 continue
             if draws.leaves_out():
                 left_out.append((rank, place))
@@ -64,14 +64,14 @@ class Merging:
             for changed in line.merge(place):
                 if (new := ranks.get(line.pair(changed))) is not None:
                     heappush(waiting, (new, changed))
-            # what was left out may be made in the next turn
+            # a merge that was dropped is possible again in the next turn
             while left_out:
                 heappush(waiting, left_out.pop())
         return turns, [self._numbers[piece] for piece in line.pieces if piece]
 
 
 class _Draws:
-    """Whether a merge is left out, time after time."""
+    """A stream of decisions: whether the next merge is dropped."""
 
     def __init__(self, dropout: float, random: Random, kept: float | int) -> None:
         self.dropout, self.random, self.kept = dropout, random, kept
@@ -85,14 +85,14 @@ class _Draws:
 
 
 def _run(dropout: float, random: Random) -> int:
-    """How many times in a row nothing is left out."""
+    """The number of merges until the next one that is dropped."""
     if dropout == 1.0:
         return 0
     return int(math.log1p(-random.random()) / math.log1p(-dropout))
 
 
 class _Line:
-    """Pieces beside each other; a merged one stands where its first part stood."""
+    """A linked list of pieces; a merged piece takes the place of its left part."""
 
     def __init__(self, word: str) -> None:
         self.pieces = list(word)
@@ -105,7 +105,7 @@ class _Line:
         return self.pieces[place], self.pieces[after] if after < len(self.pieces) else ""
 
     def merge(self, place: int) -> list[int]:
-        """Merge a piece with the one after it; the places of the pairs that are new."""
+        """Merge a piece with the one after it, and return the places of the new pairs."""
         gone = self.after[place]
         self.pieces[place] += self.pieces[gone]
         self.pieces[gone] = ""

@@ -4,8 +4,8 @@
 
 Names, patterns and digits are those of CLDR, the Unicode consortium's tables; `cldr/dates.json`
 holds what is needed of them. Only patterns that can be read in one way are taken: the month is a
-word, or the year comes first. A date is written field by field, so which characters say the year is
-known and never searched for.
+word, or the year comes first. A date is written field by field, so that the characters of the year
+are known without a search.
 """
 
 import datetime
@@ -25,14 +25,14 @@ from regard.errors import SettingError
 
 @dataclass(frozen=True)
 class Language:
-    """What CLDR says of dates in a language."""
+    """What CLDR has about dates in a language."""
 
     name: str
-    """In English."""
+    """The name of the language, in English."""
     zeros: Sequence[str]
-    """The zero of each row of digits its readers use."""
+    """The zero of each set of digits its readers use."""
     patterns: Sequence[str]
-    """Ways to write a date that can be read in one way only, each once."""
+    """The unambiguous patterns for a date, each once."""
     words: Mapping[str, Sequence[str]]
     """Names of months, or of weekdays from Monday on, by the field of a pattern."""
 
@@ -42,9 +42,9 @@ LANGUAGES: Mapping[str, Language] = {
     code: Language(**row) for code, row in json.loads(TABLE.read_text(encoding="utf-8")).items()
 }
 FIELDS: Mapping[str, range] = {"y": range(4), "M": range(5, 7), "L": range(5, 7), "d": range(8, 10)}
-"""The characters of YYYY-MM-DD that a field of a pattern tells."""
+"""The characters of YYYY-MM-DD that a field of a pattern determines."""
 SILENT = "Ec"
-"""Fields that tell nothing ISO 8601 writes: the day of the week."""
+"""Fields that ISO 8601 does not write: the day of the week."""
 PIECES = re.compile(r"'(?P<quoted>(?:[^']|'')*)'|(?P<field>([a-zA-Z])\3*)|(?P<plain>[^a-zA-Z']+)")
 """What a pattern is made of: letters are fields, unless they are quoted."""
 
@@ -96,21 +96,8 @@ def language_name(code: str) -> str:
     return LANGUAGES[code].name if code in LANGUAGES else code
 
 
-def has_one_reading(pattern: str) -> bool:
-    """Whether year, month and day stand there once, and no one can mistake the day for the month.
-
-    >>> [has_one_reading(p) for p in ("d MMMM y", "y/M/d", "d/M/y", "d MMM yy")]
-    [True, True, False, False]
-    """
-    fields = [text for text, is_field in _pieces(pattern) if is_field and text[0] not in SILENT]
-    order = "".join("M" if field[0] == "L" else field[0] for field in fields)
-    if sorted(order) != ["M", "d", "y"] or "yy" in fields:
-        return False
-    return len(fields[order.index("M")]) >= 3 or order == "yMd"
-
-
 def write(day: datetime.date, code: str, pattern: str, *, zero: str = "0") -> Example:
-    """Write one day by one pattern, and keep which characters tell which digits."""
+    """Write one day by one pattern, and keep which characters align with which digits."""
     digits = {ord("0") + i: chr(ord(zero) + i) for i in range(10)}
     source, links = "", []
     for piece, is_field in _pieces(pattern):

@@ -1,29 +1,28 @@
-"""Doctor: what is wrong with the data, with line numbers, before a model learns it.
+"""Doctor: finds what is wrong with the data, with line numbers, before a model learns from it.
 
 files → rows, broken ones too → tallies → findings
 
-A broken file is a finding and never a crash. Each finding says the rule by which it was made.
+A broken file is a finding and never a crash. Each finding names the rule that found it.
 """
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from regard.data.examples import Example
-from regard.data.readers import FileReader
-from regard.data.rows import Row
+from regard.data.examples import Example, FileReader, FileRow
 from regard.data.subwords import Subwords
 
-SHOWN = 10
-"""How many places of a finding are kept; its count has them all."""
+MAX_PLACES = 10
+"""How many places of a finding are listed; its count includes all."""
 DEVIATIONS = 6
 """How many robust deviations from the median make an outlier."""
 FEW = 20
-"""Below so many pairs nothing is called an outlier; below so many characters no ratio is."""
+"""The fewest pairs in which outliers are reported, and the fewest characters for a ratio."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ud800-\udfff]")
 
 ADVICE: Mapping[str, str] = {
@@ -38,7 +37,7 @@ ADVICE: Mapping[str, str] = {
     "conflict": "sources that stand in an earlier line with another target.",
     "copy": "targets that repeat their source; perhaps they were never translated.",
 }
-"""The checks that look at one line after another, and what they say; in the order of reports."""
+"""The checks of single lines, and the sentence of each; in the order of reports."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class _Tally:
 
     def add(self, path: Path, number: int) -> None:
         self.count += 1
-        if len(self.places) < SHOWN:
+        if len(self.places) < MAX_PLACES:
             self.places.append((path, number))
 
     def finding(self, check: str, message: str) -> list[Finding]:
@@ -93,8 +92,8 @@ def diagnose(
 
     Args:
         train: the data to train on.
-        test: data that must not stand in the training data too.
-        max_tokens: the length beyond which a training would cut or leave out.
+        test: data that must not also be in the training data.
+        max_tokens: the length beyond which a training would refuse or skip an example.
         subwords: those of the source and those of the target; without them lengths are counted
             in words, or in characters where a side is written without spaces.
     """
@@ -107,44 +106,86 @@ def diagnose(
     if test is None:
         return Diagnosis(looked.examples, None, tuple(findings))
     tested = _Examination(max_tokens, subwords)
-    leaks, whole, unseen = _Tally(), 0, _Unseen()
+    leaks, whole, unseen = _Tally(), 0, _Tally()
+    strange: Counter[str] = Counter()
     for row in test.rows():
         tested.take(row)
-        if isinstance(row.found, Example):
-            if _plainly(row.found.source) in looked.sources:
-                leaks.add(row.path, row.number)
-                whole += _pair(row.found) in looked.pairs
-            unseen.take(row, row.found, looked.characters)
-    findings += tested.line_findings("test: ")
-    findings += leaks.finding(
-        "leak",
-        f"{leaks.count} of {tested.examples} test sources stand in the training data too (letter "
-        f"case and spaces aside), {whole} with the same target; scores on them say little.",
-    )
-    findings += [*unseen.finding(), *tested.limits("test: ")]
+        if not isinstance(row.found, Example):
+            continue
+        if _plainly(row.found.source) in looked.sources:
+            leaks.add(row.path, row.number)
+            whole += _pair(row.found) in looked.pairs
+        if new := [c for side, c in _characters(row.found) if c not in looked.sides[side].known]:
+            strange.update(new)
+            unseen.add(row.path, row.number)
+    shown = " ".join(ascii(c)[1:-1] if not c.isprintable() else c for c in strange)
+    share = _share(strange.total(), tested.n_characters)
+    findings += [
+        *tested.line_findings("test: "),
+        *leaks.finding(
+            "leak",
+            f"{leaks.count} of {tested.examples} test sources stand in the training data too "
+            f"(letter case and spaces aside), {whole} with the same target; scores on them say "
+            "little.",
+        ),
+        *unseen.finding(
+            "unseen",
+            "test: lines with characters the training data never has on that side: "
+            f"{share} of all characters ({shown[:40]}).",
+        ),
+        *tested.limits("test: "),
+    ]
     return Diagnosis(looked.examples, tested.examples, tuple(findings))
 
 
+class _Side:
+    """Characters, lengths and unknown pieces of one side, a number for each of its texts."""
+
+    def __init__(self, name: str, subwords: Subwords | None) -> None:
+        self.name = name
+        self.known: set[str] = set()
+        self.characters, self.words, self.pieces = array("L"), array("L"), array("L")
+        self.unknown = array("d")
+        self._subwords = subwords
+
+    def take(self, text: str) -> None:
+        self.known.update(text)
+        self.characters.append(len(text))
+        self.words.append(len(text.split()))
+        if self._subwords is not None:
+            # a lone surrogate, which only JSON can bring, has no sub-words
+            whole = text.encode("utf-8", errors="replace").decode("utf-8")
+            self.pieces.append(len(self._subwords.encode(whole)))
+            self.unknown.append(self._subwords.unknown_rate([whole]) * len(whole))
+
+    def lengths(self) -> tuple[str, np.ndarray]:
+        """The unit in which the side is measured, and the length of each text."""
+        # a script without spaces has about one word a line, and a long one
+        n_words, n_characters = sum(self.words), sum(self.characters)
+        has_spaces = n_words > len(self.words) and n_words * FEW > n_characters
+        by_length = ("words", self.words) if has_spaces else ("characters", self.characters)
+        unit, found = by_length if self._subwords is None else ("sub-words", self.pieces)
+        return unit, np.array(found)
+
+
 class _Examination:
-    """What is remembered of the rows of one reader: hashes, lengths, characters; no text."""
+    """What is kept of the rows of one reader: hashes, lengths, characters; no text."""
 
     def __init__(self, max_tokens: int | None, subwords: tuple[Subwords, Subwords] | None) -> None:
         self.examples = 0
+        self.n_characters = 0
         self.sources: set[int] = set()
         self.pairs: set[int] = set()
-        self.characters: tuple[set[str], set[str]] = (set(), set())
+        source, target = subwords or (None, None)
+        self.sides = (_Side("source", source), _Side("target", target))
+        self._limit = max_tokens
         self._tallies = {check: _Tally() for check in ADVICE}
         self._details: dict[str, str] = {}
-
         self._answers: dict[int, int] = {}
-        self._sides = (
-            _Side("source", max_tokens, subwords[0] if subwords else None),
-            _Side("target", max_tokens, subwords[1] if subwords else None),
-        )
         self._files: list[Path] = []
         self._places = (array("L"), array("L"))
 
-    def take(self, row: Row) -> None:
+    def take(self, row: FileRow) -> None:
         if isinstance(row.found, Example):
             self._take_example(row, row.found)
             return
@@ -152,8 +193,9 @@ class _Examination:
             self._details.setdefault(broken.check, broken.message)
             self._tallies[broken.check].add(broken.path, broken.number)
 
-    def _take_example(self, row: Row, example: Example) -> None:
+    def _take_example(self, row: FileRow, example: Example) -> None:
         self.examples += 1
+        self.n_characters += sum(map(len, (example.source, *example.targets)))
         self.sources.add(_plainly(example.source))
         if not self._files or self._files[-1] != row.path:
             self._files.append(row.path)
@@ -163,11 +205,8 @@ class _Examination:
         for target in example.targets:
             self._places[0].append(len(self._files) - 1)
             self._places[1].append(row.number)
-            for side, known, text in zip(
-                self._sides, self.characters, (example.source, target), strict=True
-            ):
-                known.update(text)
-                side.take(text, row)
+            for side, text in zip(self.sides, (example.source, target), strict=True):
+                side.take(text)
 
     def _checks(self, example: Example) -> dict[str, bool]:
         texts = (example.source, *example.targets)
@@ -189,14 +228,25 @@ class _Examination:
             yield from tally.finding(check, f"{prefix}{ADVICE[check]}{first}")
 
     def limits(self, prefix: str) -> Iterable[Finding]:
-        for side in self._sides:
-            yield from side.truncated(prefix)
-            yield from side.without_piece(prefix)
+        for side in self.sides:
+            unit, lengths = side.lengths()
+            if self._limit is not None:
+                tally = self._at(lengths > self._limit)
+                yield from tally.finding(
+                    "truncated",
+                    f"{prefix}{tally.count} of {len(lengths)} {side.name} lines "
+                    f"({_share(tally.count, len(lengths))}) are longer than {self._limit} {unit}.",
+                )
+            yield from self._at(np.array(side.unknown) > 0).finding(
+                "unknown",
+                f"{prefix}{side.name} lines with characters the tokenizer has no piece for: "
+                f"{_share(sum(side.unknown), sum(side.characters))} of all characters.",
+            )
 
     def outliers(self) -> Iterable[Finding]:
         if len(self._places[0]) < FEW:
             return
-        source, target = (np.array(side.lengths, dtype=float) for side in self._sides)
+        source, target = (np.array(side.characters, dtype=float) for side in self.sides)
         for name, lengths in (("source", source), ("target", target)):
             logs = np.log(np.maximum(lengths, 1))
             limit = float(np.exp(np.median(logs) + DEVIATIONS * _spread(logs)))
@@ -225,87 +275,14 @@ class _Examination:
         return tally
 
 
-class _Side:
-    """Lengths of one side, and what would be too long on it."""
-
-    def __init__(self, name: str, max_tokens: int | None, subwords: Subwords | None) -> None:
-        self.name = name
-        self.lengths = array("L")
-        self._limit = max_tokens
-        self._subwords = subwords
-        self._words = 0
-        self._unknown = 0.0
-        self._over = {"words": _Tally(), "characters": _Tally(), "sub-words": _Tally()}
-        self._strange = _Tally()
-
-    def take(self, text: str, row: Row) -> None:
-        words = len(text.split())
-        counts = {"words": words, "characters": len(text)}
-        self.lengths.append(len(text))
-        self._words += words
-        if self._subwords is not None:
-            # a lone surrogate, which only JSON can bring, has no sub-words
-            whole = text.encode("utf-8", errors="replace").decode("utf-8")
-            counts["sub-words"] = len(self._subwords.encode(whole))
-            rate = self._subwords.unknown_rate([whole])
-            self._unknown += rate * len(whole)
-            if rate > 0:
-                self._strange.add(row.path, row.number)
-        for unit, count in counts.items():
-            if self._limit is not None and count > self._limit:
-                self._over[unit].add(row.path, row.number)
-
-    def truncated(self, prefix: str) -> Iterable[Finding]:
-        characters, rows = sum(self.lengths), len(self.lengths)
-        # a script without spaces has about one word a line, and a long one
-        has_spaces = self._words > rows and self._words * FEW > characters
-        by_length = "words" if has_spaces else "characters"
-        unit = by_length if self._subwords is None else "sub-words"
-        tally = self._over[unit]
-        yield from tally.finding(
-            "truncated",
-            f"{prefix}{tally.count} of {rows} {self.name} lines ({_share(tally.count, rows)}) are "
-            f"longer than {self._limit} {unit}.",
-        )
-
-    def without_piece(self, prefix: str) -> Iterable[Finding]:
-        characters = sum(self.lengths)
-        yield from self._strange.finding(
-            "unknown",
-            f"{prefix}{self.name} lines with characters the tokenizer has no piece for: "
-            f"{_share(self._unknown, characters)} of all characters.",
-        )
-
-
-class _Unseen:
-    """Characters of the test data that the training data does not have."""
-
-    def __init__(self) -> None:
-        self._tally = _Tally()
-        self._strange: dict[str, int] = {}
-        self._characters = 0
-
-    def take(self, row: Row, example: Example, known: tuple[set[str], set[str]]) -> None:
-        texts = ((example.source, known[0]), *((target, known[1]) for target in example.targets))
-        strange = [c for text, seen in texts for c in text if c not in seen]
-        self._characters += sum(len(text) for text, _ in texts)
-        for character in strange:
-            self._strange[character] = self._strange.get(character, 0) + 1
-        if strange:
-            self._tally.add(row.path, row.number)
-
-    def finding(self) -> list[Finding]:
-        times = sum(self._strange.values())
-        shown = " ".join(ascii(c)[1:-1] if not c.isprintable() else c for c in self._strange)
-        return self._tally.finding(
-            "unseen",
-            f"test: lines with characters the training data never has on that side: "
-            f"{_share(times, self._characters)} of all characters ({shown[:40]}).",
-        )
-
-
 def _pair(example: Example) -> int:
     return hash((example.source, example.targets))
+
+
+def _characters(example: Example) -> Iterator[tuple[int, str]]:
+    """Every character with its side, 0 of the source and 1 of the targets."""
+    for side, texts in enumerate(((example.source,), example.targets)):
+        yield from ((side, character) for text in texts for character in text)
 
 
 def _plainly(text: str) -> int:

@@ -1,12 +1,12 @@
-"""Framing: which rectangle of a picture a square of pixels shows, and the way back.
+"""Framings: which rectangle of a picture a square of pixels shows, and the way back.
 
-    crop      the largest square in the middle; the shape of things is kept, the edges are lost
+    crop      the largest square in the middle; proportions are kept, the edges are lost
     squeeze   the whole picture; nothing is lost, a wide picture becomes narrow
 
     x of the picture = left + x of the square · (right − left) / size, and y the same way
 
-A framing stays with its picture, so that what is known of the square, such as the cells of an
-attention map, can be drawn on the picture as it was.
+A framing is kept with its picture, so that the cells of an attention map over the square can be
+drawn on the original picture.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ class Framing:
         return cls(width, height, size, Box(0.0, 0.0, float(width), float(height)))
 
     def square(self, picture: Picture) -> UInt8[np.ndarray, "3 y x"]:
-        """The square, colours first; each of its pixels is the mean of what it covers, smoothed."""
+        """The square, channels first; each pixel is a smoothed mean of those that it covers."""
         if picture.pixels.shape[:2] == (self.size, self.size) == (self.height, self.width):
             return np.ascontiguousarray(picture.pixels.transpose(2, 0, 1))
         # the pixels may be fewer than the picture has
@@ -68,32 +68,9 @@ class Framing:
 
     def to_original(self, points: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n 2"]:
         """Points (x, y) of the square as points of the picture."""
-        return self._corner + points * self._scale
-
-    def to_square(self, points: Float[np.ndarray, "*n 2"]) -> Float[np.ndarray, "*n 2"]:
-        """Points (x, y) of the picture as points of the square; some may lie outside it."""
-        return (points - self._corner) / self._scale
-
-    def cell_box(self, row: int, column: int, grid: int) -> Box:
-        """What one cell of a grid of `grid` by `grid` cells shows of the picture."""
-        if not (0 <= row < grid and 0 <= column < grid):
-            raise SettingError(
-                f"framing: rows and columns of a grid of {grid} are 0 to {grid - 1}, got row {row} "
-                f"and column {column}."
-            )
-        cell = self.size / grid
-        corners = np.array([[column, row], [column + 1, row + 1]]) * cell
-        (left, top), (right, bottom) = self.to_original(corners).tolist()
-        return Box(left, top, right, bottom)
-
-    @property
-    def _corner(self) -> np.ndarray:
-        return np.array([self.box.left, self.box.top])
-
-    @property
-    def _scale(self) -> np.ndarray:
         left, top, right, bottom = self.box
-        return np.array([right - left, bottom - top]) / self.size
+        scale = np.array([right - left, bottom - top]) / self.size
+        return np.array([left, top]) + points * scale
 
 
 FRAMINGS: Mapping[str, Callable[[int, int, int], Framing]] = {

@@ -1,4 +1,4 @@
-"""Normalising: texts of two makes are brought to one form, word by word.
+"""Normalisation: texts of differently prepared corpora are brought to one form, word by word.
 
     hansards   L'hon. député du Québec n'est-il pas là?   →
                le hon. depute de le quebec ne est - il pas la ?
@@ -6,27 +6,24 @@
                " wir können 's nicht " , sagte mr ott .
     captions   A man's dog, running .   →   a man's dog running
 
-A normaliser never joins words that a space parts, so that every word it gives came from exactly one
-word of the text; it keeps which. Applied to its own output it changes nothing.
+A normaliser never joins words that a space separates, so that each of its words comes from exactly
+one word of the text, which it records. Applied to its own output it changes nothing.
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-
-from regard.choices import find
-from regard.data.examples import Example
 
 
 @dataclass(frozen=True)
 class Normalised:
-    """A text as words, and where each came from."""
+    """A text as words, with the origin of each."""
 
     words: tuple[str, ...]
     origins: tuple[int, ...]
-    """For each word the place, among what stands between spaces in the text, that it came from."""
+    """For each word the index of the space-separated word of the text that it comes from."""
 
     @classmethod
     def of(cls, found: Iterable[tuple[str, int]]) -> "Normalised":
@@ -63,7 +60,7 @@ def hansards(text: str) -> Normalised:
     ((0, 1, 2), (0, 0, 1))
     """
     found = list(_cut(text.split()))
-    # told by the neighbours, which in a text that is cut already are words of their own
+    # recognised by its neighbours, which are words of their own in a tokenised text
     return Normalised.of(
         (word, origin)
         for before, (piece, origin), after in zip(
@@ -111,36 +108,13 @@ def captions(text: str) -> Normalised:
 
 
 PLAIN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-"""A word without what stands around it."""
+"""A word without the punctuation around it."""
 
 NORMALISERS: Mapping[str, Normaliser] = {
     "hansards": hansards,
     "europarl": europarl,
     "captions": captions,
 }
-
-
-def check_is_normaliser(name: str | None) -> None:
-    """Refuse a name that no normaliser has; None is none at all."""
-    if name is not None:
-        find(name, NORMALISERS)
-
-
-def in_form(name: str | None, examples: Iterable[Example]) -> Iterator[Example]:
-    """Examples with both sides in the form of this name; as they are without one."""
-    if name is None:
-        return iter(examples)
-    form = find(name, NORMALISERS)
-    # places of characters mean nothing in another form
-    return (
-        replace(
-            example,
-            source=form(example.source).text,
-            targets=tuple(form(target).text for target in example.targets),
-            links=None,
-        )
-        for example in examples
-    )
 
 
 HYPHEN = "-"
@@ -160,13 +134,13 @@ SIGNS = str.maketrans({**MARKS, "œ": "oe", "æ": "ae"})
 GERMAN_SIGNS = str.maketrans(
     {**MARKS, **dict.fromkeys("‚‛‹›´", "'"), **dict.fromkeys("–—", "--"), "\ufeff": ""}
 )
-"""A dash between two words makes no compound of them, as a hyphen does."""
+"""A dash between two words; unlike a hyphen it makes no compound."""
 LETTER = r"[^\W\d_]"
 WORD = rf"{LETTER}[^\W_]*"
 NUMBER = "no."
 """Before a figure this is an abbreviation, elsewhere the end of a sentence."""
 REMEMBERED = 1 << 16
-"""For how many words it is remembered what they are cut into."""
+"""Words whose pieces are cached."""
 PIECES = re.compile(
     rf"""
       (?<={LETTER})-t-(?={LETTER})                                  # a-t-il
@@ -187,7 +161,7 @@ PIECES = re.compile(
     re.VERBOSE,
 )
 RUNS: Mapping[str, str] = {"-t-": "", HYPHEN: HYPHEN, "..": "..."}
-"""What begins so, however long, is written so."""
+"""A piece that begins with the key, however long, is written as the value."""
 
 
 def _cut(words: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -199,24 +173,31 @@ def _cut(words: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _pieces(word: str) -> tuple[str, ...]:
-    """What one word is cut into, and its pieces again until nothing changes."""
+    """The pieces of one word."""
     found = []
     for match in PIECES.finditer(_folded(word)):
         run = next((RUNS[start] for start in RUNS if match[0].startswith(start)), match[0])
         found.append(f"{match['elided']}e" if match["elided"] else run)
-    pieces = tuple(piece for piece in found if piece)
-    return pieces if pieces == (word,) else tuple(each for one in pieces for each in _pieces(one))
+    return _settled(_pieces, word, filter(None, found))
+
+
+def _settled(
+    cut: Callable[[str], tuple[str, ...]], word: str, pieces: Iterable[str]
+) -> tuple[str, ...]:
+    """The pieces of a word, each cut again until nothing changes."""
+    found = tuple(pieces)
+    return found if found == (word,) else tuple(each for one in found for each in cut(one))
 
 
 def _folded(word: str) -> str:
-    """In small letters, without accents, with one sign for each kind of quote and dash."""
+    """The text in lower case, without accents, with one sign for each kind of quote and dash."""
     apart = unicodedata.normalize("NFKD", word.lower().translate(SIGNS))
     return "".join(sign for sign in apart if not unicodedata.combining(sign)).replace("''", '"')
 
 
 CLITIC = r"'(?:s|re|ve|ll|d|m)(?!['\w])"
 JOINED = r"[^\W_]+(?:[-'][^\W_]+)*"
-"""A word with what a hyphen or an apostrophe joins to it."""
+"""A word with all that hyphens or apostrophes join to it."""
 GERMAN_PIECES = re.compile(
     rf"""
       (?<!\w)(?:can't|won't|shan't|let's)(?!\w)
@@ -249,12 +230,10 @@ WRITTEN: Mapping[str, Sequence[str]] = {
 
 @lru_cache(maxsize=REMEMBERED)
 def _written_out(word: str) -> tuple[str, ...]:
-    """What one word of English or German is cut into, until nothing changes."""
+    """The words that one word of English or German is written out as."""
     small = unicodedata.normalize("NFC", word.lower().translate(GERMAN_SIGNS)).replace("''", '"')
-    pieces = tuple(
-        piece for match in GERMAN_PIECES.finditer(small) for piece in _as_in_europarl(match[0])
-    )
-    return pieces if pieces == (word,) else tuple(e for one in pieces for e in _written_out(one))
+    found = GERMAN_PIECES.finditer(small)
+    return _settled(_written_out, word, (p for match in found for p in _as_in_europarl(match[0])))
 
 
 def _as_in_europarl(piece: str) -> Sequence[str]:

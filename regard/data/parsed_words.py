@@ -1,29 +1,28 @@
-"""Parsed words: each word of a text with the word that it hangs from, in one number.
+"""Parsed words: each word of a text and its head in the dependency tree, in one number.
 
     From↑3 the↑3 AP↑4 comes↑0     the number of a word's head, counted from 1; 0 is a root
     number = word + V · head      V: size of the vocabulary
 
-So a tree travels with its sentence through files, batches and searches as any text does, and a
-model that knows trees takes the two apart again. A word without an arrow is a root; but a text that
-is read, of several words and not one arrow, has no tree, and is refused.
+So files, batches and searches treat a sentence with its tree as any text, and a model that uses
+trees separates word and head again. A word without an arrow is a root; a source of several words
+without any arrow has no tree, and is refused.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
-from regard.data.kinds import SPECIALS, UNK, Kind, most_frequent, with_specials
+from regard.data.subword_kinds import Kind, WordLevel, with_specials
 from regard.errors import DataError
 
 ARROW = "↑"
 """What stands between a word and the number of its head."""
-LONGEST = 4096
+MAX_WORDS = 4096
 """The most words of a sentence."""
-MOST_DIGITS = 9
-"""A longer number is no word's."""
+MAX_DIGITS = 9
+"""Digits of the largest head; a longer number is refused."""
 _HEAD = re.compile(f"{ARROW}([0-9]+)$")
 
 
@@ -35,7 +34,7 @@ def heads_of(text: str) -> list[int]:
     """
     words = text.split()
     heads = [_number(found[1]) if (found := _HEAD.search(word)) else 0 for word in words]
-    if any(head > len(words) for head in heads) or len(words) > LONGEST:
+    if any(head > len(words) for head in heads) or len(words) > MAX_WORDS:
         raise DataError(
             f"parsed_words: '{text[:40]}' has {len(words)} words; a head lies between 0 and that, "
             f"got {max(heads)}."
@@ -53,7 +52,7 @@ def heads_of(text: str) -> list[int]:
 
 
 def heads_of_source(text: str) -> list[int]:
-    """The same for a text that is read, which must bring its tree along."""
+    """The heads of a source, which must contain its tree."""
     words = text.split()
     odd = next((word for word in words if ARROW in word and not _HEAD.search(word)), None)
     if odd is not None:
@@ -75,38 +74,25 @@ def with_heads(words: Sequence[str], heads: Sequence[int]) -> str:
     return " ".join(f"{word}{ARROW}{head}" for word, head in zip(words, heads, strict=True))
 
 
-def without_heads(word: str) -> str:
-    """The word alone."""
-    return _HEAD.sub("", word)
-
-
 def _number(digits: str) -> int:
-    """A head; one that no sentence can have is cut, since it is refused anyway."""
-    return int(digits if len(digits) <= MOST_DIGITS else "9" * MOST_DIGITS)
+    """A head as a number; one with too many digits is cut, since it is refused anyway."""
+    return int(digits if len(digits) <= MAX_DIGITS else "9" * MAX_DIGITS)
 
 
-def _learn(texts: Iterator[str], size: int) -> Tokenizer:
-    counts = Counter(without_heads(word) for text in texts for word in text.split())
-    return _built(most_frequent("parsed_words", counts, size))
-
-
-def _rebuild(model: Mapping[str, Any]) -> Tokenizer:
-    return _built(models.WordLevel(model["vocab"], SPECIALS[UNK]))
+def _without_heads(text: str) -> list[str]:
+    return [_HEAD.sub("", word) for word in text.split()]
 
 
 def _built(model: Any) -> Tokenizer:
-    # a sequence of one: by this a file is known
+    # a sequence of one pre-tokenizer: files of this kind are recognised by it
     cut = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit()])
     tokenizer = with_specials(model, cut, None)
     tokenizer.normalizer = normalizers.Replace(Regex(rf"{ARROW}[0-9]+(?=\s|$)"), "")
     return tokenizer
 
 
-def _as_it_is(piece: str) -> str:
-    return piece
-
-
+_WORDS = WordLevel("parsed_words", _without_heads, _built)
 PARSED_WORDS = Kind(
-    "parsed_words", _learn, _rebuild, _as_it_is, " ".join,
+    "parsed_words", _WORDS.learn, _WORDS.rebuild, str, " ".join,
     model="WordLevel", cut="Sequence", heads=heads_of,
 )  # fmt: skip

@@ -1,4 +1,8 @@
-"""Pictures: files of many makes → upright RGB pixels.
+"""Pictures: addresses of files of many makes → upright RGB pixels.
+
+    photos/dog.jpg                a file
+    photos/train.zip/dog.jpg      a file inside a zip
+    scene:SEED-NUMBER             no file: drawn when it is read (scenes.py)
 
     palette, grey, CMYK      as RGB; 16 bits are brought to 8
     transparent              on white
@@ -7,13 +11,16 @@
     damaged, no picture at all, smaller than 8 pixels, larger than 80 million: a DataError with
     the picture's name and what to do
 
-Decoders of other makes, which may start programs or read fonts, are never asked.
+Pillow's other decoders, which may start programs or read fonts, are never used.
 """
 
+import os
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
+from functools import lru_cache
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
@@ -21,20 +28,22 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import UInt8
 
-from regard.data.addresses import open_picture
+from regard.data.files import check_is_file
 from regard.data.scenes import SIZE, is_scene, scene_at
 from regard.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LEAST_SIDE = 8
-"""Fewer pixels show nothing."""
-MOST_PIXELS = 80_000_000
-"""More take too much memory; it is below the number from which Pillow speaks of bombs."""
+MIN_SIDE = 8
+"""The fewest pixels along a side."""
+MAX_UNPACKED = 1 << 29
+"""The most bytes of a file inside a zip; a larger one is not unpacked."""
+MAX_PIXELS = 80_000_000
+"""The most pixels, to bound the memory; below Pillow's limit for decompression bombs."""
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM")
 ORIENTATION = 0x0112
-"""Where EXIF keeps how a camera was held."""
+"""The EXIF tag of the camera's orientation."""
 UPRIGHT: Mapping[int, str] = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -44,7 +53,7 @@ UPRIGHT: Mapping[int, str] = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-"""What brings a picture of an orientation upright; those not listed are."""
+"""The transposition that makes a picture of an orientation upright; others are upright already."""
 QUARTER_TURNS = ("TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Grey values from 0 to 65,535."""
@@ -53,7 +62,7 @@ DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 @final
 @dataclass(frozen=True)
 class Picture:
-    """Pixels, and the size of the picture they are of."""
+    """Pixels, and the size of the original picture."""
 
     name: str
     pixels: UInt8[np.ndarray, "y x 3"]
@@ -61,20 +70,17 @@ class Picture:
     """Of the whole picture, upright; `pixels` may be fewer, see `enough`."""
     height: int
     notes: tuple[str, ...] = ()
-    """What a person should know, such as that only the first frame was taken."""
+    """Notes for the user, such as that only the first frame was taken."""
 
 
 def read_picture(
     source: str | Path | bytes, *, enough: int | None = None, name: str = "picture"
 ) -> Picture:
-    """Read a picture; whatever is wrong with it is a DataError with its name.
+    """Read a picture from an address or from bytes; anything wrong with it is a DataError.
 
-    Args:
-        source: an address (addresses.py), or the bytes of a picture.
-        enough: the side, in pixels, of the square that will be made of it. A large JPEG is then
-            decoded to a half, a quarter or an eighth, never below twice this, and a scene is drawn
-            at this size.
-        name: what bytes are called in errors.
+    `enough` is the side, in pixels, of the square that will be made of it: a large JPEG is then
+    decoded to a half, a quarter or an eighth, never below twice this, and a scene is drawn at this
+    size. `name` stands for bytes in errors.
     """
     name = name if isinstance(source, bytes) else str(source)
     if is_scene(name) and not isinstance(source, bytes):
@@ -82,10 +88,10 @@ def read_picture(
         return Picture(name, scene_at(name).draw(size), size, size)
     image = pillow()
     try:
-        # what Pillow would warn of becomes a note; it may come more than once
+        # Pillow's warnings become notes; one warning may come more than once
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            with BytesIO(source) if isinstance(source, bytes) else open_picture(name) as file:
+            with BytesIO(source) if isinstance(source, bytes) else _opened(name) as file:
                 picture = _decoded(image, file, name, enough)
     except DataError:
         raise
@@ -96,7 +102,7 @@ def read_picture(
             f"picture: '{name}' is no picture that can be read; expected {', '.join(FORMATS)}. "
             "Leave it out, or save it as one of these."
         ) from error
-    except Exception as error:  # decoders of damaged files raise whatever they stumble over
+    except Exception as error:  # decoders raise errors of many types for damaged files
         raise DataError(
             f"picture: '{name}' is damaged: {error or type(error).__name__}. Fetch it again, or "
             "leave it out."
@@ -108,6 +114,13 @@ def read_picture(
     )
     pixels, width, height, notes = picture
     return Picture(name, pixels, width, height, (*notes, *heard))
+
+
+def check_is_there(address: str) -> None:
+    """Raise an error if a picture is missing, without reading it."""
+    path, member = _located(address)
+    if member:
+        _member(path, member)
 
 
 def pillow() -> ModuleType:
@@ -127,12 +140,12 @@ def _decoded(
     module.init()
     image: Image = module.open(file, formats=[each for each in FORMATS if each in module.OPEN])
     width, height = image.size
-    if width * height > MOST_PIXELS:
+    if width * height > MAX_PIXELS:
         raise _too_large(name, f"{width:,} by {height:,}")
-    if min(width, height) < LEAST_SIDE:
+    if min(width, height) < MIN_SIDE:
         raise DataError(
-            f"picture: '{name}' has {width} by {height} pixels; the least is {LEAST_SIDE} by "
-            f"{LEAST_SIDE}. Leave it out."
+            f"picture: '{name}' has {width} by {height} pixels; the least is {MIN_SIDE} by "
+            f"{MIN_SIDE}. Leave it out."
         )
     is_animated = getattr(image, "is_animated", False)
     notes = ["it holds more than one picture; the first is taken"] if is_animated else []
@@ -151,7 +164,7 @@ def _decoded(
 def _as_rgb(module: ModuleType, image: "Image", name: str) -> "Image":
     if image.mode == "F":
         raise DataError(
-            f"picture: '{name}' holds real numbers, of which nobody knows which is white. Save it "
+            f"picture: '{name}' holds real numbers, in which white may be any number. Save it "
             "with 8 or 16 bits, or leave it out."
         )
     if image.mode in DEEP:
@@ -167,6 +180,61 @@ def _as_rgb(module: ModuleType, image: "Image", name: str) -> "Image":
 
 def _too_large(name: str, size: str) -> DataError:
     return DataError(
-        f"picture: '{name}' has {size} pixels; the most is {MOST_PIXELS:,} in all. Make it smaller "
+        f"picture: '{name}' has {size} pixels; the most is {MAX_PIXELS:,} in all. Make it smaller "
         "with a picture editor, or leave it out."
     )
+
+
+def _opened(address: str) -> BufferedIOBase:
+    path, member = _located(address)
+    if not member:
+        return path.open("rb")
+    size = _member(path, member).file_size
+    if size > MAX_UNPACKED:
+        raise DataError(
+            f"picture: '{address}' unpacks to {size:,} bytes; {MAX_UNPACKED:,} is the most a "
+            "picture may have. Make it smaller, or leave it out."
+        )
+    return BytesIO(_zip(path).read(member))
+
+
+def _located(address: str) -> tuple[Path, str]:
+    """The file, or the zip and the name inside it."""
+    path = Path(address)
+    if not path.is_file():
+        for parent in path.parents:
+            if parent.is_file():
+                return parent, path.relative_to(parent).as_posix()
+    check_is_file(path)
+    return path, ""
+
+
+def _zip(path: Path) -> zipfile.ZipFile:
+    # a changed file is opened again, and two processes never share a position in one
+    facts = path.stat()
+    return _opened_zip(path, facts.st_mtime_ns, facts.st_size, os.getpid())
+
+
+# reading the directory of a zip is slow, so that a few are kept open
+@lru_cache(maxsize=8)
+def _opened_zip(path: Path, time: int, size: int, process: int) -> zipfile.ZipFile:
+    del time, size, process
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise DataError(
+            f"picture: '{path}' is a file, but no zip that could hold pictures ({error}). Give a "
+            "folder or a zip."
+        ) from error
+
+
+def _member(path: Path, member: str) -> zipfile.ZipInfo:
+    """The entry of a file inside a zip; a missing one is an error that names a similar entry."""
+    found = _zip(path).NameToInfo.get(member)
+    if found is not None:
+        return found
+    names = [name for name in _zip(path).namelist() if not name.endswith("/")]
+    same = next((name for name in names if Path(name).name == Path(member).name), None)
+    held = f"{len(names):,} files, the first '{names[0]}'" if names else "nothing"
+    said = f"'{same}'; give that name" if same else held
+    raise DataError(f"picture: '{path}' holds no '{member}'. It holds {said}.")

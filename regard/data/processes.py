@@ -1,8 +1,8 @@
-"""Processes: one function over many things, in several processes, answers in order.
+"""Processes: map a function over many inputs in several processes, with results in order.
 
-Each process is given one thing at a time, so when one dies (a decoder that crashes, or one that
-eats all memory) it is known of what: that thing alone is answered by `Died`, and a new process
-takes over. Only a few things are under way, so answers never pile up in memory.
+Each process is given one input at a time. If a process dies (a decoder crashes, or takes all
+memory), the result for that input alone is `Died`, and a new process takes over. Only a few inputs
+are under way at a time, so that results never pile up in memory.
 """
 
 import signal
@@ -18,21 +18,21 @@ from regard.errors import DataError, SettingError
 T = TypeVar("T")
 R = TypeVar("R")
 AHEAD = 4
-"""How many things, for each process, may be begun behind the first that is not done."""
+"""How many inputs, for each process, may be begun after the first unfinished one."""
 
 
 @dataclass(frozen=True)
 class Died:
-    """The answer for a thing whose process died."""
+    """The result for an input whose process died."""
 
     exit_code: int | None
-    """Below 0 the number of the signal that ended it: -9 where memory ran out."""
+    """The exit code; below 0 the signal that ended the process: -9 if memory ran out."""
 
 
 def in_processes(
     job: Callable[[T], R], things: Sequence[T], n_processes: int
 ) -> Generator[R | Died, None, None]:
-    """The job's answers, in the order of the things; with 0 processes this one does it all.
+    """The job's results, in the order of the inputs; with 0 processes this process does all.
 
     Processes are started afresh, never forked, so the job must be a function that can be imported,
     or `functools.partial` of one. An error of the job is raised here.
@@ -66,7 +66,7 @@ def in_processes(
 
 
 class _Worker(Generic[T, R]):
-    """A process, the pipe to it, and the number of the thing that it works on."""
+    """A process, the pipe to it, and the number of the input that it works on."""
 
     def __init__(self, job: Callable[[T], R]) -> None:
         context = get_context("spawn")
@@ -84,12 +84,12 @@ class _Worker(Generic[T, R]):
 
     def begin(self, number: int, thing: T) -> None:
         self.thing = number
-        # one that has died meanwhile is heard of next
+        # if the process has died, the next `hear` finds out
         with suppress(OSError):
             self.pipe.send(thing)
 
     def hear(self, answers: dict[int, R | Died]) -> None:
-        """Take what the process says: that it has started, an answer, an error, or its death."""
+        """Receive one message: the process has started, a result, an error, or its death."""
         try:
             said = self.pipe.recv()
         except (EOFError, OSError) as death:
@@ -119,15 +119,15 @@ class _Worker(Generic[T, R]):
 
 
 def _with_news(workers: Sequence[_Worker[T, R]]) -> list[_Worker[T, R]]:
-    """Wait until a worker has something to say."""
+    """Wait until at least one worker has sent a message, and return those that have."""
     waiting = [worker for worker in workers if not worker.is_idle]
     ready = wait([worker.pipe for worker in waiting])
     return [worker for worker in waiting if worker.pipe in ready]
 
 
 def _work(pipe: Any, job: Callable[[Any], Any]) -> None:
-    """What a process does: answer one thing after another until nobody asks."""
-    # an interrupt from the keyboard is for the process that asks
+    """The loop of a process: apply the job to each input until the pipe is closed."""
+    # the parent process handles an interrupt from the keyboard
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe.send(None)
     while True:

@@ -1,4 +1,4 @@
-"""Readers: where examples come from. Each knows its files and gives `examples()`, in file order.
+"""Readers: each reads files of one format and gives `examples()`, in file order.
 
     parallel      NAME.en beside NAME.de, line by line; several targets are several references
     tsv           source TAB reference [TAB reference ...]
@@ -8,55 +8,44 @@
     documents     JSON objects with title, abstract and sections (documents.py)
     running_text  a text cut into rows, for language models (running_text.py)
     huggingface   a data set of the Hugging Face hub
-    elsewhere     what an imported model learned from; it is not here (elsewhere.py)
+    elsewhere     stands for the absent data of an imported model
     caption_lines, karpathy, flickr8k
                   captioned pictures (captions.py)
 
-A reader never repairs, cuts or leaves out: what it cannot read is a DataError with the line. With
-`normalise`, both sides of every example are brought to the form of that name (normalising.py).
+A reader never repairs, cuts or skips: what it cannot read is a DataError with the line. With
+`normalise`, both sides of every example are brought to the form of that name (normalisation.py).
 """
 
 import importlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from regard.data.captions import CaptionLines, Flickr8kTokens, KarpathyJson
 from regard.data.documents import Documents
-from regard.data.examples import Example
-from regard.data.files import PACKINGS, Broken, check_is_file, lines, tolerant_lines
-from regard.data.imported_data import LearnedElsewhere
-from regard.data.normalisation import check_is_normaliser, in_form
-from regard.data.rows import Row, begins_object, check_is_text, from_json, rows_of, strict
+from regard.data.examples import (
+    Example,
+    ExampleReader,
+    FileReader,
+    FileRow,
+    LineReader,
+    from_json,
+    in_form,
+    text_of,
+    texts_of,
+    value_at,
+)
+from regard.data.files import PACKINGS, Broken, check_is_file, tolerant_lines
 from regard.data.running_text import RunningText
 from regard.data.treebanks import Treebank
 from regard.errors import DataError, MissingExtra
 
 
-@runtime_checkable
-class Reader(Protocol):
-    """Anything that gives examples, from the first to the last, every time it is asked."""
-
-    def examples(self) -> Iterator[Example]:
-        """Read from the start."""
-        ...
-
-
-@runtime_checkable
-class FileReader(Reader, Protocol):
-    """A reader of files, which can also go on behind a line that is broken."""
-
-    def rows(self) -> Iterator[Row]:
-        """Every line, the broken ones too."""
-        ...
-
-
 @dataclass(frozen=True)
-class ParallelFiles:
-    """Files whose lines belong together: line 7 of the source and line 7 of each target."""
+class ParallelFiles(FileReader):
+    """Parallel files: line 7 of the source belongs to line 7 of each target."""
 
     source: Path
     target: tuple[Path, ...]
@@ -65,13 +54,9 @@ class ParallelFiles:
     def __post_init__(self) -> None:
         if not self.target:
             raise DataError(f"parallel: '{self.source}' stands alone; give a target file too.")
-        check_is_normaliser(self.normalise)
+        super().__post_init__()
 
-    def examples(self) -> Iterator[Example]:
-        """Every line with its partners; files of unequal length are an error at the end."""
-        return in_form(self.normalise, strict(self.rows()))
-
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[FileRow]:
         """Every line, and a broken row where a file has ended before another."""
         paths = (self.source, *self.target)
         for number, texts in enumerate(zip_longest(*map(tolerant_lines, paths)), 1):
@@ -79,10 +64,10 @@ class ParallelFiles:
             if None in texts:
                 broken.append(self._unequal(number, texts))
             if broken:
-                yield Row(self.source, number, tuple(broken))
+                yield FileRow(self.source, number, tuple(broken))
             else:
                 source, *targets = (text for text in texts if isinstance(text, str))
-                yield Row(self.source, number, Example(source, tuple(targets)))
+                yield FileRow(self.source, number, Example(source, tuple(targets)))
             if None in texts:
                 return
 
@@ -99,87 +84,52 @@ class ParallelFiles:
 
 
 @dataclass(frozen=True)
-class TabSeparated:
+class TabSeparated(LineReader):
     """One example a line: the source, a tab, a reference, and more references after more tabs."""
 
     path: Path
     normalise: str | None = None
-
-    def __post_init__(self) -> None:
-        check_is_normaliser(self.normalise)
-
-    def examples(self) -> Iterator[Example]:
-        """Every line."""
-        return in_form(self.normalise, strict(self.rows()))
-
-    def rows(self) -> Iterator[Row]:
-        """Every line, the broken ones too."""
-        return rows_of(self.path, self._parse)
+    who = "tsv"
 
     def is_row(self, line: str) -> bool:
         """Whether references follow the source."""
         return "\t" in line
 
     def source_of(self, line: str, where: str) -> str:
-        """What stands before the first tab; no reference needs to follow."""
+        """The text before the first tab; no reference needs to follow."""
         return line.partition("\t")[0]
 
-    def _parse(self, line: str, number: int) -> Example:
+    def example_of(self, line: str, where: str) -> Example:
+        """The source and its references."""
         source, *targets = line.split("\t")
         if not targets:
             raise DataError(
-                f"tsv: '{self.path}', line {number} has no tab; expected "
-                "source TAB reference [TAB reference ...]."
+                f"{where} has no tab; expected source TAB reference [TAB reference ...]."
             )
         return Example(source, tuple(targets))
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(LineReader):
     """One JSON object a line. A key may be dotted, as in translation.en; a target may be a list."""
 
     path: Path
     source: str = "source"
     target: str = "target"
     normalise: str | None = None
-
-    def __post_init__(self) -> None:
-        check_is_normaliser(self.normalise)
-
-    def examples(self) -> Iterator[Example]:
-        """Every line."""
-        return in_form(self.normalise, strict(self.rows()))
-
-    def rows(self) -> Iterator[Row]:
-        """Every line, the broken ones too."""
-        return rows_of(self.path, self._parse)
-
-    def sources(self) -> Iterator[str]:
-        """What is read of every line, as it stands there, nothing of an empty one.
-
-        No target needs to stand there.
-        """
-        for number, line in enumerate(lines(self.path), 1):
-            yield self.source_of(line, self._line(number)) if line.strip() else ""
-
-    def is_row(self, line: str) -> bool:
-        """Whether a line that may also be a plain text is an object."""
-        return begins_object(line)
+    who = "jsonl"
 
     def source_of(self, line: str, where: str) -> str:
-        """What is read of one object, wherever it comes from."""
+        """The value of the source's key."""
         return _source(where, from_json(line, where), self.source)
 
-    def _parse(self, line: str, number: int) -> Example:
-        where = self._line(number)
+    def example_of(self, line: str, where: str) -> Example:
+        """The values of both keys."""
         return _example(where, from_json(line, where), self.source, self.target)
-
-    def _line(self, number: int) -> str:
-        return f"jsonl: '{self.path}', line {number}"
 
 
 @dataclass(frozen=True)
-class Shards:
+class Shards(FileReader):
     """A folder of .tsv and .jsonl files (also .gz, .xz), and of pairs of files with two suffixes.
 
     With `suffixes`, say ("en", "de"), NAME.en and NAME.de are read as one shard and files with
@@ -192,15 +142,8 @@ class Shards:
     target: str = "target"
     normalise: str | None = None
 
-    def __post_init__(self) -> None:
-        check_is_normaliser(self.normalise)
-
-    def examples(self) -> Iterator[Example]:
-        """Every example of every shard, in the order of their names."""
-        return in_form(self.normalise, strict(self.rows()))
-
-    def rows(self) -> Iterator[Row]:
-        """Every line of every shard, the broken ones too."""
+    def rows(self) -> Iterator[FileRow]:
+        """Every line of every shard, in the order of their names, the broken ones too."""
         return (row for reader in self.members() for row in reader.rows())
 
     def members(self) -> list[FileReader]:
@@ -221,10 +164,10 @@ class Shards:
         return members
 
     def _reader(self, path: Path, found: Mapping[str, Path]) -> FileReader | None:
-        """The reader that starts at this file; None for a target, and for what is left alone."""
+        """The reader that starts at this file; None for a target and for an ignored file."""
         stem, _, ending = unpacked(path).rpartition(".")
-        if ending in SINGLE:
-            return SINGLE[ending](path, (self.source, self.target))
+        if ending in _SINGLE:
+            return _SINGLE[ending](path, (self.source, self.target))
         if self.suffixes is None:
             raise DataError(f"shards: '{path}' is no shard. {self._expected()}")
         if ending not in self.suffixes:
@@ -245,7 +188,7 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFace(ExampleReader):
     """A data set of the Hugging Face hub; columns may be dotted, as in translation.en."""
 
     name: str
@@ -254,9 +197,6 @@ class HuggingFace:
     target: str
     configuration: str | None = None
     normalise: str | None = None
-
-    def __post_init__(self) -> None:
-        check_is_normaliser(self.normalise)
 
     def examples(self) -> Iterator[Example]:
         """Every row of the split."""
@@ -275,14 +215,29 @@ class HuggingFace:
             yield _example(where, row, self.source, self.target)
 
 
-PICTURE_READERS: Mapping[str, type[Reader]] = {
+@dataclass(frozen=True)
+class LearnedElsewhere(ExampleReader):
+    """Takes the place of data in the recipe of an imported run; it has no examples."""
+
+    model: str
+    """What was imported."""
+
+    def examples(self) -> Iterator[Example]:
+        """Raise an error: the data of an imported model are not available."""
+        raise DataError(
+            f"elsewhere: the run was imported ('{self.model}'), and the data that it learned from "
+            "are not here. Give texts of your own: --source and --reference, or another [data]."
+        )
+
+
+PICTURE_READERS: Mapping[str, type[ExampleReader]] = {
     "caption_lines": CaptionLines,
     "karpathy": KarpathyJson,
     "flickr8k": Flickr8kTokens,
 }
-"""Those whose sources are addresses of pictures."""
+"""The readers whose sources are addresses of pictures."""
 
-READERS: Mapping[str, type[Reader]] = {
+READERS: Mapping[str, type[ExampleReader]] = {
     "parallel": ParallelFiles,
     "tsv": TabSeparated,
     "jsonl": JsonLines,
@@ -295,18 +250,17 @@ READERS: Mapping[str, type[Reader]] = {
     **PICTURE_READERS,
 }
 
-
-SINGLE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
+_SINGLE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
     "tsv": lambda path, keys: TabSeparated(path),
     "jsonl": lambda path, keys: JsonLines(path, *keys),
 }
-"""Which reader takes a shard that ends so."""
+"""The reader for a shard with this ending."""
 
 ALONE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
-    **SINGLE,
+    **_SINGLE,
     "conllu": lambda path, keys: Treebank(path),
 }
-"""Which reader takes a file that ends so and comes alone."""
+"""The reader for a single file with this ending."""
 
 
 def reader_for(
@@ -315,7 +269,7 @@ def reader_for(
     suffixes: tuple[str, str] | None = None,
     keys: tuple[str, str] = ("source", "target"),
 ) -> FileReader:
-    """The reader for paths somebody typed: one file, one folder, or a source and its targets."""
+    """The reader for paths a user typed: one file, one folder, or a source and its targets."""
     if not paths:
         raise DataError("data: no file was given.")
     first, *others = paths
@@ -329,44 +283,30 @@ def reader_for(
     if ending not in ALONE:
         raise DataError(
             f"data: '{first}' alone is neither .tsv nor .jsonl nor .conllu (also .gz, .xz) nor a "
-            "folder. "
-            "Give the source file and then its target file."
+            "folder. Give the source file and then its target file."
         )
     return ALONE[ending](first, keys)
 
 
 def unpacked(path: Path) -> str:
-    """A file's name without the ending of what packed it."""
+    """A file's name without .gz or .xz."""
     return path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
 
 
 def _example(where: str, row: Any, source: str, target: str) -> Example:
-    text, answer = _source(where, row, source), _value(where, row, target)
-    targets = answer if isinstance(answer, list) else [answer]
-    if not targets or not all(isinstance(one, str) for one in targets):
-        raise DataError(
-            f"{where}: '{target}' must be a text or a list of texts, got {json.dumps(answer)[:60]}."
-        )
-    for one in targets:
-        check_is_text(where, one)
-    return Example(text, tuple(targets))
+    text = _source(where, row, source)
+    return Example(text, texts_of(where, target, _value(where, row, target)))
 
 
 def _source(where: str, row: Any, key: str) -> str:
     text = _value(where, row, key)
-    if not isinstance(text, str):
-        hint = " Lists of texts are read by the reader 'documents'." * isinstance(text, list)
-        raise DataError(f"{where}: '{key}' must be a text, got {type(text).__name__}.{hint}")
-    check_is_text(where, text)
-    return text
+    hint = " Lists of texts are read by the reader 'documents'." * isinstance(text, list)
+    return text_of(where, key, text, hint=hint)
 
 
 def _value(where: str, row: Any, key: str) -> Any:
-    """What stands under the key itself, or down the path its dots describe."""
-    if isinstance(row, dict) and key in row:
-        return row[key]
+    """The value of the key itself, or of the nested keys that its dots separate."""
     first, dot, rest = key.partition(".")
-    if dot and isinstance(row, dict) and first in row:
+    if dot and isinstance(row, dict) and key not in row and first in row:
         return _value(where, row[first], rest)
-    found = ", ".join(map(str, row)) if isinstance(row, dict) else type(row).__name__
-    raise DataError(f"{where} has no '{key}'; it has {found or 'no keys'}.")
+    return value_at(where, row, key)

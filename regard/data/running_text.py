@@ -3,37 +3,37 @@
     row i     source = the `context` words before it,   target = words[i · every : i · every + n]
 
 Each end of a line is a word of its own, as the WikiText benchmarks count it. A perplexity per word
-counts every word once if `every` is the length of a row, whatever the sub-words are; rows that
-overlap give training the same text cut at other places.
+counts every word once if `every` is the length of a row, whatever the sub-words; overlapping rows
+show training the same text cut at other places.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.examples import Example
+from regard.data.examples import Example, ExampleReader
 from regard.data.files import lines
 from regard.errors import SettingError
 
-SPARE = 1 << 16
-"""Words behind the last row that are kept before they are forgotten together."""
+MAX_SPENT_WORDS = 1 << 16
+"""Words already passed that are kept in memory before they are deleted together."""
 
 
 @dataclass(frozen=True)
-class RunningText:
+class RunningText(ExampleReader):
     """A text that goes on from row to row."""
 
     path: Path
     words: int = 256
     """Words in a row."""
     every: int | None = None
-    """How many words later the next row begins, at most `words`; behind the row unless given."""
+    """How many words later the next row begins, at most `words`; after the row unless given."""
     context: int = 0
-    """How many words before a row are its source: they are read, and nothing is asked of them."""
+    """How many words before a row are its source: they are read and not predicted."""
     line_end: str = "¶"
     """The word that stands for the end of a line."""
     normalise: str | None = None
-    """Nothing; a text has one side only."""
+    """Any value is refused: a text has one side only."""
 
     def __post_init__(self) -> None:
         if self.words < 1 or (self.every is not None and self.every < 1) or self.context < 0:
@@ -52,15 +52,15 @@ class RunningText:
             raise SettingError(f"running_text: line_end must be one word, got '{self.line_end}'.")
 
     def examples(self) -> Iterator[Example]:
-        """Every row; the last one may be short, and holds a word that no row before it has."""
+        """Every row; the last may be short, but has at least one word that no earlier row has."""
         held: list[str] = []
         start, end, step = 0, 0, self.every or self.words
-        for word in self._each():
+        for word in self._words():
             held.append(word)
             if len(held) - start == self.words:
                 yield self._row(held, start)
                 start, end = start + step, len(held)
-                if start - self.context > SPARE:
+                if start - self.context > MAX_SPENT_WORDS:
                     gone = start - self.context
                     del held[:gone]
                     start, end = start - gone, end - gone
@@ -71,7 +71,7 @@ class RunningText:
         before = held[max(0, start - self.context) : start]
         return Example(" ".join(before), (" ".join(held[start : start + self.words]),))
 
-    def _each(self) -> Iterator[str]:
+    def _words(self) -> Iterator[str]:
         for line in lines(self.path):
             yield from line.split()
             yield self.line_end

@@ -1,4 +1,4 @@
-"""Scenes: drawn pictures with the one caption that is right, and the box each word speaks of.
+"""Scenes: drawn pictures with their only right caption, and the box of each word's object.
 
     a small red circle left of a large blue square
     a large orange cross above a small green triangle right of a large purple circle
@@ -10,23 +10,28 @@ their centres lie at least three times as far apart as across it. So the caption
 picture, and so does the order of its words.
 
 A scene is a pure function of a seed and a number, its address is scene:SEED-NUMBER, and nothing
-is kept on disk. It is drawn by numpy alone (scene_drawing.py), at any size.
+is kept on disk. It is drawn by numpy alone, shapes as distances, so that edges are smooth at any
+size:
+
+    cover = clip(1/2 − distance to the edge in pixels, 0, 1)
+    pixel = cover · colour + (1 − cover) · background, and a little noise
+
+The distance is negative inside a shape. Every shape fills a square of twice its half-width.
 """
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count as counted
 from itertools import pairwise
 from typing import final
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 
 from regard.data.boxes import Box
 from regard.data.examples import Example
-from regard.data.scene_drawing import COLOURS, SHAPES, Drawn, draw_objects
 from regard.data.splits import distinct
 from regard.errors import DataError, SettingError
 
@@ -45,12 +50,62 @@ MOST_OBJECTS = 3
 GAP = 0.05
 """The least space between two objects, and between an object and the edge the half of it."""
 SPREAD = 0.2
-"""How much further apart than that neighbours may be."""
+"""How much further than that neighbours may be apart."""
 DOMINANCE = 3.0
 """How many times further apart neighbours are along their relation than across it, at least."""
 CELLS = 8
 """Layouts count as the same if every object's centre is in the same cell of so many by so many."""
 ADDRESS = re.compile(r"scene:(\d+)-(\d+)")
+ARM = 0.36
+"""Half the width of a cross's arms, as a share of its half-width."""
+JITTER = 10.0
+"""How far a colour may be from its own, in each of red, green and blue."""
+NOISE = 6.0
+"""How far a pixel may be from what it should be."""
+PAPER, TINT, SLOPE = (226.0, 248.0), 6.0, 10.0
+"""A background's greys, its tint, and how much it may change from one edge to the other."""
+
+Plane = Float[np.ndarray, "y x"]
+
+
+def _circle(x: Plane, y: Plane, half: float) -> Plane:
+    return np.hypot(x, y) - half
+
+
+def _square(x: Plane, y: Plane, half: float) -> Plane:
+    return np.maximum(np.abs(x), np.abs(y)) - half
+
+
+def _triangle(x: Plane, y: Plane, half: float) -> Plane:
+    """Standing on its base; its point is in the middle of the upper edge."""
+    slant = (2 * np.abs(x) - (y + half)) / np.sqrt(5)
+    return np.maximum(slant, y - half)
+
+
+def _cross(x: Plane, y: Plane, half: float) -> Plane:
+    long, short = np.abs(x) - half, np.abs(y) - ARM * half
+    lying = np.maximum(long, short)
+    standing = np.maximum(np.abs(x) - ARM * half, np.abs(y) - half)
+    return np.minimum(lying, standing)
+
+
+SHAPES: Mapping[str, Callable[[Plane, Plane, float], Plane]] = {
+    "circle": _circle,
+    "square": _square,
+    "triangle": _triangle,
+    "cross": _cross,
+}
+"""How far each pixel is from the edge of a shape whose centre is at (0, 0)."""
+
+COLOURS: Mapping[str, tuple[int, int, int]] = {
+    "red": (214, 39, 40),
+    "orange": (246, 139, 31),
+    "yellow": (240, 212, 20),
+    "green": (44, 150, 60),
+    "blue": (38, 92, 212),
+    "purple": (138, 58, 178),
+}
+"""In the order of the rainbow, in which they are named."""
 
 
 @final
@@ -80,7 +135,7 @@ class SceneObject:
 @final
 @dataclass(frozen=True)
 class Scene:
-    """Objects in the order in which they are named, and what relates neighbours."""
+    """Objects in the order in which they are named, and the relations between neighbours."""
 
     seed: int
     number: int
@@ -89,7 +144,7 @@ class Scene:
 
     @property
     def address(self) -> str:
-        """Under which the scene is found again."""
+        """The address from which the scene can be drawn again."""
         return f"scene:{self.seed}-{self.number}"
 
     @property
@@ -117,9 +172,18 @@ class Scene:
         return tuple(found)
 
     def draw(self, size: int = SIZE) -> UInt8[np.ndarray, "y x 3"]:
-        """The picture."""
-        drawn = [Drawn(o.shape, o.colour, o.x, o.y, o.half) for o in self.objects]
-        return draw_objects(drawn, size, (self.seed, self.number))
+        """The picture; background, shades and noise follow from seed and number."""
+        draws = np.random.default_rng((self.seed, self.number))
+        middle = np.arange(size) + 0.5
+        x, y = np.meshgrid(middle, middle)
+        picture = _paper(x / size, y / size, draws)
+        for each in self.objects:
+            distance = SHAPES[each.shape](x - each.x * size, y - each.y * size, each.half * size)
+            cover = np.clip(0.5 - distance, 0, 1)[..., None]
+            colour = np.array(COLOURS[each.colour]) + draws.uniform(-JITTER, JITTER, 3)
+            picture = cover * colour + (1 - cover) * picture
+        picture += draws.uniform(-NOISE, NOISE, picture.shape)
+        return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
 
 
 def scene(seed: int, number: int) -> Scene:
@@ -157,7 +221,7 @@ def scenes(
     min_objects: int = 1,
     max_objects: int = MOST_OBJECTS,
 ) -> Iterator[Example]:
-    """Addresses of scenes with their captions; what is tested is seen in no training.
+    """Addresses of scenes with their captions; no test scene is in any training split.
 
     The split of a scene is decided by its caption together with the rough places of its objects:
     no test scene shares both with any training scene, under any seed.
@@ -218,7 +282,13 @@ def _placed(
 
 
 def _shift(places: list[float], halves: list[float], draws: random.Random) -> float | None:
-    """How far all may be moved along one axis so that they lie inside the picture."""
+    """The range of shifts along one axis that keep all objects inside the picture."""
     least = GAP / 2 - min(p - h for p, h in zip(places, halves, strict=True))
     most = 1 - GAP / 2 - max(p + h for p, h in zip(places, halves, strict=True))
     return draws.uniform(least, most) if least <= most else None
+
+
+def _paper(x: Plane, y: Plane, draws: np.random.Generator) -> Float[np.ndarray, "y x 3"]:
+    grey, tint = draws.uniform(*PAPER), draws.uniform(-TINT, TINT, 3)
+    right, down = draws.uniform(-SLOPE, SLOPE, 2)
+    return grey + tint + (right * (x - 0.5) + down * (y - 0.5))[..., None]

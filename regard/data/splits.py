@@ -1,8 +1,8 @@
-"""Splits of generated data: a hash decides where a thing belongs, so that no two splits share it.
+"""Splits of generated data: a hash assigns each example to one split, so that splits are disjoint.
 
     split(x) = train, valid or test as hash(x) mod 100 is below 80, below 90, or not
 
-The hash knows neither seed nor count: what is tested under one seed is trained on under none.
+The hash depends on neither seed nor count: a test example of one seed is never trained on.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ SPLITS: Mapping[str, range] = {
     "valid": range(80, 90),
     "test": range(90, 100),
 }
-"""Which hundredths of all things belong to a split."""
+"""The values of hash mod 100 that belong to a split."""
 
 PATIENCE = 2_000
-"""How many draws may fail in a row before a generator says that it has nothing new."""
+"""How many draws may fail in a row before a generator raises that it has nothing new."""
 
 
 def belongs(text: str, split: str) -> bool:

@@ -1,9 +1,9 @@
-"""Subwords: a vocabulary of pieces. Text → numbers, and numbers → the same text.
+"""Subwords: a vocabulary of pieces, which encodes text to ids and decodes ids to the same text.
 
     decode(encode(x)) = x    for every text x, under bpe and unigram
 
 Ids 0 to 3 are padding, begin, end and unknown; `encode` gives no begin and no end. A source and a
-target may share one Subwords or have one each: whoever trains them decides.
+target may share one Subwords or have one each, as the recipe decides.
 
 Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
 """
@@ -12,7 +12,7 @@ import hashlib
 import json
 import random as random_numbers
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import final
@@ -20,9 +20,10 @@ from unicodedata import east_asian_width
 
 from tokenizers import Encoding, Tokenizer
 
-from regard.data.atomic_writes import written_beside
+from regard.data.atomic_writes import write_text
 from regard.data.bpe_merges import Merging
-from regard.data.kinds import (
+from regard.data.parsed_words import MAX_WORDS, heads_of_source
+from regard.data.subword_kinds import (
     BPE,
     BYTES,
     EOS,
@@ -40,14 +41,14 @@ from regard.errors import DataError, SettingError
 
 @dataclass(frozen=True)
 class Dropping:
-    """How `encode_all` leaves out merges: the same in the same epoch, another in the next."""
+    """How `encode_all` drops merges: the same in one epoch, different in the next."""
 
     dropout: float
     """The probability that a merge is left out."""
     seed: str
-    """Of the draws, together with the text: how it is cut is a pure function of the two."""
+    """The seed of the draws: the pieces are a pure function of the seed and the text."""
     max_pieces: int
-    """A text that would fall into more pieces than this is cut as without dropout."""
+    """A text that dropout would cut into more pieces than this is cut without dropout."""
 
 
 @final
@@ -65,7 +66,7 @@ class Subwords:
 
     @classmethod
     def train(cls, texts: Iterable[str], *, kind: Kind = BPE, size: int = 8000) -> "Subwords":
-        """Learn a vocabulary of at most `size` pieces from these texts and from nothing else.
+        """Learn a vocabulary of at most `size` pieces from these texts alone.
 
         >>> subwords = Subwords.train(["to be or not to be"], size=300)
         >>> subwords.tokens("to be or not")
@@ -80,8 +81,7 @@ class Subwords:
 
     def save(self, path: Path) -> None:
         """Write one JSON file, which the tokenizers library reads too."""
-        with written_beside(path) as partial:
-            partial.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
+        write_text(path, self._tokenizer.to_str(pretty=True))
 
     def as_json(self) -> str:
         """What `save` writes, in one line."""
@@ -91,13 +91,18 @@ class Subwords:
         return len(self._pieces)
 
     @property
+    def n_ids(self) -> int:
+        """Every number is below it: words times heads where texts come with their trees."""
+        return len(self) * (1 if self.kind.heads is None else MAX_WORDS + 1)
+
+    @property
     def pieces(self) -> tuple[str, ...]:
-        """Every piece as its file has it, by its number."""
+        """Every piece as its file writes it, by its number."""
         return tuple(self._pieces)
 
     @cached_property
     def fingerprint(self) -> str:
-        """The same for the same vocabulary, whatever its file is called."""
+        """A hash of the vocabulary, independent of its file's name."""
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def encode(
@@ -110,7 +115,7 @@ class Subwords:
         """
         if dropout == 0.0:
             return self._carried(text, self._ids(self._encoding(text)))
-        if self.kind != BPE:
+        if self.kind.name != BPE.name:
             raise SettingError(
                 f"subwords: dropout is bpe's; {self.kind.name} has no merges to leave out."
             )
@@ -121,7 +126,7 @@ class Subwords:
         return self._cut(text, dropout, random)
 
     def fewest(self, text: str) -> int:
-        """A lower bound of how many pieces a text has; the text is not cut, which takes long.
+        """A lower bound of how many pieces a text has, found without the slow encoding.
 
         >>> Subwords.train(["to be or not to be"], size=300).fewest("to be" * 100)
         100
@@ -156,14 +161,17 @@ class Subwords:
 
     def dropping(self, dropping: Dropping) -> "Subwords":
         """The same vocabulary, but `encode_all` cuts texts in many ways (BPE-dropout)."""
-        # the first call finds out whether this kind and this dropout go together
+        # the first call checks that this kind supports dropout
         self.encode("", dropout=dropping.dropout, random=random_numbers.Random(0))
         same = Subwords(self.kind, self._tokenizer, dropping=dropping)
         same._merging = self._merging
         return same
 
-    def of_kind(self, kind: Kind) -> "Subwords":
-        """The same vocabulary, whose pieces become text and numbers as this kind's do."""
+    def for_sources(self) -> "Subwords":
+        """The same vocabulary for sources: if words carry heads, a text without them is refused."""
+        if self.kind.heads is None:
+            return self
+        kind = replace(self.kind, heads=heads_of_source)
         return Subwords(kind, self._tokenizer, dropping=self._dropping)
 
     @property
@@ -179,7 +187,7 @@ class Subwords:
         """
         content = json.loads(self._tokenizer.to_str())
         first = self._pieces[:MASK_NUMBER]
-        # a text may hold these letters, which then are no word of their own any more
+        # the letters [MASK] in a text are then no word of their own any more
         rest = [piece for piece in self._pieces[MASK_NUMBER:] if piece != MASK_PIECE]
         pieces = [*first, MASK_PIECE, *rest]
         vocabulary = content["model"]["vocab"]
@@ -193,36 +201,36 @@ class Subwords:
         return Subwords(self.kind, self.kind.rebuild(parts))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text; padding, begin and end say nothing, an unknown piece reads as U+FFFD."""
+        """The text; padding, begin and end are dropped, an unknown piece becomes U+FFFD."""
         return self.kind.join(
             UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in range(PAD, EOS + 1)
         )
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces of a text, to be read by people; bytes of a character as in <0xE6>."""
+        """The pieces of a text in readable form; bytes of a character as in <0xE6>."""
         return [self.readable(i) for i in self.encode(text)]
 
     def readable(self, number: int) -> str:
-        """One piece, to be read by people."""
+        """One piece in readable form."""
         if self.kind.heads is not None:
             number %= len(self)
         piece = self._piece(number)
         if number < len(SPECIALS):
             return piece
         text = self.kind.read(piece)
-        return _hexadecimal(piece) if text is None else text
+        return "".join(f"<0x{BYTES[c]:02X}>" for c in piece) if text is None else text
 
     def goes_on(self, number: int, *, is_first: bool = False) -> bool:
-        """Whether a piece goes on with the word before it: ##d, or d without a space.
+        """Whether a piece continues the word before it: ##d, or d without a space.
 
         The first piece of a text has no space before it where pieces are of bytes.
         """
-        if is_first and self.kind.needs:
+        if self.kind.goes_on is None or (is_first and self.kind.needs):
             return False
         return self.kind.goes_on(self._piece(number))
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Which characters of the text each piece covers: from the first to behind the last."""
+        """The range of characters that each piece covers, end exclusive."""
         return self._encoding(text).offsets
 
     def unknown_rate(self, texts: Iterable[str]) -> float:
@@ -256,7 +264,7 @@ class Subwords:
         return Merging([(left, right) for left, right in merges], self._numbers)
 
     def _dropped(self, text: str, how: Dropping) -> list[int]:
-        # bytes, since a lone surrogate is refused further down and not here
+        # bytes, since a lone surrogate is refused later and not here
         seed = f"{how.seed}/{text}".encode(errors="surrogatepass")
         ids = self._cut(text, how.dropout, random_numbers.Random(seed))
         return self.encode(text) if len(ids) > how.max_pieces else ids
@@ -278,11 +286,11 @@ class Subwords:
         return self._pieces[number]
 
     def _ids(self, encoding: Encoding) -> list[int]:
-        # a word that looks like a special piece is a word nobody knows
+        # a word spelt like a special piece is an unknown word
         return [max(number, UNK) for number in encoding.ids]
 
     def _carried(self, text: str, ids: list[int]) -> list[int]:
-        """The numbers, each with its word's head in it where texts come with their trees."""
+        """The ids, each combined with its word's head if texts come with their trees."""
         if self.kind.heads is None:
             return ids
         heads = self.kind.heads(text)
@@ -301,7 +309,7 @@ class Subwords:
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, once it is certain that they are text and that there are some."""
+    """The texts, checked: each must be a text, and there must be at least one."""
     characters = 0
     for text in texts:
         if any("\ud800" <= character <= "\udfff" for character in text):
@@ -314,7 +322,3 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
 
 def _no_text(text: str) -> str:
     return f"subwords: {text[:40]!r} holds half a character (a lone surrogate); it is no text."
-
-
-def _hexadecimal(piece: str) -> str:
-    return "".join(f"<0x{BYTES[character]:02X}>" for character in piece)

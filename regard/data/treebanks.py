@@ -4,8 +4,8 @@
     2  the   the   DET   DT  …       →   From the AP        ADP DET PROPN
     3  AP    AP    PROPN NNP …
 
-Words are the syntactic ones, which have the tags: of do n't, written 1-2 don't and then 1 do and 2
-n't, the two. Nodes that stand for nothing written (8.1) have no place in a text.
+Words are the syntactic ones, which have the tags: "1-2 don't" is followed by "1 do" and "2 n't",
+and these two are read. Empty nodes (8.1), which have no text, are skipped.
 """
 
 import re
@@ -15,21 +15,20 @@ from itertools import groupby
 from pathlib import Path
 
 from regard.choices import find
-from regard.data.examples import Example
+from regard.data.examples import Example, FileReader, FileRow
 from regard.data.files import Broken, tolerant_lines
-from regard.data.parsed_words import MOST_DIGITS, heads_of, with_heads
-from regard.data.rows import Row, strict
+from regard.data.parsed_words import MAX_DIGITS, heads_of, with_heads
 from regard.errors import DataError
 
 N_COLUMNS = 10
 WORD, HEAD = 1, 6
 TAGS: Mapping[str, int] = {"upos": 3, "xpos": 4}
-"""Which column holds a kind of tags: those of all languages, or the language's own."""
+"""The column of each kind of tags: universal, or the language's own."""
 WORD_NUMBER = re.compile("[0-9]+")
 NO_WORD = re.compile("[0-9]+[-.][0-9]+")
-"""The number of a range of words, 1-2, or of a node that stands for nothing written, 8.1."""
+"""Matches the number of a range of words, 1-2, or of an empty node, 8.1."""
 NONE = "_"
-"""What stands in a column that is not filled in."""
+"""The sign for an empty column."""
 
 Line = tuple[int, str | Broken]
 """A line with its number."""
@@ -38,7 +37,7 @@ Cells = tuple[int, list[str]]
 
 
 @dataclass(frozen=True)
-class Treebank:
+class Treebank(FileReader):
     """A CoNLL-U file: sentences with an empty line after each."""
 
     path: Path
@@ -50,22 +49,18 @@ class Treebank:
     def __post_init__(self) -> None:
         find(self.tags, TAGS)
 
-    def examples(self) -> Iterator[Example]:
-        """Every sentence."""
-        return strict(self.rows())
-
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[FileRow]:
         """Every sentence, numbered by the line it begins in, the broken ones too."""
         for lines in self._sentences():
             number = lines[0][0]
             unreadable = tuple(line for _, line in lines if isinstance(line, Broken))
             try:
-                yield Row(self.path, number, unreadable or self._sentence(lines))
+                yield FileRow(self.path, number, unreadable or self._sentence(lines))
             except DataError as error:
-                yield Row(self.path, number, (Broken("format", self.path, number, str(error)),))
+                yield FileRow.refused(self.path, number, str(error))
 
     def sources(self) -> Iterator[str]:
-        """What is read of every sentence; no word needs a tag."""
+        """The source of every sentence; words need no tags."""
         for lines in self._sentences():
             for _, line in lines:
                 if isinstance(line, Broken):
@@ -89,48 +84,44 @@ class Treebank:
 
     def _words(self, lines: list[Line]) -> list[Cells]:
         """The columns of each word, with the number of its line."""
-        columns = [(number, str(line).split("\t")) for number, line in lines]
-        for number, cells in columns:
+        words: list[Cells] = []
+        for number, line in lines:
+            cells = str(line).split("\t")
             if len(cells) != N_COLUMNS:
                 raise self._refused(
                     number, f"has {len(cells)} columns; CoNLL-U has {N_COLUMNS}, parted by tabs."
                 )
-        words = [line for line in columns if WORD_NUMBER.fullmatch(line[1][0])]
-        self._check_numbers(columns, words)
-        for number, cells in words:
-            if len(cells[WORD].split()) != 1:
-                raise self._refused(
-                    number, f"has the word {cells[WORD]!r}; a word has no space, and is not empty."
-                )
-        return words
-
-    def _check_numbers(self, columns: list[Cells], words: list[Cells]) -> None:
-        """Words count from 1, one after another; else they are of two sentences, or some lack."""
-        for number, cells in columns:
-            if not (WORD_NUMBER.fullmatch(cells[0]) or NO_WORD.fullmatch(cells[0])):
+            if NO_WORD.fullmatch(cells[0]):
+                continue
+            if not WORD_NUMBER.fullmatch(cells[0]):
                 raise self._refused(
                     number,
                     f"has the number {cells[0]!r}; expected one such as 3, 3-4 of a range of "
                     "words, or 3.1 of a node that stands for nothing written.",
                 )
-        if not words:
-            raise self._refused(columns[0][0], "begins a sentence without words.")
-        for place, (number, cells) in enumerate(words, 1):
+            words.append((number, cells))
             # compared as text, since a number may be too long for one
-            if cells[0].lstrip("0") != str(place):
+            if cells[0].lstrip("0") != str(len(words)):
                 raise self._refused(
                     number,
-                    f"has the number {cells[0][:20]} where {place} was expected. Is the empty line "
-                    "between two sentences missing, or a word?",
+                    f"has the number {cells[0][:20]} where {len(words)} was expected. Is the empty "
+                    "line between two sentences missing, or a word?",
                 )
+            if len(cells[WORD].split()) != 1:
+                raise self._refused(
+                    number, f"has the word {cells[WORD]!r}; a word has no space, and is not empty."
+                )
+        if not words:
+            raise self._refused(lines[0][0], "begins a sentence without words.")
+        return words
 
     def _source(self, words: list[Cells]) -> str:
         forms = [cells[WORD] for _, cells in words]
         if not self.has_trees:
             return " ".join(forms)
         for number, cells in words:
-            # ² is a digit, and no number
-            if not cells[HEAD].isdecimal() or len(cells[HEAD]) > MOST_DIGITS:
+            # "²".isdigit() is true, but int("²") fails
+            if not cells[HEAD].isdecimal() or len(cells[HEAD]) > MAX_DIGITS:
                 raise self._refused(
                     number, f"has the head {cells[HEAD]!r}; expected the number of a word, or 0."
                 )
@@ -148,6 +139,6 @@ class Treebank:
 
 
 def _stands_for_a_word(numbered: Line) -> bool:
-    """Whether a line is one of a sentence; a comment and an empty line stand between sentences."""
+    """Whether a line belongs to a sentence; comments and empty lines do not."""
     line = numbered[1]
     return isinstance(line, Broken) or not (line == "" or line.startswith("#"))

@@ -1,7 +1,7 @@
-"""Vocabulary files: read as data, checked piece by piece before anything is built from them.
+"""Vocabulary files: read as data and checked piece by piece before a vocabulary is built.
 
-Only the pieces, their merges and their scores are taken from a file. How text is cut is decided
-here, by the kind, so that a file cannot bring in another behaviour.
+Only the pieces, their merges and their scores are taken from a file. The kind decides here
+how text is cut, so that a file cannot change the behaviour.
 """
 
 import json
@@ -12,17 +12,16 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from regard.data.files import check_is_file
-from regard.data.kinds import KINDS, SPECIALS, Kind
+from regard.data.files import Unreadable, check_is_file, read_json
 from regard.data.parsed_words import PARSED_WORDS
-from regard.data.published_kinds import PUBLISHED_KINDS
-from regard.data.regular_files import Unreadable, read_json
+from regard.data.published_subwords import PUBLISHED_KINDS
+from regard.data.subword_kinds import KINDS, SPECIALS, Kind
 from regard.errors import DataError
 
 MAX_PIECES = 1 << 20
 MAX_BYTES = 1 << 28
 ALL_KINDS: Mapping[str, Kind] = {**KINDS, **PUBLISHED_KINDS, PARSED_WORDS.name: PARSED_WORDS}
-"""Every kind that a file may be of."""
+"""All kinds of sub-words that a file may have."""
 
 
 def read_vocabulary(path: Path) -> tuple[Kind, Tokenizer]:
@@ -30,46 +29,42 @@ def read_vocabulary(path: Path) -> tuple[Kind, Tokenizer]:
     check_is_file(path)
     try:
         return _read(path)
-    except _Malformed as error:
+    except Unreadable as error:
         raise DataError(
             f"subwords: '{path}' is no vocabulary: {error}. Give a file that regard wrote."
         ) from error
 
 
-class _Malformed(Exception):
-    """What is wrong with a file, in a few words."""
-
-
 def _read(path: Path) -> tuple[Kind, Tokenizer]:
     if path.stat().st_size > MAX_BYTES:
-        raise _Malformed(f"it is larger than {MAX_BYTES >> 20} MiB")
+        raise Unreadable(f"it is larger than {MAX_BYTES >> 20} MiB")
     try:
         content = read_json(path)
     except Unreadable as error:
-        raise _Malformed(f"it {error}") from error
+        raise Unreadable(f"it {error}") from error
     kind, model = _kind(content)
     pieces = _pieces(model.get("vocab"))
     missing = sorted(kind.needs - set(pieces))
     if missing:
-        raise _Malformed(f"it lacks the bytes {' '.join(missing[:5])}")
+        raise Unreadable(f"it lacks the bytes {' '.join(missing[:5])}")
     if kind.model == "BPE":
         _check_merges(model.get("merges"), set(pieces))
     try:
         return kind, kind.rebuild(model)
     except Exception as error:
-        raise _Malformed(str(error)) from error
+        raise Unreadable(str(error)) from error
 
 
 def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
     parts = content if isinstance(content, dict) else {}
     model, cut = parts.get("model"), parts.get("pre_tokenizer")
     if not isinstance(model, dict) or not isinstance(cut, dict):
-        raise _Malformed("it has no 'model' and 'pre_tokenizer'")
+        raise Unreadable("it has no 'model' and 'pre_tokenizer'")
     for kind in ALL_KINDS.values():
         if (kind.model, kind.cut) == (model.get("type"), cut.get("type")):
-            # published kinds differ in how a text is made plain before it is cut
+            # published kinds differ in how they normalise a text before it is cut
             return kind, {**model, "normalizer": parts.get("normalizer")}
-    raise _Malformed(
+    raise Unreadable(
         f"a model {model.get('type')!r} behind a {cut.get('type')!r} is none of "
         f"{', '.join(ALL_KINDS)}"
     )
@@ -78,21 +73,21 @@ def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
 def _pieces(vocabulary: Any) -> list[str]:
     """The pieces in the order of their numbers."""
     if not isinstance(vocabulary, dict | list):
-        raise _Malformed("it has no list of pieces")
+        raise Unreadable("it has no list of pieces")
     if not len(SPECIALS) < len(vocabulary) <= MAX_PIECES:
-        raise _Malformed(
+        raise Unreadable(
             f"it has {len(vocabulary)} pieces; expected {len(SPECIALS) + 1} to {MAX_PIECES}"
         )
     pieces = _numbered(vocabulary) if isinstance(vocabulary, dict) else _scored(vocabulary)
     if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
-        raise _Malformed(f"its first pieces are not {' '.join(SPECIALS)}")
+        raise Unreadable(f"its first pieces are not {' '.join(SPECIALS)}")
     return pieces
 
 
 def _numbered(vocabulary: dict[str, Any]) -> list[str]:
     numbers = list(vocabulary.values())
     if any(type(n) is not int for n in numbers) or sorted(numbers) != list(range(len(numbers))):
-        raise _Malformed(f"its numbers are not 0 to {len(numbers) - 1}, each once")
+        raise Unreadable(f"its numbers are not 0 to {len(numbers) - 1}, each once")
     return sorted(vocabulary, key=lambda piece: vocabulary[piece])
 
 
@@ -101,18 +96,18 @@ def _scored(vocabulary: list[Any]) -> list[str]:
         match entry:
             case [str(), int() | float() as score] if math.isfinite(score):
                 continue
-        raise _Malformed(f"{json.dumps(entry)[:40]} is not a piece with its score")
+        raise Unreadable(f"{json.dumps(entry)[:40]} is not a piece with its score")
     pieces = [piece for piece, _ in vocabulary]
     if len(set(pieces)) != len(pieces):
-        raise _Malformed("a piece stands in it twice")
+        raise Unreadable("a piece stands in it twice")
     return pieces
 
 
 def _check_merges(merges: Any, pieces: set[str]) -> None:
     if not isinstance(merges, list):
-        raise _Malformed("it has no list of merges")
+        raise Unreadable("it has no list of merges")
     for merge in merges:
         match merge:
             case [str() as left, str() as right] if {left, right, left + right} <= pieces:
                 continue
-        raise _Malformed(f"the merge {json.dumps(merge)[:40]} is not of its pieces")
+        raise Unreadable(f"the merge {json.dumps(merge)[:40]} is not of its pieces")

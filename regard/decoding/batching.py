@@ -1,18 +1,18 @@
-"""Many sentences → batches → their answers, in the order in which they were asked.
+"""Batching: cuts many sentences into batches, and gives the answers of each batch as it is done.
 
-Sentences of nearly one length are decoded together, the longest first: what does not fit in memory
-is then known at once, and little of a batch is padding. What a sentence's answer is does not depend
-on its batch.
+Sentences of similar length are decoded together, the longest first: a batch that does not fit in
+memory fails at once, and little of a batch is padding. The answer of a sentence does not depend on
+its batch.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
-from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.sentences import Sentence
-from regard.errors import SettingError
+from regard.decoding.trellis import Hypothesis
+from regard.errors import check_least
 from regard.models.stepper import Stepper
 
 BATCH_TOKENS = 4096
@@ -29,29 +29,6 @@ class Search(Protocol):
         """The answers of each sentence of one batch."""
 
 
-class Answered(NamedTuple):
-    """One sentence's answers."""
-
-    place: int
-    """Which of the sentences asked, counted from 0."""
-    hypotheses: list[Hypothesis]
-
-
-def decode_all(
-    model: Stepper,
-    sentences: Sequence[Sentence],
-    search: Search,
-    *,
-    batch_tokens: int = BATCH_TOKENS,
-    device: torch.device | str = "cpu",
-) -> list[list[Hypothesis]]:
-    """The answers of each sentence, in order."""
-    answers: list[list[Hypothesis]] = [[] for _ in sentences]
-    for done in decode_each(model, sentences, search, batch_tokens=batch_tokens, device=device):
-        answers[done.place] = done.hypotheses
-    return answers
-
-
 def decode_each(
     model: Stepper,
     sentences: Sequence[Sentence],
@@ -59,20 +36,14 @@ def decode_each(
     *,
     batch_tokens: int = BATCH_TOKENS,
     device: torch.device | str = "cpu",
-) -> Iterator[Answered]:
-    """The answers as they come, batch by batch; a bar may count them.
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """The index of each sentence and its answers, batch by batch.
 
-    Args:
-        model: what writes.
-        sentences: what is asked; an empty source is a source too.
-        search: how the answers are found.
-        batch_tokens: source tokens in a batch, padding included; a longer sentence goes alone.
-        device: where the model is.
+    `batch_tokens` counts source tokens, padding included; a longer sentence goes alone.
     """
     for batch in batches(sentences, batch_tokens):
         found = search(model, [sentences[i] for i in batch], device=device)
-        for place, hypotheses in zip(batch, found, strict=True):
-            yield Answered(place, hypotheses)
+        yield from zip(batch, found, strict=True)
 
 
 def batches(sentences: Sequence[Sentence], batch_tokens: int) -> Iterator[list[int]]:
@@ -81,8 +52,7 @@ def batches(sentences: Sequence[Sentence], batch_tokens: int) -> Iterator[list[i
     >>> list(batches([Sentence([5]), Sentence([5, 6, 7]), Sentence([5, 6])], 4))
     [[1], [2, 0]]
     """
-    if batch_tokens < 1:
-        raise SettingError(f"decoding: batch_tokens must be at least 1, got {batch_tokens}.")
+    check_least("decoding: batch_tokens", batch_tokens, 1)
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i].source))
     batch: list[int] = []
     for i in order:

@@ -1,9 +1,9 @@
-"""Wishes: phrases that an answer must contain, met by sharing the beam among those who are near.
+"""Constraints: phrases that an answer must contain, met by sharing the beam among its hypotheses.
 
-Hypotheses are sorted into banks by how many tokens of their sentence's phrases they hold. Every
-bank in turn, the fullest first, keeps its best hypothesis until the beam is full; so one that meets
-its next wish always survives, however unlikely, and likely ones survive beside it. Nobody ends
-before its wishes are met, and who has no time left to meet them is dropped.
+Hypotheses are grouped into banks by how many tokens of their sentence's phrases they contain. Each
+bank in turn, from the one with most tokens, keeps its best hypothesis until the beam is full; so a
+hypothesis that continues a phrase always survives, however unlikely, together with likely ones. No
+hypothesis ends before it contains its phrases; one too long to complete them is dropped.
 
 Paper: Hokamp & Liu 2017 (grid beam search); Post & Vilar 2018 (dynamic beam allocation).
 """
@@ -14,43 +14,42 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from regard.decoding.rules import Rule, Written
 from regard.decoding.sentences import Sentence
-from regard.decoding.token_scores import Judged, judge
-from regard.decoding.trellis import Chosen
+from regard.decoding.token_scores import Logits, Scorer, TokenScores
+from regard.decoding.trellis import BeamState, Chosen
 from regard.models.stepper import EOS
 
 Phrase = tuple[int, ...]
 
 
-class Progress(NamedTuple):
-    """How far an answer is with its phrases."""
+class PhraseProgress(NamedTuple):
+    """The progress of an answer through its phrases."""
 
     met: int
-    """Tokens of phrases that it holds, and of the one that it is in the middle of."""
+    """Tokens of the phrases that it contains, and of the one it has begun."""
     missing: int
     helpful: frozenset[int]
-    """Tokens that would start a phrase or go on with one."""
+    """Tokens that would begin or continue a phrase."""
 
 
-def progress(tokens: Sequence[int], phrases: Sequence[Phrase]) -> Progress:
-    """Count what is there.
+def progress(tokens: Sequence[int], phrases: Sequence[Phrase]) -> PhraseProgress:
+    """Count the tokens of phrases in an answer.
 
     >>> progress([7, 8, 5], [(7, 8), (5, 6)])
-    Progress(met=3, missing=1, helpful=frozenset({6}))
+    PhraseProgress(met=3, missing=1, helpful=frozenset({6}))
     """
     missing = [phrase for phrase in phrases if not _holds(tokens, phrase)]
     begun = [_begun(tokens, phrase) for phrase in missing]
     met = sum(map(len, phrases)) - sum(map(len, missing)) + max(begun, default=0)
     helpful = frozenset(phrase[done] for phrase, done in zip(missing, begun, strict=True))
-    return Progress(met, sum(map(len, phrases)) - met, helpful)
+    return PhraseProgress(met, sum(map(len, phrases)) - met, helpful)
 
 
-class Candidate(NamedTuple):
-    """A continuation of one of a sentence's rows."""
+class _Continuation(NamedTuple):
+    """A row of a sentence, and the token that it would write."""
 
     score: float
     parent: int
@@ -60,48 +59,40 @@ class Candidate(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Wishes:
-    """A chooser that sees to it that every sentence's phrases are met."""
+class ConstrainedChooser:
+    """A chooser under which every sentence's answer contains its phrases."""
 
     width: int
-    min_tokens: int
-    rules: Sequence[Rule]
+    scorer: Scorer
     sentences: Sequence[Sentence]
     most: Sequence[int]
     """The most tokens that each sentence's answer may have."""
 
-    def __call__(
-        self,
-        logits: Float[Tensor, "r v"],
-        live: Float[Tensor, "b w"],
-        places: Int[Tensor, " b"],
-        written: Written,
-    ) -> Chosen:
+    def __call__(self, logits: Logits, before: BeamState) -> Chosen:
         """Share each sentence's places among its banks."""
-        may_end = written.tokens.shape[1] >= self.min_tokens
-        judged = judge(logits, self.rules, written, may_end=may_end)
+        written = before.written
         answers, names = written.tokens.tolist(), written.sentence.tolist()
-        follows = self._follows(judged, answers, names)
-        width, scores = live.shape[1], live.tolist()
+        follows = self._follows(self.scorer.every(logits, written), answers, names)
+        width, scores = before.live.shape[1], before.live.tolist()
         chosen = []
-        for i, free in enumerate(places.tolist()):
+        for i, free in enumerate(before.places.tolist()):
             first = i * width
-            banks: dict[int, list[Candidate]] = {}
+            banks: dict[int, list[_Continuation]] = {}
             for parent in range(width):
                 answer = answers[first + parent]
                 for token, (score, own) in follows[first + parent].items():
                     total = scores[i][parent] + score
                     bank = self._bank(names[first], answer, token)
                     if bank is not None and total > -math.inf:
-                        banks.setdefault(bank, []).append(Candidate(total, parent, token, own))
-            chosen.append(list(in_turn(banks))[:free])
-        return _as_tensors(chosen, live)
+                        banks.setdefault(bank, []).append(_Continuation(total, parent, token, own))
+            chosen.append(list(_in_turn(banks))[:free])
+        return _as_tensors(chosen, before.live)
 
     def _follows(
-        self, judged: Judged, answers: list[list[int]], names: list[int]
+        self, scores: TokenScores, answers: list[list[int]], names: list[int]
     ) -> list[dict[int, tuple[float, float]]]:
-        """For every row the likeliest tokens and those that help, with score and own."""
-        rows = zip(*(x.tolist() for x in judged.best(self.width)), strict=True)
+        """For every row the likeliest tokens and the helpful ones, with both log-probabilities."""
+        rows = zip(*(x.tolist() for x in scores.best(self.width)), strict=True)
         found = [dict(zip(row[0], zip(row[1], row[2], strict=True), strict=True)) for row in rows]
         pairs = [
             (row, token)
@@ -110,14 +101,14 @@ class Wishes:
             for token in progress(answer, self._phrases(name)).helpful
         ]
         if pairs:
-            # a wish outweighs a rule
+            # a constraint outweighs a rule
             at, tokens = (list(part) for part in zip(*pairs, strict=True))
-            for (row, token), own in zip(pairs, judged.own[at, tokens].tolist(), strict=True):
+            for (row, token), own in zip(pairs, scores.own[at, tokens].tolist(), strict=True):
                 found[row][token] = (own, own)
         return found
 
     def _bank(self, name: int, answer: list[int], token: int) -> int | None:
-        """How many tokens are met then; None where it may not end yet, or has no time left."""
+        """The bank of a continuation; None if it may not end yet or is too long for its phrases."""
         phrases = self._phrases(name)
         if token == EOS:
             now = progress(answer, phrases)
@@ -129,7 +120,7 @@ class Wishes:
         return sorted({tuple(phrase) for phrase in self.sentences[name].must_contain})
 
 
-def in_turn(banks: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
+def _in_turn(banks: Mapping[int, Sequence[_Continuation]]) -> Iterator[_Continuation]:
     """The best of each bank, the fullest bank first; then the second best of each; and so on."""
     ranked = [sorted(banks[bank], reverse=True) for bank in sorted(banks, reverse=True)]
     for rank in range(max(map(len, ranked), default=0)):
@@ -142,16 +133,16 @@ def _holds(tokens: Sequence[int], phrase: Phrase) -> bool:
 
 
 def _begun(tokens: Sequence[int], phrase: Phrase) -> int:
-    """How many of the phrase's first tokens stand at the end."""
+    """How many of the phrase's first tokens are at the end of the answer."""
     longest = min(len(tokens), len(phrase) - 1)
     ends = (n for n in range(longest, 0, -1) if tuple(tokens[len(tokens) - n :]) == phrase[:n])
     return next(ends, 0)
 
 
-def _as_tensors(chosen: list[list[Candidate]], like: Float[Tensor, "b w"]) -> Chosen:
-    """Rows of one length; the rest of a shorter one is no row."""
+def _as_tensors(chosen: list[list[_Continuation]], like: Float[Tensor, "b w"]) -> Chosen:
+    """Tensors of one width; sentences with fewer rows are filled up with empty rows."""
     width = max(1, *map(len, chosen))
-    none = Candidate(-math.inf, 0, EOS, 0.0)
+    none = _Continuation(-math.inf, 0, EOS, 0.0)
     rows = [[*found, *[none] * (width - len(found))] for found in chosen]
     score, parent, token, own = (
         torch.tensor([[row[column] for row in found] for found in rows], device=like.device)

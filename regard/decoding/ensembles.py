@@ -1,4 +1,4 @@
-"""Ensembles: several models write one text, each next token by the mean of their probabilities.
+"""Ensembles: several models decode together, by the mean of their next-token probabilities.
 
 log p(y) = log (1/n) sum_i p_i(y)
 """

@@ -1,9 +1,11 @@
 """Greedy search: always the likeliest next token, until the end token or the length limit.
 
-y[t] = argmax p(y | source, y[:t])
+    y[t] = argmax p(y | source, y[:t])
+
+`walk`, which sampling uses too, decodes rows independently.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -11,12 +13,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.rules import Rule, Written
-from regard.decoding.sentences import Batch, Limits, Sentence, refuse_wishes
-from regard.decoding.single_path import walk
-from regard.decoding.token_scores import Best, best_next, judge
-from regard.models.stepper import PAD, Stepper
+from regard.decoding.sentences import Limits, Sentence, SentenceBatch
+from regard.decoding.token_scores import BestTokens, Scorer
+from regard.decoding.trellis import Chosen, Hypothesis, Trellis
+from regard.errors import SettingError
+from regard.models.stepper import BOS, EOS, PAD, Stepper
 
 
 @final
@@ -34,17 +36,10 @@ class Greedy:
         """One answer for each sentence."""
         if not sentences:
             return []
-        refuse_wishes("greedy", sentences)
-        batch = Batch.of(sentences, self.limits, torch.device(device))
-        rules = batch.rules(self.rules)
-
-        def likeliest(logits: Tensor, written: Written) -> Best:
-            may_end = written.tokens.shape[1] >= self.limits.min_tokens
-            if rules:
-                return judge(logits, rules, written, may_end=may_end).best(1)
-            return best_next(logits, 1, may_end=may_end)
-
-        return walk(model, batch, 1, likeliest)
+        refuse_constraints("greedy", sentences)
+        batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
+        scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
+        return walk(model, batch, 1, lambda logits, written: scorer.best(logits, written, 1))
 
 
 def greedy(
@@ -55,3 +50,52 @@ def greedy(
     search = Greedy(limits=Limits(max_tokens=max_tokens), rules=rules)
     found = search(model, sentences, device=source.device)
     return [list(answers[0].tokens) for answers in found]
+
+
+def refuse_constraints(who: str, sentences: Sequence[Sentence]) -> None:
+    """Refuse required phrases: a search with independent rows cannot meet them."""
+    if any(sentence.must_contain for sentence in sentences):
+        raise SettingError(
+            f"{who}: phrases that an answer must contain need a beam of at least 2. Take one, or "
+            "leave the phrases out."
+        )
+
+
+def walk(
+    model: Stepper,
+    batch: SentenceBatch,
+    n_each: int,
+    pick: Callable[[Tensor, Written], BestTokens],
+) -> list[list[Hypothesis]]:
+    """Decode `n_each` independent rows of every sentence; their answers, in the order of the rows.
+
+    `pick` gives one token for each row, and may overwrite the logits.
+    """
+    device, n = batch.source.device, len(batch.source)
+    trellis, state = Trellis(n), model.start(batch.source)
+    itself = torch.arange(n_each, device=device)
+    state = model.branch(state, torch.zeros(n, n_each, dtype=torch.int64, device=device))
+    rows = torch.arange(n, device=device).repeat_interleave(n_each)
+    written, most = Written.nothing(n, device).keep(rows), batch.most
+    tokens = torch.full((n * n_each, 1), BOS, device=device)
+    total = torch.zeros(n, n_each, device=device)
+    for t in range(1, batch.longest + 1):
+        logits, state = model.step(state, tokens)
+        best = pick(logits[:, -1], written)
+        token, own, score = (x.view(total.shape) for x in (best.tokens, best.own, best.scores))
+        # a finished row is an empty row
+        total = total + score
+        ends = ((token == EOS) | (most <= t)[:, None]) & (total > -torch.inf)
+        trellis.record(Chosen(token, itself.expand(token.shape), own, total), ends)
+        total = total.masked_fill(ends, -torch.inf)
+        is_over = (total == -torch.inf).all(1).tolist()
+        if all(is_over):
+            break
+        written = written.then(torch.arange(token.numel(), device=device), token.flatten())
+        if left := trellis.drop(is_over):
+            stay = torch.tensor(left, device=device)
+            rows = (stay[:, None] * n_each + itself).flatten()
+            state, written = model.select(state, rows), written.keep(rows)
+            token, total, most = token[stay], total[stay], most[stay]
+        tokens = token.reshape(-1, 1)
+    return trellis.every()

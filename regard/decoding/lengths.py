@@ -1,16 +1,15 @@
-"""Length penalties: what a log-probability is divided by, so that short answers win no more.
+"""Length penalties: divisors of log-probabilities, so that short answers have no advantage.
 
     none:     1
     paper:    ((5 + n) / 6)^alpha
     average:  n
 
-with n the number of tokens written, the end token included. All grow with n, so that a search
-knows the best that an unfinished answer can still become.
+with n the number of tokens written, the end token included. None falls as n grows, so that a search
+can bound the score of an unfinished answer.
 
 Paper: Wu et al. 2016 (GNMT), equation 14; Vaswani et al. 2017 take alpha = 0.6.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, final, runtime_checkable
 
@@ -23,7 +22,7 @@ Number = TypeVar("Number", float, Tensor)
 
 @runtime_checkable
 class LengthPenalty(Protocol):
-    """How long an answer must be to be worth its improbability."""
+    """The interface of length penalties."""
 
     def divisor(self, length: Number) -> Number:
         """At least 1, and no less for a longer answer."""
@@ -63,10 +62,3 @@ class AveragePenalty:
     def divisor(self, length: Number) -> Number:
         """The length itself."""
         return length * 1.0
-
-
-PENALTIES: Mapping[str, Callable[[], LengthPenalty]] = {
-    "none": NoPenalty,
-    "paper": PaperPenalty,
-    "average": AveragePenalty,
-}

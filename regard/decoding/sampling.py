@@ -1,4 +1,4 @@
-"""Sampling: draw each next token by its probability, sharpened or cut as one likes.
+"""Sampling: draws each next token by its probability, with temperature, top k and top p.
 
     p'(y) ∝ p(y)^(1/temperature) on the `top_k` likeliest tokens that together hold `top_p`
 
@@ -16,16 +16,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.greedy import refuse_constraints, walk
 from regard.decoding.rules import Rule, Written
-from regard.decoding.sentences import Batch, Limits, Sentence, refuse_wishes
-from regard.decoding.single_path import walk
-from regard.decoding.token_scores import Best, Judged, judge
+from regard.decoding.sentences import Limits, Sentence, SentenceBatch
+from regard.decoding.token_scores import BestTokens, Scorer, TokenScores
+from regard.decoding.trellis import Hypothesis
 from regard.errors import SettingError
 from regard.models.stepper import Stepper
 
-MANY = 1_000_003
-"""Keeps the seeds of runs apart, as long as sentences have smaller ones."""
+SEED_FACTOR = 1_000_003
+"""Factor of a run's seed; seeds of sentences below it never collide between runs."""
 
 
 @final
@@ -35,11 +35,11 @@ class Sampling:
 
     n_samples: int = 1
     temperature: float = 1.0
-    """Below 1 the likely becomes likelier."""
+    """Below 1 likely tokens become likelier."""
     top_k: int | None = None
-    """Draw among so many of the likeliest tokens."""
+    """Draw among this many of the likeliest tokens."""
     top_p: float = 1.0
-    """Draw among the fewest tokens that together are at least so likely."""
+    """Draw among the fewest tokens that together have at least this probability."""
     seed: int = 0
     """Of the whole run; each sentence adds its own."""
     limits: Limits = field(default_factory=Limits)
@@ -62,37 +62,36 @@ class Sampling:
         """`n_samples` answers for each sentence."""
         if not sentences:
             return []
-        refuse_wishes("sampling", sentences)
-        batch = Batch.of(sentences, self.limits, torch.device(device))
-        rules = batch.rules(self.rules)
+        refuse_constraints("sampling", sentences)
+        batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
+        scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
         chances = [self._chances(sentence, batch.longest) for sentence in sentences]
         table = torch.stack(chances).to(batch.source.device)
 
-        def draw(logits: Tensor, written: Written) -> Best:
-            t = written.tokens.shape[1]
-            judged = judge(logits, rules, written, may_end=t >= self.limits.min_tokens)
+        def draw(logits: Tensor, written: Written) -> BestTokens:
             sample = torch.arange(len(logits), device=logits.device) % self.n_samples
-            return self._drawn(judged, table[written.sentence, sample, t])
+            chance = table[written.sentence, sample, written.tokens.shape[1]]
+            return self._drawn(scorer.every(logits, written), chance)
 
         return walk(model, batch, self.n_samples, draw)
 
     def _chances(self, sentence: Sentence, n_steps: int) -> Float[Tensor, "n t"]:
         """The sentence's random numbers, one for each sample and step, whatever the batch."""
-        seed = (self.seed * MANY + sentence.seed) % 2**63
+        seed = (self.seed * SEED_FACTOR + sentence.seed) % 2**63
         generator = torch.Generator().manual_seed(seed)
         # step by step, so that a longer limit draws the same numbers first
         drawn = torch.rand(n_steps, self.n_samples, generator=generator, dtype=torch.float64)
         return drawn.T
 
-    def _drawn(self, judged: Judged, chance: Float[Tensor, " r"]) -> Best:
-        """The token at which the summed probabilities, the largest first, pass the chance."""
-        scores, tokens = judged.scores.sort(descending=True, stable=True)
+    def _drawn(self, every: TokenScores, chance: Float[Tensor, " r"]) -> BestTokens:
+        """The token at which the sum of probabilities, largest first, passes the random number."""
+        scores, tokens = every.scores.sort(descending=True, stable=True)
         scores, tokens = scores[:, : self.top_k], tokens[:, : self.top_k]
         p = (scores.double() / self.temperature).softmax(-1)
         summed = p.cumsum(-1)
         p = p.where(summed - p < self.top_p, 0.0)
         summed = p.cumsum(-1)
         at = (summed <= chance[:, None] * summed[:, -1:]).sum(-1, keepdim=True)
-        # a token of no probability is never drawn, not even by the largest chance
+        # a token of probability 0 is never drawn, even by the largest random number
         token = tokens.gather(1, at.minimum((p > 0).sum(-1, keepdim=True) - 1))
-        return Best(token, judged.scores.gather(1, token), judged.own.gather(1, token))
+        return BestTokens(token, every.scores.gather(1, token), every.own.gather(1, token))

@@ -1,4 +1,4 @@
-"""What is asked of a search: sentences, each with its wishes, and limits for all of them."""
+"""Sentences: the inputs of a search, each with its constraints, and limits for all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,24 +15,22 @@ from regard.errors import SettingError
 from regard.models.stepper import BOS, EOS, PAD
 
 SIGNS = (PAD, BOS, EOS)
-"""Tokens that say nothing and that nobody can wish for."""
+"""Special tokens, which no answer can be forced to contain."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One source, and what its answer must look like."""
+    """One source, and the constraints on its answer."""
 
     source: Sequence[int]
     prefix: Sequence[int] = ()
     """Tokens the answer begins with."""
     must_contain: Sequence[Sequence[int]] = ()
-    """Phrases that the answer holds, in any order; they may overlap. Beam search only."""
+    """Phrases that the answer must contain, in any order; they may overlap. Beam search only."""
     seed: int = 0
-    """Of its draws, when it is sampled."""
+    """The seed of its draws in sampling."""
 
     def __post_init__(self) -> None:
-        if not self.prefix and not self.must_contain:
-            return
         for name, phrase in (
             ("prefix", self.prefix),
             *(("must_contain", phrase) for phrase in self.must_contain),
@@ -51,7 +49,7 @@ class Limits:
     """How short and how long an answer may be, in tokens without the end token."""
 
     max_tokens: int = 256
-    """An answer is cut here, and says so (`Hypothesis.has_ended`)."""
+    """The longest answer; a longer one is cut, and its `Hypothesis.has_ended` is False."""
     min_tokens: int = 0
     """The end token is not written before."""
     beyond_source: int | None = None
@@ -73,18 +71,16 @@ class Limits:
         most = self.max_tokens
         if self.beyond_source is not None:
             most = min(most, max(self.min_tokens, len(sentence.source) + self.beyond_source))
-        if not sentence.prefix and not sentence.must_contain:
-            return most
-        wished = sum(len(phrase) for phrase in set(map(tuple, sentence.must_contain)))
-        if (needed := len(sentence.prefix) + wished) > most:
+        phrases = set(map(tuple, sentence.must_contain))
+        if (needed := len(sentence.prefix) + sum(map(len, phrases))) > most:
             raise SettingError(
                 f"decoding: prefix and must_contain take up to {needed} tokens, but the answer may "
-                f"have {most} at most. Raise max_tokens (or beyond_source), or wish for less."
+                f"have {most} at most. Raise max_tokens (or beyond_source), or leave some out."
             )
         return most
 
 
-class Batch(NamedTuple):
+class SentenceBatch(NamedTuple):
     """Sentences as tensors."""
 
     source: Int[Tensor, "b s"]
@@ -95,23 +91,25 @@ class Batch(NamedTuple):
     forced: Int[Tensor, "b p"]
     """What each answer begins with, filled up with padding."""
     is_full: bool
-    """Whether the sources have no padding, which nobody needs to ask the device."""
+    """Whether the sources have no padding, known without asking the device."""
 
     @classmethod
-    def of(cls, sentences: Sequence[Sentence], limits: Limits, device: torch.device) -> "Batch":
+    def of(
+        cls, sentences: Sequence[Sentence], limits: Limits, device: torch.device
+    ) -> "SentenceBatch":
         """Put some sentences side by side."""
         most = [limits.of(sentence) for sentence in sentences]
-        # an empty source is one token of padding, which models know how to leave out
-        source = _filled([sentence.source or [PAD] for sentence in sentences])
+        # an empty source is one token of padding, which models mask
+        source = padded([sentence.source or [PAD] for sentence in sentences])
         return cls(
-            torch.from_numpy(source).to(device),
+            source.to(device),
             torch.tensor(most, device=device),
             max(most),
             padded([sentence.prefix for sentence in sentences], device),
             bool((source != PAD).all()),
         )
 
-    def wider(self, count: int) -> "Batch":
+    def wider(self, count: int) -> "SentenceBatch":
         """The same with so many more columns of padding behind the sources."""
         if count == 0:
             return self
@@ -124,26 +122,12 @@ class Batch(NamedTuple):
         return [rule.on(self.source.device) for rule in rules]
 
 
-def refuse_wishes(who: str, sentences: Sequence[Sentence]) -> None:
-    """For searches that go one way only, and cannot see to it that a phrase is met."""
-    if any(sentence.must_contain for sentence in sentences):
-        raise SettingError(
-            f"{who}: phrases that an answer must contain need a beam of at least 2. Take one, or "
-            "leave the phrases out."
-        )
-
-
-def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Int[Tensor, "b n"]:
+def padded(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Int[Tensor, "b n"]:
     """Rows of tokens as one tensor, the shorter ones filled up with padding."""
-    return torch.from_numpy(_filled(rows)).to(device)
-
-
-def _filled(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Rows of tokens side by side, the shorter ones filled up with padding."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     filled = np.full((len(rows), lengths.max(initial=0)), PAD)
     # one array of all tokens is made much faster than a tensor of lists of lists
     filled[np.arange(filled.shape[1]) < lengths[:, None]] = np.fromiter(
         chain.from_iterable(rows), np.int64, lengths.sum()
     )
-    return filled
+    return torch.from_numpy(filled).to(device)

@@ -1,59 +1,55 @@
-"""hypotheses + references → scores."""
+"""hypotheses + references → scores.
 
-from regard.evaluating.alignment import AlignmentCounts, alignment_error
-from regard.evaluating.bleu import bleu, bleu_orders
-from regard.evaluating.captions import score_captions
-from regard.evaluating.chrf import chrf
-from regard.evaluating.cider import cider, cider_d
-from regard.evaluating.comparison import Comparison, compare
-from regard.evaluating.digits import digit_gold
-from regard.evaluating.exact_match import exact_match
-from regard.evaluating.heads import Pieces, Row, View, best_head, view_links, view_table
-from regard.evaluating.length_ratio import length_ratio
-from regard.evaluating.links import Gold, check_links, read_naacl, read_pharaoh, write_pharaoh
-from regard.evaluating.perplexity import loss_and_perplexity, perplexity
-from regard.evaluating.pointing_game import Pointing, pointing_game
-from regard.evaluating.score import Score
-from regard.evaluating.significance import Difference, Resampling, compare_pair, score_interval
-from regard.evaluating.system_scores import score_all
-from regard.evaluating.ter import ter
-from regard.evaluating.token_accuracy import token_accuracy
+metrics                               which metrics score translations, and which score captions
+sacrebleu_metrics, cider, rouge       texts + references → one score with its signature
+accuracy, perplexity, pointing_game   answers, losses or maps → one score
+score, tokenizers                     what a score is; how texts are cut into words
+comparison, significance              several systems: differences, their p-values, and where
+alignment, heads                      word links and their error rate; which head aligns
+"""
+
+from regard.evaluating.accuracy import exact_match
+from regard.evaluating.alignment import (
+    AlignmentCounts,
+    Gold,
+    alignment_error,
+    check_links,
+    read_naacl,
+    read_pharaoh,
+    write_pharaoh,
+)
+from regard.evaluating.comparison import compare
+from regard.evaluating.heads import DecoderRow, HeadView, PieceWords, best_head, view_table
+from regard.evaluating.metrics import score_all, score_captions
+from regard.evaluating.perplexity import loss_and_perplexity
+from regard.evaluating.sacrebleu_metrics import bleu, chrf, length_ratio, ter
+from regard.evaluating.score import MetricScore
+from regard.evaluating.significance import Resampling, compare_pair, score_interval
 
 __all__ = [
     "AlignmentCounts",
-    "Comparison",
-    "Difference",
+    "DecoderRow",
     "Gold",
-    "Pieces",
-    "Pointing",
+    "HeadView",
+    "MetricScore",
+    "PieceWords",
     "Resampling",
-    "Row",
-    "Score",
-    "View",
     "alignment_error",
     "best_head",
     "bleu",
-    "bleu_orders",
     "check_links",
     "chrf",
-    "cider",
-    "cider_d",
     "compare",
     "compare_pair",
-    "digit_gold",
     "exact_match",
     "length_ratio",
     "loss_and_perplexity",
-    "perplexity",
-    "pointing_game",
     "read_naacl",
     "read_pharaoh",
     "score_all",
     "score_captions",
     "score_interval",
     "ter",
-    "token_accuracy",
-    "view_links",
     "view_table",
     "write_pharaoh",
 ]

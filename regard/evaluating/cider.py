@@ -1,8 +1,7 @@
-"""CIDEr: how much of what most people say about a picture a caption says, rare words counting more.
+"""CIDEr-D: the n-grams that a caption shares with its references, rare ones counting more.
 
-    CIDEr(c, S)   = 10/4 Σₙ 1/m Σⱼ  g(c)·g(sⱼ) / (‖g(c)‖ ‖g(sⱼ)‖),   n = 1 … 4, j = 1 … m
     CIDEr-D(c, S) = 10/4 Σₙ 1/m Σⱼ  e^(−(l(c) − l(sⱼ))² / 2σ²) · min(g(c), g(sⱼ))·g(sⱼ)
-                                    / (‖g(c)‖ ‖g(sⱼ)‖),   σ = 6
+                                    / (‖g(c)‖ ‖g(sⱼ)‖),   n = 1 … 4, j = 1 … m, σ = 6
     gₖ(s) = hₖ(s) · ln(|I| / max(1, dₖ))
 
 with hₖ(s) how often n-gram k stands in caption s, dₖ in how many of the |I| pictures it stands in
@@ -10,27 +9,31 @@ some reference, l the length in words, and the mean over pictures as the corpus'
 of fewer than four words has no 4-grams and loses their quarter.
 
 The number that papers call CIDEr is CIDEr-D as COCO's tool computes it; many print a hundred times
-it. As in that tool, hₖ is a plain count (the paper divides by the number of n-grams, which the
-cosine does not feel but the minimum does), both scores are multiplied by 10, an n-gram that no
-reference has counts as if one picture had it, and words are not stemmed (the paper stems for CIDEr,
-not for CIDEr-D). Other than there, words come from sacreBLEU's tokeniser (13a, lower-cased and
-without punctuation unless another reading is asked for), not from the Penn Treebank's, which makes
-two words of "man's".
+it. As in that tool, hₖ is a plain count (the paper divides by the number of n-grams), the score is
+multiplied by 10, an n-gram that no reference has counts as if one picture had it, and words are not
+stemmed. Other than there, words come from sacreBLEU's tokeniser (13a, lower-cased and without
+punctuation), not from the Penn Treebank's, which makes two words of "man's".
 
 Paper: Vedantam, Zitnick & Parikh 2015.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from regard.choices import find
-from regard.evaluating.bleu import words
-from regard.evaluating.caption_readings import READINGS
-from regard.evaluating.score import Measured, Score, Statistics, check_texts, reference_counts
+from regard.evaluating.sacrebleu_metrics import words
+from regard.evaluating.score import (
+    MeasuredScore,
+    MetricScore,
+    TextLists,
+    Texts,
+    check_texts,
+    mean,
+    reference_counts,
+)
 from regard.evaluating.tokenizers import chosen_tokenizer
 
 ORDERS = (1, 2, 3, 4)
@@ -38,169 +41,75 @@ SIGMA = 6.0
 SCALE = 10.0
 
 Ngram = tuple[str, ...]
-Vector = dict[Ngram, float]
 
 
-@dataclass(frozen=True)
-class Weighed:
+class _Weighed(NamedTuple):
     """A caption as a vector of tf-idf weights for each order, with their norms."""
 
-    vectors: tuple[Vector, ...]
+    vectors: tuple[dict[Ngram, float], ...]
     norms: tuple[float, ...]
     length: int
 
 
-Likeness = Callable[[Weighed, Weighed], float]
-"""How alike a caption and a reference are, from 0 to 1."""
+def measured_cider_d(
+    hypotheses: Texts, references: TextLists, *, tokenizer: str | None = None
+) -> MeasuredScore:
+    """CIDEr-D, from 0 to 10, with what each caption adds to it.
 
-
-def cider(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    reading: str = "bare",
-    tokenizer: str | None = None,
-) -> Score:
-    """CIDEr of the corpus, from 0 to 10.
-
-    Args:
-        hypotheses: one caption a picture.
-        references: all captions that people gave each picture; their number may differ.
-        reading: "bare" (lower-cased, no punctuation), "lower" or "cased".
-        tokenizer: as for `bleu`.
-    """
-    return measured_cider(hypotheses, references, reading=reading, tokenizer=tokenizer).score
-
-
-def cider_d(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    reading: str = "bare",
-    tokenizer: str | None = None,
-) -> Score:
-    """CIDEr-D of the corpus, from 0 to 10: nothing is won by length or by saying a word twice.
+    Longer captions and repeated words gain nothing. Subsets keep the corpus's frequencies.
 
     >>> said = ["a dog runs on grass", "two men play chess"]
-    >>> round(cider_d(said, [["A dog runs on grass."], ["Two men play a game."]]).value, 2)
+    >>> wanted = [["A dog runs on grass."], ["Two men play a game."]]
+    >>> round(measured_cider_d(said, wanted).score.value, 2)
     7.14
-
-    Args:
-        hypotheses: one caption a picture.
-        references: all captions that people gave each picture; their number may differ.
-        reading: "bare" (lower-cased, no punctuation), "lower" or "cased".
-        tokenizer: as for `bleu`.
     """
-    return measured_cider_d(hypotheses, references, reading=reading, tokenizer=tokenizer).score
-
-
-def measured_cider(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    reading: str = "bare",
-    tokenizer: str | None = None,
-) -> Measured:
-    """CIDEr with what each caption adds to it; subsets keep the whole corpus's frequencies."""
-    corpus = _read("cider", hypotheses, references, reading, tokenizer)
-    return corpus.measured("CIDEr", _cosine, "")
-
-
-def measured_cider_d(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    reading: str = "bare",
-    tokenizer: str | None = None,
-) -> Measured:
-    """CIDEr-D with what each caption adds to it; subsets keep the whole corpus's frequencies."""
-    corpus = _read("cider_d", hypotheses, references, reading, tokenizer)
-    return corpus.measured("CIDEr-D", _clipped, f"|sigma:{SIGMA:g}|clip:yes")
-
-
-@dataclass(frozen=True)
-class _Corpus:
-    """Captions and references as words, and how they were read."""
-
-    said: list[list[str]]
-    wanted: list[list[list[str]]]
-    signature: str
-    note: str
-
-    def measured(self, name: str, likeness: Likeness, settings: str) -> Measured:
-        frequency = Counter(gram for answers in self.wanted for gram in _distinct(answers))
-        rare = _Rarity(frequency, len(self.wanted))
-        values = []
-        for told, answers in zip(self.said, self.wanted, strict=True):
-            own = rare.weigh(told)
-            found = sum(likeness(own, rare.weigh(answer)) for answer in answers)
-            values.append([SCALE * found / len(answers), 1.0])
-        rows = np.array(values)
-        score = Score(name, _mean(rows.sum(axis=0)), self.signature + settings, self.note)
-        return Measured(score, rows, _mean)
-
-
-@dataclass(frozen=True)
-class _Rarity:
-    """In how many of the pictures each n-gram stands."""
-
-    frequency: Counter[Ngram]
-    n_pictures: int
-
-    def weigh(self, told: Sequence[str]) -> Weighed:
-        counts = [Counter(_ngrams(told, order)) for order in ORDERS]
-        vectors = tuple(
-            {gram: count * self._idf(gram) for gram, count in own.items()} for own in counts
-        )
-        norms = tuple(math.sqrt(sum(w * w for w in own.values())) for own in vectors)
-        return Weighed(vectors, norms, len(told))
-
-    def _idf(self, gram: Ngram) -> float:
-        return math.log(self.n_pictures / max(1, self.frequency[gram]))
-
-
-def _read(
-    who: str,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    reading: str,
-    tokenizer: str | None,
-) -> _Corpus:
-    check_texts(who, hypotheses, references)
-    read = find(reading, READINGS, key="reading")
+    check_texts("cider_d", hypotheses, references)
     chosen = chosen_tokenizer(tokenizer, references)
+    said = words(hypotheses, chosen.name, is_bare=True)
+    wanted = [words(answers, chosen.name, is_bare=True) for answers in references]
+    frequency = Counter(gram for answers in wanted for gram in _distinct(answers))
+    values = []
+    for told, answers in zip(said, wanted, strict=True):
+        own = _weigh(told, frequency, len(wanted))
+        found = sum(_likeness(own, _weigh(each, frequency, len(wanted))) for each in answers)
+        values.append([SCALE * found / len(answers), 1.0])
     notes = [chosen.note] if chosen.note else []
     if len(references) == 1:
         notes.append("one picture tells no rare word from a common one: the score is always 0")
-    return _Corpus(
-        words(hypotheses, chosen.name, read),
-        [words(answers, chosen.name, read) for answers in references],
-        f"{reference_counts(references)}|case:{read.case}|tok:{read.said(chosen.name)}"
-        f"|stem:no|ngrams:1-4|idf:{len(references)}|scale:{SCALE:g}",
-        "; ".join(notes),
+    signature = (
+        f"{reference_counts(references)}|case:lc|tok:{chosen.name}-nopunct"
+        f"|stem:no|ngrams:1-4|idf:{len(references)}|scale:{SCALE:g}|sigma:{SIGMA:g}|clip:yes"
     )
+    rows = np.array(values)
+    score = MetricScore("CIDEr-D", mean(rows.sum(axis=0)), signature, "; ".join(notes))
+    return MeasuredScore(score, rows, mean)
 
 
-def _cosine(caption: Weighed, reference: Weighed) -> float:
-    """The mean over orders of the cosine between both vectors."""
+def _weigh(told: Sequence[str], frequency: Counter[Ngram], n_pictures: int) -> _Weighed:
+    vectors = tuple(
+        {
+            gram: count * math.log(n_pictures / max(1, frequency[gram]))
+            for gram, count in Counter(_ngrams(told, order)).items()
+        }
+        for order in ORDERS
+    )
+    norms = tuple(math.sqrt(sum(w * w for w in own.values())) for own in vectors)
+    return _Weighed(vectors, norms, len(told))
+
+
+def _likeness(caption: _Weighed, reference: _Weighed) -> float:
+    """The mean cosine over orders, with clipped repetitions and a penalty on length differences."""
     parts = zip(caption.vectors, reference.vectors, caption.norms, reference.norms, strict=True)
     found = (
-        sum(weight * other.get(gram, 0.0) for gram, weight in own.items()) / (norm * length)
+        sum(
+            min(weight, other.get(gram, 0.0)) * other.get(gram, 0.0) for gram, weight in own.items()
+        )
+        / (norm * length)
         for own, other, norm, length in parts
         if norm and length
     )
-    return sum(found) / len(ORDERS)
-
-
-def _clipped(caption: Weighed, reference: Weighed) -> float:
-    """The same with repeated words cut to what the reference has, and other lengths fined."""
-    kept = tuple(
-        {gram: min(weight, other.get(gram, 0.0)) for gram, weight in own.items()}
-        for own, other in zip(caption.vectors, reference.vectors, strict=True)
-    )
-    apart = caption.length - reference.length
-    fine = math.exp(-(apart**2) / (2 * SIGMA**2))
-    return fine * _cosine(Weighed(kept, caption.norms, caption.length), reference)
+    fine = math.exp(-((caption.length - reference.length) ** 2) / (2 * SIGMA**2))
+    return fine * (sum(found) / len(ORDERS))
 
 
 def _distinct(answers: Sequence[Sequence[str]]) -> set[Ngram]:
@@ -209,7 +118,3 @@ def _distinct(answers: Sequence[Sequence[str]]) -> set[Ngram]:
 
 def _ngrams(told: Sequence[str], order: int) -> Iterator[Ngram]:
     return zip(*(told[start:] for start in range(order)), strict=False)
-
-
-def _mean(total: Statistics) -> float:
-    return float(total[0] / total[1])

@@ -1,17 +1,17 @@
-"""Several systems on the same sentences: scores, what differs beyond chance, and where.
+"""Several systems on the same sentences: scores, differences with p-values, and their places.
 
-The first system is the baseline; every other is tested against it. With many systems some pair
-will differ by luck: the p-values are not corrected for how many were tried.
+The first system is the baseline; every other is tested against it. No threshold is applied here,
+and p-values are not corrected for the number of systems: of many, one may differ by chance.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.errors import ShapeError
-from regard.evaluating.bleu import words
-from regard.evaluating.buckets import Bucket, by_frequency, by_length, word_frequencies
-from regard.evaluating.length_ratio import ratio_of
-from regard.evaluating.score import Measured, Score, check_texts
+from regard.evaluating.metrics import MEASURES
+from regard.evaluating.sacrebleu_metrics import ratio_of, words
+from regard.evaluating.score import MeasuredScore, MetricScore, check_texts
 from regard.evaluating.significance import (
     DEFAULT,
     Difference,
@@ -20,11 +20,22 @@ from regard.evaluating.significance import (
     compare_pair,
     score_interval,
 )
-from regard.evaluating.system_scores import MEASURES
 from regard.evaluating.tokenizers import chosen_tokenizer, tokenizer_for
 
-LEADING, SENTENCES = "BLEU", "chrF2"
+LEADING_MEASURE, SENTENCE_MEASURE = "BLEU", "chrF2"
 """The measure that is shown by length, and the one that compares single sentences."""
+FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
+"""Where each class of words begins, by how often training saw them."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One class of sentences or words, and the value of each system on it."""
+
+    label: str
+    count: int
+    """How many sentences, or words of the references, it holds."""
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class SystemScores:
     """One system's scores; the intervals are in the order of the first scores."""
 
     name: str
-    scores: tuple[Score, ...]
+    scores: tuple[MetricScore, ...]
     intervals: tuple[Interval, ...]
 
 
@@ -45,7 +56,7 @@ class Versus:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class ComparedSentence:
     """One sentence as every system has it, with the score of each."""
 
     line: int
@@ -57,13 +68,13 @@ class Sentence:
 
     @property
     def spread(self) -> float:
-        """How far the systems are apart."""
+        """The range of the systems' scores."""
         return max(self.values) - min(self.values)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that a table or a page shows; plain values, so that `asdict` makes JSON of it."""
+    """The content of a table or page, in plain values that `asdict` turns into JSON."""
 
     baseline: str
     sentences: int
@@ -76,7 +87,7 @@ class Comparison:
     """BLEU by words of the first reference."""
     by_frequency: tuple[Bucket, ...]
     """F1 of words by frequency in training; empty where no training text was given."""
-    most_different: tuple[Sentence, ...]
+    most_different: tuple[ComparedSentence, ...]
     """Sentences by how much the systems' chrF2 differs, the largest first."""
 
     @property
@@ -95,16 +106,10 @@ def compare(
     resampling: Resampling = DEFAULT,
     shown: int = 10,
 ) -> Comparison:
-    """Compare systems' outputs for the same sentences.
+    """Compare systems' outputs for the same sentences; the first system is the baseline.
 
-    Args:
-        systems: each system's texts under its name; the first is the baseline.
-        references: all references of each sentence.
-        sources: the sentences that were translated, to show and to group by length.
-        training: the target texts that the systems learned from, to tell rare words.
-        tokenizer: as for `bleu`; by default the one the references' script needs.
-        resampling: how the tests draw.
-        shown: how many of the sentences that differ most to keep.
+    `sources` are shown, and grouped by length. `training` holds the target texts that the systems
+    learned from, to find rare words. Of the sentences that differ most `shown` are kept.
     """
     if len(systems) < 2:
         raise ShapeError(f"compare: expected at least two systems, got {len(systems)}.")
@@ -121,6 +126,25 @@ def compare(
         for measure, measured in MEASURES.items()
     }
     first, *others = systems
+    leading = table[LEADING_MEASURE]
+    by_source, by_rarity = tuple[Bucket, ...](), tuple[Bucket, ...]()
+    if sources is not None:
+        by_script = tokenizer_for([[source] for source in sources]).name
+        by_source = by_length(leading, _lengths(sources, by_script))
+    if training is not None:
+        by_rarity = by_frequency(
+            [words(texts, chosen) for texts in systems.values()],
+            [words(answers, chosen) for answers in references],
+            Counter(word for text in words(list(training), chosen) for word in text),
+        )
+    values = zip(*(one.by_sentence() for one in table[SENTENCE_MEASURE]), strict=True)
+    texts_of = zip(*systems.values(), strict=True)
+    told = zip(sources or [""] * len(references), references, texts_of, values, strict=True)
+    sentences = [
+        ComparedSentence(line, source, tuple(answers), texts, scores)
+        for line, (source, answers, texts, scores) in enumerate(told, 1)
+    ]
+    apart = [sentence for sentence in sentences if sentence.spread > 0]
     return Comparison(
         baseline=first,
         sentences=len(references),
@@ -128,10 +152,7 @@ def compare(
         systems=tuple(
             SystemScores(
                 name,
-                (
-                    *(row[number].score for row in table.values()),
-                    ratio_of(table[LEADING][number]),
-                ),
+                (*(row[number].score for row in table.values()), ratio_of(leading[number])),
                 tuple(score_interval(row[number], resampling) for row in table.values()),
             )
             for number, name in enumerate(systems)
@@ -143,51 +164,92 @@ def compare(
             )
             for number, name in enumerate(others, 1)
         ),
-        by_source_length=_by_source_length(table[LEADING], sources),
-        by_reference_length=by_length(
-            table[LEADING], [len(text) for text in words([r[0] for r in references], chosen)]
-        ),
-        by_frequency=_by_frequency(systems, references, training, chosen),
-        most_different=_most_different(table[SENTENCES], systems, references, sources, shown),
+        by_source_length=by_source,
+        by_reference_length=by_length(leading, _lengths([r[0] for r in references], chosen)),
+        by_frequency=by_rarity,
+        most_different=tuple(sorted(apart, key=lambda sentence: -sentence.spread)[:shown]),
     )
 
 
-def _by_source_length(
-    measured: Sequence[Measured], sources: Sequence[str] | None
+def _lengths(texts: Sequence[str], tokenizer: str) -> list[int]:
+    return [len(text) for text in words(texts, tokenizer)]
+
+
+def by_length(
+    systems: Sequence[MeasuredScore], lengths: Sequence[int], *, buckets: int = 5
 ) -> tuple[Bucket, ...]:
-    if sources is None:
-        return ()
-    tokenizer = tokenizer_for([[source] for source in sources]).name
-    return by_length(measured, [len(text) for text in words(sources, tokenizer)])
+    """Score each system on sentences of like length, in classes of about equal size.
+
+    There are at most `buckets` classes; fewer where many sentences are equally long.
+    """
+    if any(len(system.rows) != len(lengths) for system in systems):
+        raise ShapeError(
+            f"by_length: expected a length for each sentence, got {len(lengths)} lengths for "
+            f"{[len(system.rows) for system in systems]} sentences."
+        )
+    found = []
+    for low, high in _ranges(lengths, buckets):
+        members = [line for line, length in enumerate(lengths) if low <= length <= high]
+        values = tuple(system.of(members) for system in systems)
+        found.append(Bucket(_label(low, high), len(members), values))
+    return tuple(found)
 
 
-def _by_frequency(
-    systems: Mapping[str, Sequence[str]],
-    references: Sequence[Sequence[str]],
-    training: Iterable[str] | None,
-    tokenizer: str,
+def by_frequency(
+    systems: Sequence[Sequence[Sequence[str]]],
+    references: Sequence[Sequence[Sequence[str]]],
+    frequencies: Mapping[str, int],
 ) -> tuple[Bucket, ...]:
-    if training is None:
-        return ()
-    return by_frequency(
-        [words(texts, tokenizer) for texts in systems.values()],
-        [words(answers, tokenizer) for answers in references],
-        word_frequencies(words(list(training), tokenizer)),
-    )
+    """F1 of words, in per cent, by how often training saw them.
+
+    A word is right when the reference has it too, as often as the reference has it. Of several
+    references, a sentence is held against the one with which it shares most words. Texts are
+    lists of words.
+    """
+    tallies = [_tally(texts, references, frequencies) for texts in systems]
+    found = []
+    for low, above in zip(FREQUENCIES, [*FREQUENCIES[1:], None], strict=True):
+        counts = [(own[low], wanted[low], right[low]) for own, wanted, right in tallies]
+        if not any(own + wanted for own, wanted, _ in counts):
+            continue
+        label = f"{low}+" if above is None else _label(low, above - 1)
+        values = (200 * right / (own + wanted or 1) for own, wanted, right in counts)
+        found.append(Bucket(label, max(wanted for _, wanted, _ in counts), tuple(values)))
+    return tuple(found)
 
 
-def _most_different(
-    measured: Sequence[Measured],
-    systems: Mapping[str, Sequence[str]],
-    references: Sequence[Sequence[str]],
-    sources: Sequence[str] | None,
-    shown: int,
-) -> tuple[Sentence, ...]:
-    values = zip(*(one.by_sentence() for one in measured), strict=True)
-    texts = zip(*systems.values(), strict=True)
-    sentences = [
-        Sentence(line + 1, sources[line] if sources else "", tuple(references[line]), said, scores)
-        for line, (said, scores) in enumerate(zip(texts, values, strict=True))
-    ]
-    apart = [sentence for sentence in sentences if sentence.spread > 0]
-    return tuple(sorted(apart, key=lambda sentence: -sentence.spread)[:shown])
+def _tally(
+    texts: Sequence[Sequence[str]],
+    references: Sequence[Sequence[Sequence[str]]],
+    frequencies: Mapping[str, int],
+) -> list[Counter[int]]:
+    """Counts of words by class of frequency: of the system, of the reference, and in both."""
+    own, wanted, right = Counter[str](), Counter[str](), Counter[str]()
+    for text, answers in zip(texts, references, strict=True):
+        here = Counter(text)
+        closest = max(map(Counter, answers), key=lambda answer: (here & answer).total())
+        own.update(here)
+        wanted.update(closest)
+        right.update(here & closest)
+    return [_by_class(words, frequencies) for words in (own, wanted, right)]
+
+
+def _by_class(words: Counter[str], frequencies: Mapping[str, int]) -> Counter[int]:
+    classes = Counter[int]()
+    for word, count in words.items():
+        seen = frequencies.get(word, 0)
+        classes[max(low for low in FREQUENCIES if low <= seen)] += count
+    return classes
+
+
+def _ranges(lengths: Sequence[int], buckets: int) -> list[tuple[int, int]]:
+    """Cut sorted lengths into classes of about equal size; equal lengths stay together."""
+    ordered = sorted(lengths)
+    ends = [len(ordered) * number // buckets for number in range(1, buckets + 1)]
+    highs = sorted({ordered[end - 1] for end in ends if end})
+    lows = [ordered[0], *(min(x for x in ordered if x > high) for high in highs[:-1])]
+    return list(zip(lows, highs, strict=True))
+
+
+def _label(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}–{high}"

@@ -1,4 +1,4 @@
-"""Which head aligns: error rates of every head of a model, and the best one, chosen honestly.
+"""Alignment error rates of every head, and the best head, chosen on other sentences than reported.
 
 A decoder's row i is the step that predicts target token i; its input is token i − 1. Row i + 1 has
 token i as its input, and often points at the right source word better (Chen et al. 2020). Both
@@ -10,6 +10,7 @@ A head chosen on the sentences it is reported on looks better than it is: `best_
 tables, one to choose by and one to report.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -19,22 +20,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.evaluating.alignment import AlignmentCounts
-from regard.evaluating.links import Gold, Link
+from regard.evaluating.alignment import AlignmentCounts, Gold, Link
 
 LEFT_OUT = -1
-"""The word of a piece that belongs to none: an end token, a hyphen nobody aligns."""
+"""The word number of a piece without a word: an end token, or a hyphen without links."""
 
 
-class Row(Enum):
-    """Which of the decoder's rows speaks for a target token; the value is the shift."""
+class DecoderRow(Enum):
+    """The decoder row whose weights count for a target token; the value is the shift."""
 
     PREDICTING = 0
     NEXT = 1
 
 
 @dataclass(frozen=True)
-class Pieces:
+class PieceWords:
     """The word that each piece of a sentence pair belongs to, or `LEFT_OUT`."""
 
     source: Sequence[int]
@@ -42,12 +42,12 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class View:
-    """One way to read links off a model: a head, a layer's mean, or the mean of all heads."""
+class HeadView:
+    """A source of links: a head, a layer's mean, or the mean of all heads, and a decoder row."""
 
     layer: int | None
     head: int | None
-    row: Row = Row.PREDICTING
+    row: DecoderRow = DecoderRow.PREDICTING
 
     @property
     def is_head(self) -> bool:
@@ -64,21 +64,21 @@ class View:
         return f"{place}, {self.row.name.lower()} row"
 
 
-def views(layers: int, heads: int, row: Row = Row.PREDICTING) -> list[View]:
+def views(layers: int, heads: int, row: DecoderRow = DecoderRow.PREDICTING) -> list[HeadView]:
     """Every head, then every layer's mean, then the mean of all."""
-    each = [View(layer, head, row) for layer in range(layers) for head in range(heads)]
-    return [*each, *(View(layer, None, row) for layer in range(layers)), View(None, None, row)]
+    each = [(layer, head) for layer in range(layers) for head in range(heads)]
+    means = [(layer, None) for layer in range(layers)]
+    return [HeadView(*place, row) for place in (*each, *means, (None, None))]
 
 
 def merge_pieces(
-    weights: Float[Tensor, "*heads rows columns"], pieces: Pieces, row: Row = Row.PREDICTING
+    weights: Float[Tensor, "*heads rows columns"],
+    pieces: PieceWords,
+    row: DecoderRow = DecoderRow.PREDICTING,
 ) -> Float[Tensor, "*heads t s"]:
-    """Weights of pieces become weights of words: summed over source, averaged over target.
+    """Turn weights of pieces into weights of words: summed over source, averaged over target.
 
-    Args:
-        weights: a row for each decoder step, the end's included; a column for each source piece.
-        pieces: the words of both sides' pieces.
-        row: which row speaks for a target piece.
+    There is a row for each decoder step, the end's included, and a column for each source piece.
     """
     needed = (len(pieces.target) + row.value, len(pieces.source))
     if weights.shape[-2] < needed[0] or weights.shape[-1] != needed[1]:
@@ -107,52 +107,51 @@ def argmax_links(weights: Float[Tensor, "t s"], targets: Iterable[int]) -> froze
 
 def view_links(
     weights: Float[Tensor, "layers heads rows columns"],
-    pieces: Pieces,
-    row: Row = Row.PREDICTING,
-) -> dict[View, frozenset[Link]]:
-    """The links of one sentence pair as every head, every layer and all together see them."""
-    words = merge_pieces(weights, pieces, row)
-    stacked = [*words.flatten(0, 1), *words.mean(dim=1), words.mean(dim=(0, 1))]
+    pieces: PieceWords,
+    row: DecoderRow = DecoderRow.PREDICTING,
+) -> dict[HeadView, frozenset[Link]]:
+    """The links of one sentence pair by every head, every layer's mean and the mean of all."""
+    words = weights_by_view(merge_pieces(weights, pieces, row), row)
     targets = {word for word in pieces.target if word != LEFT_OUT}
-    names = views(weights.shape[0], weights.shape[1], row)
-    return {view: argmax_links(one, targets) for view, one in zip(names, stacked, strict=True)}
+    return {view: argmax_links(one, targets) for view, one in words.items()}
+
+
+def weights_by_view(
+    words: Float[Tensor, "layers heads t s"], row: DecoderRow
+) -> dict[HeadView, Float[Tensor, "t s"]]:
+    """Weights between words: those of every head, every layer's mean, and the mean of all."""
+    stacked = [*words.flatten(0, 1), *words.mean(dim=1), words.mean(dim=(0, 1))]
+    layers, heads = words.shape[:2]
+    return dict(zip(views(layers, heads, row), stacked, strict=True))
 
 
 def view_table(
-    sentences: Iterable[tuple[Float[Tensor, "layers heads rows columns"], Pieces, Gold]],
-    rows: Iterable[Row] = tuple(Row),
-) -> dict[View, AlignmentCounts]:
-    """Alignment errors of every view over a corpus, for both rows unless told otherwise.
-
-    Args:
-        sentences: each pair's weights, the words of its pieces, and its gold links.
-        rows: the readings to score.
-    """
-    chosen = tuple(rows)
-    table: dict[View, AlignmentCounts] = {}
+    sentences: Iterable[tuple[Float[Tensor, "layers heads rows columns"], PieceWords, Gold]],
+) -> dict[HeadView, AlignmentCounts]:
+    """Alignment errors of every view over a corpus, for both rows."""
+    table: dict[HeadView, AlignmentCounts] = defaultdict(AlignmentCounts)
     for weights, pieces, gold in sentences:
-        for row in chosen:
+        for row in DecoderRow:
             for view, links in view_links(weights, pieces, row).items():
-                counts = AlignmentCounts.of(links, gold)
-                table[view] = table.get(view, AlignmentCounts()) + counts
-    return table
+                table[view] += AlignmentCounts.of(links, gold)
+    return dict(table)
 
 
 @dataclass(frozen=True)
 class BestHead:
     """A head chosen on some sentences and its errors on those and on others."""
 
-    view: View
+    view: HeadView
     chosen_on: AlignmentCounts
     reported_on: AlignmentCounts
 
 
 def best_head(
-    chosen_on: Mapping[View, AlignmentCounts], reported_on: Mapping[View, AlignmentCounts]
+    chosen_on: Mapping[HeadView, AlignmentCounts], reported_on: Mapping[HeadView, AlignmentCounts]
 ) -> BestHead:
     """Choose the head and row with the fewest errors by one table; report it by the other.
 
-    Means are left out of the choice: they are no head, and are in the table for comparison.
+    Means cannot be chosen: they are not heads, and are in the table for comparison.
     """
     heads = [view for view in chosen_on if view.is_head]
     missing = [view for view in heads if view not in reported_on]
@@ -166,7 +165,5 @@ def best_head(
 
 
 def _membership(words: Sequence[int], like: Tensor) -> Float[Tensor, "pieces words"]:
-    count = max(words, default=LEFT_OUT) + 1
-    columns = torch.arange(count, device=like.device)
-    belongs = torch.tensor(words, device=like.device, dtype=torch.long)[:, None] == columns
-    return belongs.to(like.dtype)
+    columns = torch.arange(max(words, default=LEFT_OUT) + 1)
+    return (torch.tensor(words, dtype=torch.long)[:, None] == columns).to(like)

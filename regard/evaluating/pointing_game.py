@@ -1,14 +1,14 @@
-"""The pointing game: does a word's map point at the thing the word names?
+"""The pointing game: how often a word's map peaks in the box of the object that the word names.
 
     pointed = 1/T Σₜ [the centre of cell argmaxᵢ aₜᵢ lies in Bₜ]
     held    = 1/T Σₜ Σᵢ aₜᵢ · |cᵢ ∩ Bₜ| / |cᵢ|
 
 with aₜ the map of word t, made to sum to 1, cᵢ the rectangle of cell i in the picture and Bₜ the
-box of the thing that word t names; words that name nothing are left out. Where several cells share
-the peak, each counts for its part. A map that is the same everywhere therefore earns just what
-chance earns: the share of cells whose centre lies in the box, and the share of them it covers.
+box of the object that word t names; words without an object are left out. Where several cells share
+the peak, each counts for its part. A uniform map therefore scores exactly
+chance: the share of cells whose centre lies in the box, and the share of them it covers.
 
-A thing so small that no cell has its centre in the box cannot be pointed at; `reachable` counts the
+An object so small that no cell has its centre in the box cannot be hit; `reachable` counts the
 others.
 
 Paper: Zhang et al. 2016 (the peak); Liu et al. 2017 (the mass, "attention correctness").
@@ -23,18 +23,18 @@ from torch import Tensor
 
 from regard.data.boxes import Box
 from regard.errors import ShapeError
-from regard.evaluating.score import Score
+from regard.evaluating.score import MetricScore
 
 
 @dataclass(frozen=True)
 class Pointing:
-    """Sums over words; those of two captions add up."""
+    """Sums over words; those of two captions can be added."""
 
     words: int = 0
     hits: float = 0.0
     """Words whose peak lies in the box; a peak shared by several cells counts in parts."""
     mass: float = 0.0
-    """What lies in the boxes, each word's map counting for 1."""
+    """The weight inside the boxes; each word's map sums to 1."""
     chance_hits: float = 0.0
     chance_mass: float = 0.0
     reachable: int = 0
@@ -43,42 +43,24 @@ class Pointing:
     def __add__(self, other: "Pointing") -> "Pointing":
         return Pointing(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    @property
-    def pointed(self) -> float:
-        """The share of words whose peak lies in the box."""
-        return self.hits / max(self.words, 1)
+    def per_word(self, total: float | int) -> float:
+        """One of the sums as a mean over words: `hits` give the share of words that point right."""
+        return total / max(self.words, 1)
 
-    @property
-    def held(self) -> float:
-        """How much of a map lies in the box, on average."""
-        return self.mass / max(self.words, 1)
-
-    @property
-    def pointed_by_chance(self) -> float:
-        """What a map that is the same everywhere would point at."""
-        return self.chance_hits / max(self.words, 1)
-
-    @property
-    def held_by_chance(self) -> float:
-        """What a map that is the same everywhere would hold."""
-        return self.chance_mass / max(self.words, 1)
-
-    def scores(self) -> tuple[Score, Score]:
-        """Both numbers in per cent, with what chance earns in their signatures.
+    def scores(self) -> tuple[MetricScore, MetricScore]:
+        """Both numbers in per cent; their signatures hold the score of chance.
 
         >>> print(*Pointing(8, 6.0, 5.0, 1.0, 1.5, 8).scores(), sep="; ")
         pointing 75.00 (words:8|peak:centre|chance:12.50|percent); \
 mass in box 62.50 (words:8|chance:18.75|percent)
         """
-        chance, mass = 100 * self.pointed_by_chance, 100 * self.held_by_chance
-        return (
-            Score(
-                "pointing",
-                100 * self.pointed,
-                f"words:{self.words}|peak:centre|chance:{chance:.2f}|percent",
-            ),
-            Score("mass in box", 100 * self.held, f"words:{self.words}|chance:{mass:.2f}|percent"),
+        hits, mass, chance_hits, chance_mass = (
+            100 * self.per_word(total)
+            for total in (self.hits, self.mass, self.chance_hits, self.chance_mass)
         )
+        peak = f"words:{self.words}|peak:centre|chance:{chance_hits:.2f}|percent"
+        held = f"words:{self.words}|chance:{chance_mass:.2f}|percent"
+        return MetricScore("pointing", hits, peak), MetricScore("mass in box", mass, held)
 
 
 def pointing_game(
@@ -87,13 +69,10 @@ def pointing_game(
     classes: Sequence[str],
     cells: Float[Tensor, "l 4"],
 ) -> dict[str, Pointing]:
-    """Play one caption; the answer is by class of word, in the order in which they come.
+    """Score one caption; results are by class of word, in order of occurrence.
 
-    Args:
-        maps: a row a word, a column a cell, row by row of the grid.
-        boxes: where in the picture the thing is that each word names; None where it names nothing.
-        classes: what kind of word each is, such as "colour" or "shape".
-        cells: left, top, right and bottom of each cell in the picture, see `grid_cells`.
+    Each word has a map, the box of the thing it names in the picture (None where it names nothing)
+    and a class, such as "colour" or "shape". `cells` are those of `grid_cells`.
     """
     if not len(maps) == len(boxes) == len(classes) or maps.shape[1] != len(cells):
         raise ShapeError(
@@ -128,12 +107,10 @@ def pointing_game(
 
 
 def together(games: Iterable[Mapping[str, Pointing]]) -> dict[str, Pointing]:
-    """Many captions as one, class by class.
+    """The sums of many captions, by class.
 
-    >>> together([{"shape": Pointing(2, 1.0)}, {"colour": Pointing(1), "shape": Pointing(1, 1.0)}])[
-    ...     "shape"
-    ... ].pointed
-    0.6666666666666666
+    >>> together([{"shape": Pointing(2, 1.0)}, {"shape": Pointing(1, 1.0)}])["shape"].hits
+    2.0
     """
     found: dict[str, Pointing] = {}
     for game in games:
@@ -142,21 +119,11 @@ def together(games: Iterable[Mapping[str, Pointing]]) -> dict[str, Pointing]:
     return found
 
 
-def all_words(game: Mapping[str, Pointing]) -> Pointing:
-    """All classes as one."""
-    return sum(game.values(), Pointing())
-
-
 def grid_cells(rows: int, columns: int, shown: Box) -> Float[Tensor, "l 4"]:
-    """The cells of a regular grid, row by row: left, top, right and bottom of each.
+    """The cells of a regular grid over a part of a picture: left, top, right and bottom of each.
 
     >>> grid_cells(1, 2, Box(0.0, 0.0, 8.0, 4.0)).tolist()
     [[0.0, 0.0, 4.0, 4.0], [4.0, 0.0, 8.0, 4.0]]
-
-    Args:
-        rows: cells from top to bottom.
-        columns: cells from left to right.
-        shown: the part of the picture that the model saw, in the picture's pixels.
     """
     x = torch.linspace(shown.left, shown.right, columns + 1, dtype=torch.float64)
     y = torch.linspace(shown.top, shown.bottom, rows + 1, dtype=torch.float64)

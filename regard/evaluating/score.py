@@ -1,4 +1,4 @@
-"""A score one can quote, and the checks that every score makes of its texts."""
+"""A score with its signature, and the checks of texts that every metric makes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,19 @@ from numpy.typing import NDArray
 
 from regard.errors import ShapeError
 
+Texts = Sequence[str]
+"""The hypotheses: one text a sentence, or one caption a picture."""
+TextLists = Sequence[Sequence[str]]
+"""All references of each sentence; their number may differ."""
 Statistics = NDArray[np.float64]
 """Counts from which a score is computed; those of a corpus are the sum of its sentences'."""
 
 
 @dataclass(frozen=True)
-class Score:
-    """One number of one system, with all that somebody needs to compute it again.
+class MetricScore:
+    """One number of one system, with the signature that is needed to reproduce it.
 
-    >>> print(Score("BLEU", 41.234, "nrefs:1|case:mixed|tok:13a"))
+    >>> print(MetricScore("BLEU", 41.234, "nrefs:1|case:mixed|tok:13a"))
     BLEU 41.23 (nrefs:1|case:mixed|tok:13a)
     """
 
@@ -24,7 +28,7 @@ class Score:
     value: float
     signature: str
     note: str = ""
-    """What a reader should know before quoting it; empty as a rule."""
+    """A caveat for the reader; usually empty."""
 
     def __str__(self) -> str:
         said = f"{self.name} {self.value:.2f} ({self.signature})"
@@ -32,10 +36,10 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredScore:
     """A system's score and what each sentence added to it, so that any subset can be scored."""
 
-    score: Score
+    score: MetricScore
     rows: Statistics
     """Counts of each sentence, one row a sentence."""
     value: Callable[[Statistics], float]
@@ -51,7 +55,12 @@ class Measured:
         return [self.value(row) for row in self.rows]
 
 
-def check_texts(who: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+def mean(total: Statistics) -> float:
+    """The score of metrics whose rows hold a sum and what it is divided by."""
+    return float(total[0] / total[1]) if total[1] else 0.0
+
+
+def check_texts(who: str, hypotheses: Texts, references: TextLists) -> None:
     """Refuse texts that do not pair up: every hypothesis needs its own list of references."""
     if len(hypotheses) != len(references) or not hypotheses:
         raise ShapeError(
@@ -70,8 +79,8 @@ def check_texts(who: str, hypotheses: Sequence[str], references: Sequence[Sequen
             )
 
 
-def reference_counts(references: Sequence[Sequence[str]]) -> str:
-    """How many references a sentence has, as sacreBLEU's signatures say it.
+def reference_counts(references: TextLists) -> str:
+    """The number of references per sentence, in the form of sacreBLEU's signatures.
 
     >>> reference_counts([["a", "b"], ["c"]]), reference_counts([["a"], ["b"]])
     ('nrefs:var', 'nrefs:1')

@@ -1,19 +1,17 @@
-"""Is one system better than another, or was it luck? Two tests on the same sentences.
+"""Two significance tests of a score difference; they give p-values and apply no threshold.
 
 Paired bootstrap: draw as many sentences as there are, with replacement, the same for both systems,
 and score both again. The spread of the differences gives the interval; its share on the other side
-of zero says how often the second system would lose. The p-value centres the differences on zero,
-the world in which the systems are equal, and asks how often chance alone reaches the one observed.
+of zero is how often the second system would lose. The p-value centres the differences on zero,
+as if the systems were equal, and is the share of samples that reach the observed difference.
 
-Approximate randomisation: were the systems equal, their outputs could change places. Swap them for
-each sentence by a coin and ask how often the swapped systems differ as much as the real ones.
+Approximate randomisation: if the systems were equal, their outputs could be swapped. Swap them
+at random for each sentence; p is how often the swapped systems differ as much as the real ones.
 
     p = (1 + #{|d*| ≥ |d|}) / (1 + samples)
 
-Both p-values are two-sided, and 1 for a system against itself. (sacreBLEU's own paired tests count
-only |d*| > |d|, so that a system differs from itself with the smallest p there is; its bootstrap
-centres |d*| instead of d*, which makes p too small; the seed comes from the environment, and there
-is no interval of the difference. Hence this file, on sacreBLEU's counts.)
+Both p-values are two-sided, and 1 for a system against itself. sacreBLEU's own tests give neither
+these nor an interval of the difference, so this file computes both from sacreBLEU's counts.
 
 Paper: Koehn 2004; Riezler & Maxwell 2005. Cost: the counts are summed, texts are read once.
 """
@@ -24,15 +22,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.errors import SettingError, ShapeError
-from regard.evaluating.score import Measured, Statistics
+from regard.evaluating.score import MeasuredScore, Statistics
 
-TIE = 1e-9
-"""Differences closer than this are equal: sums in another order may differ in the last bit."""
+MAX_TIE = 1e-9
+"""Differences closer than this count as equal: the order of a sum may change the last bit."""
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How often to draw, and from which seed; equal numbers give equal answers."""
+    """Numbers of samples and the seed; equal settings give equal results."""
 
     samples: int = 1000
     trials: int = 10_000
@@ -55,7 +53,7 @@ class Resampling:
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a score lies with the confidence asked for."""
+    """The interval of a score at the chosen confidence."""
 
     low: float
     high: float
@@ -66,7 +64,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much the second system differs from the first, and how sure one may be of it."""
+    """The difference of the second system from the first, its interval and its p-values."""
 
     name: str
     value: float
@@ -83,20 +81,16 @@ class Difference:
 DEFAULT = Resampling()
 
 
-def score_interval(measured: Measured, how: Resampling = DEFAULT) -> Interval:
+def score_interval(measured: MeasuredScore, how: Resampling = DEFAULT) -> Interval:
     """The bootstrap interval of one system's score."""
     drawn = [measured.value(weights @ measured.rows) for weights in _draws(measured.rows, how)]
     return _interval(np.array(drawn), how)
 
 
-def compare_pair(first: Measured, second: Measured, how: Resampling = DEFAULT) -> Difference:
-    """Test the second system against the first by both tests.
-
-    Args:
-        first: the baseline.
-        second: the system in question, measured in the same way on the same sentences.
-        how: samples, trials, seed and confidence.
-    """
+def compare_pair(
+    first: MeasuredScore, second: MeasuredScore, how: Resampling = DEFAULT
+) -> Difference:
+    """Test the second system against the first, the baseline, by both tests."""
     if first.score.name != second.score.name or first.rows.shape != second.rows.shape:
         raise ShapeError(
             f"compare_pair: expected one measure on the same sentences, got {first.score.name} on "
@@ -116,13 +110,13 @@ def compare_pair(first: Measured, second: Measured, how: Resampling = DEFAULT) -
         interval=_interval(drawn, how),
         p_bootstrap=_p_value(drawn - drawn.mean(), value),
         p_randomisation=_p_value(np.array(list(_swapped(first, second, how))), value),
-        wins=float((sign * drawn > TIE).mean()),
-        is_better=sign * value > TIE,
+        wins=float((sign * drawn > MAX_TIE).mean()),
+        is_better=sign * value > MAX_TIE,
     )
 
 
 def _draws(rows: Statistics, how: Resampling) -> Iterator[Statistics]:
-    """How often each sentence is drawn; the seed makes every measure see the same draws."""
+    """How often each sentence is drawn; with one seed all measures use the same draws."""
     chance = np.random.default_rng(how.seed)
     count = len(rows)
     for _ in range(how.samples):
@@ -130,7 +124,7 @@ def _draws(rows: Statistics, how: Resampling) -> Iterator[Statistics]:
         yield drawn.astype(np.float64)
 
 
-def _swapped(first: Measured, second: Measured, how: Resampling) -> Iterator[float]:
+def _swapped(first: MeasuredScore, second: MeasuredScore, how: Resampling) -> Iterator[float]:
     chance = np.random.default_rng(how.seed)
     apart = second.rows - first.rows
     totals = first.rows.sum(axis=0), second.rows.sum(axis=0)
@@ -140,7 +134,7 @@ def _swapped(first: Measured, second: Measured, how: Resampling) -> Iterator[flo
 
 
 def _p_value(differences: Statistics, value: float) -> float:
-    reached = int((np.abs(differences) >= abs(value) - TIE).sum())
+    reached = int((np.abs(differences) >= abs(value) - MAX_TIE).sum())
     return (1 + reached) / (1 + len(differences))
 
 

@@ -1,4 +1,4 @@
-"""Where a run computes, in which precision its products are made, and by how many threads."""
+"""Hardware: a run's device, precision of products, threads, and states of random numbers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from regard.choices import find
-from regard.errors import SettingError
-from regard.hardware.recorded_work import CudaGraphs, Eager, Recorder, Work
+from regard.errors import CheckpointError, SettingError
+from regard.hardware.recorded_work import CudaGraphs, Recorder, Work
 from regard.hardware.threads import Threads, free_threads, use_threads
 from regard.models import Model
 
 M = TypeVar("M", bound=Model)
+CPU_STATE, CUDA_STATE = "random.cpu", "random.cuda"
 PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -25,7 +26,7 @@ def device_kinds() -> dict[str, int]:
 
 
 def device_named(name: str | None) -> torch.device:
-    """The device of a name, which must be on this machine; unless given, a GPU or else the CPU."""
+    """The device of a name, which this machine must have; without a name a GPU, else the CPU."""
     kinds = device_kinds()
     if name is None:
         return torch.device("cuda" if "cuda" in kinds else "cpu")
@@ -48,51 +49,44 @@ class Hardware:
     compiles: bool = False
     """Whether a model's layers are compiled before it learns."""
     replays: bool = False
-    """Whether the work of a batch is recorded, and played again for batches of its shape."""
+    """Whether the work of a batch is recorded, and replayed for batches of its shape."""
     threads: Threads | None = None
-    """How many threads share a product on a CPU; as many as torch is set to if it is not said."""
+    """How many threads share a product on a CPU; torch's setting unless given."""
 
     @classmethod
     def chosen(
         cls, device: str | None, precision: str | None, *, compiles: bool | None = None
     ) -> "Hardware":
-        """What was asked for; unless said, a GPU where there is one, bfloat16 and compiled.
-
-        A CPU's threads are as many as there are free cores.
-        """
+        """Unless said otherwise, a GPU where there is one, in bfloat16 and compiled."""
         where = device_named(device)
         name = precision or ("bfloat16" if where.type == "cuda" else "float32")
         products = find(name, PRECISIONS, key="--precision")
-        low = products is not torch.float32
-        if low and where.type == "cpu":
-            # some processors say that they have such products and end the process at the first
+        if products is not torch.float32 and where.type == "cpu":
+            # some processors report bfloat16 support but crash at the first product
             raise SettingError(f"--precision: {name} is for GPUs; on the CPU take float32.")
-        return cls(
-            where,
-            products,
-            compiles=where.type == "cuda" if compiles is None else compiles,
-            replays=where.type == "cuda" if compiles is None else compiles and where.type == "cuda",
-            threads=free_threads() if where.type == "cpu" else None,
-        )
+        is_cuda = where.type == "cuda"
+        compiles = is_cuda if compiles is None else compiles
+        threads = free_threads() if where.type == "cpu" else None
+        return cls(where, products, compiles, compiles and is_cuda, threads)
 
     @property
     def multiple(self) -> int:
-        """What lengths are rounded up to, so that shapes return."""
+        """Lengths are rounded up to multiples of this, so that shapes repeat."""
         return 4 if self.replays else 1
 
     def put(self, tensor: Tensor) -> Tensor:
-        """The tensor on this device; on its way there nobody waits."""
+        """The tensor on this device, copied without waiting."""
         if self.device.type == "cuda" and tensor.device.type == "cpu":
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
-    def recorder(self, work: Work) -> Recorder | Eager:
-        """The work, by recordings if this hardware replays."""
-        return Recorder(work, CudaGraphs(self.device)) if self.replays else Eager(work)
+    def recorder(self, work: Work) -> Recorder:
+        """The work of a batch, wrapped in a recorder if this hardware replays."""
+        return Recorder(work, CudaGraphs(self.device) if self.replays else None)
 
     @contextmanager
     def on_threads(self) -> Iterator[None]:
-        """A context in which this many threads share a product; after it torch is as before."""
+        """A context in which this many threads share a product; it restores torch's setting."""
         before = torch.get_num_threads()
         use_threads(before if self.threads is None else self.threads.count)
         try:
@@ -102,19 +96,39 @@ class Hardware:
 
     def products(self) -> torch.autocast:
         """A context in which products are made in this precision."""
-        is_low = self.precision is not torch.float32
-        return torch.autocast(self.device.type, self.precision, enabled=is_low)
+        is_lower = self.precision is not torch.float32
+        return torch.autocast(self.device.type, self.precision, enabled=is_lower)
 
     def plainly(self) -> AbstractContextManager[object]:
-        """A context in which compiled layers run as they are written.
-
-        What is read once, such as a validation, is not worth another compilation.
-        """
+        """A context in which compiled layers run uncompiled, for work not worth compiling."""
         return torch.compiler.set_stance("force_eager") if self.compiles else nullcontext()
 
     def place(self, model: M) -> M:
-        """Put a model here; its repeated parts are compiled, for all lengths, if hardware does."""
+        """Move a model to the device, and compile its repeated parts, for all lengths, if set."""
         if self.compiles:
             for part in model.repeated():
                 part.compile(dynamic=True)
         return model.to(self.device)
+
+
+CPU = Hardware()
+"""The CPU, with torch's settings."""
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """The states that a training on this device draws from, by name."""
+    states = {CPU_STATE: torch.get_rng_state()}
+    if device.type == "cuda":
+        states[CUDA_STATE] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore these states of random generators; one of another device is ignored."""
+    try:
+        if CPU_STATE in states:
+            torch.set_rng_state(states[CPU_STATE])
+        if CUDA_STATE in states and device.type == "cuda":
+            torch.cuda.set_rng_state(states[CUDA_STATE], device)
+    except (RuntimeError, TypeError) as error:
+        raise CheckpointError(f"random states: torch refuses the saved state: {error}.") from error

@@ -1,106 +1,116 @@
-"""Replaying: a batch's work recorded once for each shape, and played again without Python.
+"""Recorded work: records a batch's work once for each shape, and replays it without Python.
 
-A GPU outruns the Python that feeds it: an update of a base Transformer is a thousand kernels, and
-calling them one by one takes longer than running them. A recording (a CUDA graph) holds them all.
-Shapes return, since lengths are rounded up and a batch's rows follow from its length; the second
-time a shape comes it is recorded, from the third time on it is played.
+An update of a base Transformer is a thousand kernels, which a GPU runs faster than Python calls
+them. A recording (a CUDA graph) holds them all. Shapes repeat, since lengths are rounded up and a
+batch's rows follow from its length; a shape is recorded the second time, and replayed from then on.
 """
 
+import gc
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol, final, runtime_checkable
+from typing import Protocol, TypeVar, final, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from regard.hardware.cuda_graphs import GraphPool
-
-MOST = 256
-"""How many shapes are recorded; later ones are worked through as ever. Fewer where memory was too
-short for them."""
+MAX_SHAPES = 256
+"""How many shapes are recorded; the work of later ones runs unrecorded."""
 
 Work = Callable[..., Tensor]
-"""Takes tensors of one device and gives one. Whatever else it changes, such as gradients, must stay
-where it is in memory."""
+"""Takes tensors of one device and gives one. Other tensors that it changes, such as gradients, must
+keep their addresses."""
 
 Shape = tuple[torch.Size, ...]
+T = TypeVar("T")
+
+
+@final
+class GraphPool:
+    """Memory that CUDA graphs share; no two of them may play at once."""
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def record(
+        self, work: Callable[[], T], stream: torch.cuda.Stream | None = None
+    ) -> tuple[T, Callable[[], object]]:
+        """The tensor of the work's result, and a function that replays the work.
+
+        All tensors of the work must be on the device.
+        """
+        graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
+        # a recording fails if the garbage collector frees an older one meanwhile
+        gc.disable()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool, stream=stream):
+                found = work()
+        finally:
+            if collects:
+                gc.enable()
+        return found, graph.replay
 
 
 @runtime_checkable
 class Player(Protocol):
-    """How work is done, and how it is recorded."""
+    """The interface: runs work, and records it."""
 
     def play(self, work: Work, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Do it now."""
+        """Run the work now."""
 
     def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Work:
-        """Do nothing yet; what comes back does the work for inputs of the same shapes."""
+        """Record the work; calling the result replays it for inputs of the same shapes."""
 
     def forget(self) -> None:
-        """All recordings are gone; give their memory back."""
+        """Free the memory of all recordings, which are deleted."""
 
 
 @final
 class Recorder:
-    """Does a batch's work, by a recording where there is one."""
+    """Runs a batch's work, by a recording if there is one; without a player it records none."""
 
-    def __init__(self, work: Work, player: Player) -> None:
-        self.work, self.player, self.most = work, player, MOST
+    def __init__(self, work: Work, player: Player | None = None) -> None:
+        self.work, self.player, self.max_shapes = work, player, MAX_SHAPES
         self.seen: Counter[Shape] = Counter()
         self.recordings: dict[Shape, Work] = {}
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """Give the work's result, which the next call may overwrite."""
+        """Run the work; the next call may overwrite its result."""
+        if self.player is None:
+            return self.work(*inputs)
         shape = tuple(each.shape for each in inputs)
         if shape not in self.recordings:
             self.seen[shape] += 1
-            if self.seen[shape] == 1 or len(self.recordings) >= self.most:
+            if self.seen[shape] == 1 or len(self.recordings) >= self.max_shapes:
                 return self.player.play(self.work, inputs)
             self.recordings[shape] = self.player.record(self.work, inputs)
         return self.recordings[shape](*inputs)
 
     def forget(self) -> bool:
-        """Give the recordings' memory back; whether any was made, or begun.
+        """Free the recordings' memory; True if any was made or begun.
 
-        Half as many are made from now on, so that memory that is short stays free, and whoever asks
-        again and again is told no in the end. If there were none, they were not to blame, and as
-        many as ever may be made.
+        From then on half as many are made, so that memory stays free and a caller that keeps trying
+        ends with none. If there were none, they did not use the memory, and the limit is reset.
         """
-        tried = min(self.most, sum(times > 1 for times in self.seen.values()))
-        self.most = tried // 2 if tried else MOST
+        tried = min(self.max_shapes, sum(times > 1 for times in self.seen.values()))
+        self.max_shapes = tried // 2 if tried else MAX_SHAPES
         self.recordings.clear()
         self.seen.clear()
-        self.player.forget()
+        if self.player is not None:
+            self.player.forget()
         return tried > 0
 
 
 @final
-class Eager:
-    """Does the work as it is, and never records."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """Do it."""
-        return self.work(*inputs)
-
-    def forget(self) -> bool:
-        """There is nothing to forget."""
-        return False
-
-
-@final
 class CudaGraphs:
-    """Records CUDA graphs, which share one room in memory since no two play at once."""
+    """Records CUDA graphs, which share one pool of memory since no two play at once."""
 
     def __init__(self, device: torch.device) -> None:
         # a graph's gradients must have been made on the stream that records it
         self.stream = torch.cuda.Stream(device)
-        self.room = GraphPool()
+        self.pool = GraphPool()
 
     def play(self, work: Work, inputs: tuple[Tensor, ...]) -> Tensor:
-        """On the stream that records."""
+        """Run on the stream that records."""
         current = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
@@ -110,19 +120,18 @@ class CudaGraphs:
 
     def record(self, work: Work, inputs: tuple[Tensor, ...]) -> Work:
         """One graph, with inputs and result at fixed places."""
-        kept = [each.clone() for each in inputs]
-        with self.room.recording(self.stream) as graph:
-            result = work(*kept)
+        places = [each.clone() for each in inputs]
+        result, play = self.pool.record(lambda: work(*places), self.stream)
 
         def replay(*given: Tensor) -> Tensor:
-            for place, each in zip(kept, given, strict=True):
+            for place, each in zip(places, given, strict=True):
                 place.copy_(each, non_blocking=True)
-            graph.replay()
+            play()
             return result
 
         return replay
 
     def forget(self) -> None:
-        """Start a new room, and give the old one back."""
-        self.room = GraphPool()
+        """Start a new pool, and give the old one back."""
+        self.pool = GraphPool()
         torch.cuda.empty_cache()

@@ -1,15 +1,13 @@
-"""How many threads share a product on a CPU: one for each core that is free.
+"""Threads: choose how many threads share a product on a CPU, one for each free core.
 
-Threads that share a product wait for each other. Where another program has one of their cores, or
-a quota stops the process for a while, every product waits for the thread that does not run: beside
-two busy processes an update of recipes/copy.toml took 671 ms on two threads of two cores, and 33 ms
-on one. So a run takes no more threads than there are cores that nothing else is using when it
-begins, and no more than its quota pays for.
+Every product waits for a thread that another program or a quota stops: beside two busy processes
+an update of recipes/copy.toml took 671 ms on two threads of two cores, and 33 ms on one. So a run
+takes no more threads than there are free cores when it begins, and than its quota pays for.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +15,8 @@ import torch
 
 ASKED_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which a user, or torchrun, chooses the number."""
-WATCH_SECONDS = 0.1
-"""How long the cores are watched."""
-BUSY_SHARE = 0.25
-"""A core that was working for more of that time is not free."""
+WATCH_SECONDS, BUSY_SHARE = 0.1, 0.25
+"""How long the cores are watched; a core that works for more of that time is not free."""
 
 CPU_TIMES = Path("/proc/stat")
 OWN_GROUP = Path("/proc/self/cgroup")
@@ -29,20 +25,20 @@ GROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Threads:
-    """A number of threads, and why it is this one."""
+    """A number of threads, and the reason for it."""
 
     count: int
     reason: str
     is_reduced: bool = False
-    """Whether there would be more, if nothing else ran and there were no quota."""
+    """Whether other programs or a quota reduced the number."""
 
     def __str__(self) -> str:
         return f"{self.count} thread{'s' if self.count > 1 else ''}: {self.reason}"
 
 
 def use_threads(count: int) -> None:
-    """Have torch share products by this many threads."""
-    # torch makes its pools anew when it is told, even when it is told what it does already
+    """Make torch use this many threads for a product."""
+    # torch makes new thread pools even if the number does not change
     if count != torch.get_num_threads():
         torch.set_num_threads(count)
 
@@ -53,18 +49,13 @@ def asked_by() -> str | None:
 
 
 def free_threads() -> Threads:
-    """One thread for each core that this process may use and nothing else does.
-
-    Never more than torch was set to, and exactly what OMP_NUM_THREADS says where it is given.
-    """
-    most = torch.get_num_threads()
-    variable = asked_by()
+    """One thread for each free core, at most as many as torch has; OMP_NUM_THREADS comes first."""
+    most, variable = torch.get_num_threads(), asked_by()
     if variable is not None and os.environ[variable] == str(most):
         return Threads(most, f"{variable} says so")
     if variable is not None or most == 1:
         return Threads(most, "torch is set so")
-    cores = _own_cores()
-    quota = cpu_quota()
+    cores, quota = _own_cores(), cpu_quota()
     paid = len(cores) if quota is None else max(1, int(quota))
     busy = busy_cores(cores)
     count = max(1, min(most, paid, len(cores) - busy))
@@ -78,10 +69,8 @@ def free_threads() -> Threads:
 
 
 def _own_cores() -> set[int]:
-    """The numbers of the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return os.sched_getaffinity(0) if has_affinity else set(range(os.cpu_count() or 1))
 
 
 def busy_cores(
@@ -93,16 +82,16 @@ def busy_cores(
         return 0
     wait(WATCH_SECONDS)
     after = _core_times(times)
-    watched = cores & before.keys() & after.keys()
-    return sum(_busy_share(before[core], after[core]) > BUSY_SHARE for core in watched)
+    n_busy = 0
+    for core in cores & before.keys() & after.keys():
+        worked, passed = (now - then for now, then in zip(after[core], before[core], strict=True))
+        n_busy += passed > 0 and worked > BUSY_SHARE * passed
+    return n_busy
 
 
-CoreTimes = tuple[int, int]
-"""Ticks that a core has worked, and all of its ticks."""
-
-
-def _core_times(path: Path) -> Mapping[int, CoreTimes]:
-    times: dict[int, CoreTimes] = {}
+def _core_times(path: Path) -> dict[int, tuple[int, int]]:
+    """Ticks that each core has worked, and all of its ticks."""
+    times = {}
     for line in _lines(path):
         name, *numbers = line.split()
         if name.startswith("cpu") and name != "cpu":
@@ -111,11 +100,6 @@ def _core_times(path: Path) -> Mapping[int, CoreTimes]:
             idle = sum(ticks[3:5])
             times[int(name[3:])] = (sum(ticks) - idle, sum(ticks))
     return times
-
-
-def _busy_share(before: CoreTimes, after: CoreTimes) -> float:
-    worked, passed = after[0] - before[0], after[1] - before[1]
-    return worked / passed if passed > 0 else 0.0
 
 
 def cpu_quota(*, own: Path = OWN_GROUP, groups: Path = GROUPS) -> float | None:
@@ -128,8 +112,7 @@ def cpu_quota(*, own: Path = OWN_GROUP, groups: Path = GROUPS) -> float | None:
         for folder in (root / name.lstrip("/"), *(root / name.lstrip("/")).parents)
         if folder.is_relative_to(groups)
     }
-    found = [quota for folder in folders for quota in _quotas(folder)]
-    return min(found, default=None)
+    return min((quota for folder in folders for quota in _quotas(folder)), default=None)
 
 
 def _quotas(folder: Path) -> Iterator[float]:
@@ -138,8 +121,7 @@ def _quotas(folder: Path) -> Iterator[float]:
         limit, period = line.split()
         if limit != "max":
             yield int(limit) / int(period)
-    limits = _lines(folder / "cpu.cfs_quota_us")
-    periods = _lines(folder / "cpu.cfs_period_us")
+    limits, periods = (_lines(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
     for limit, period in zip(limits, periods, strict=False):
         if int(limit) > 0:
             yield int(limit) / int(period)

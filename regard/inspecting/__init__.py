@@ -1,35 +1,37 @@
-"""a mechanism, or a model and a text → what there is to see of it."""
+"""a mechanism, or a model and a text → records of attention, and numbers from them."""
 
-from regard.inspecting.caption_files import load_caption, save_caption
 from regard.inspecting.caption_record import CaptionRecord
+from regard.inspecting.capture import capture, look_at
 from regard.inspecting.dead_maps import dead_maps
-from regard.inspecting.examples import CHAINS, KINDS, Picture, example
+from regard.inspecting.examples import CHAINS, KINDS, MechanismPicture, example
+from regard.inspecting.lessons import (
+    WORDS,
+    WORDS_ZH,
+    Meeting,
+    Saturation,
+    meetings,
+    saturation,
+    worked,
+)
 from regard.inspecting.panels import Link, Panel, View
-from regard.inspecting.path_lengths import Meeting, meetings
 from regard.inspecting.record import Record
-from regard.inspecting.record_files import load_record, save_record
-from regard.inspecting.recorder import capture
+from regard.inspecting.record_files import load_caption, load_record, save_caption, save_record
 from regard.inspecting.rollout import Shares, answer_rollout, flow, rollout
-from regard.inspecting.scales import SCALES, scaled
-from regard.inspecting.score_scaling import Saturation, saturation
 from regard.inspecting.statistics import HeadStatistics, head_statistics
 from regard.inspecting.survey import Survey, survey
-from regard.inspecting.text_record import look_at
 from regard.inspecting.tiles import Pyramid, Tile
-from regard.inspecting.worked_example import WORDS, WORDS_ZH, worked
 
 __all__ = [
     "CHAINS",
     "KINDS",
-    "SCALES",
     "WORDS",
     "WORDS_ZH",
     "CaptionRecord",
     "HeadStatistics",
     "Link",
+    "MechanismPicture",
     "Meeting",
     "Panel",
-    "Picture",
     "Pyramid",
     "Record",
     "Saturation",
@@ -51,7 +53,6 @@ __all__ = [
     "saturation",
     "save_caption",
     "save_record",
-    "scaled",
     "survey",
     "worked",
 ]

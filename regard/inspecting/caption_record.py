@@ -1,18 +1,18 @@
-"""A caption's record: the picture as it was, the words, and where each of them looked.
+"""A caption's record: the original picture, the words, and the weights of each over the picture.
 
     words     b[t,i] = mean over the pieces of word t of a[piece,i], for cell i of the grid
     β[t]      mean over the pieces of word t of their gates
     entropy   −Σᵢ b[t,i] ln b[t,i], in nats
 
-Cells lie over the original picture: a framing says which part of it the model saw. Special tokens,
-such as the end, are no words of the caption; they are left out, and how much of all the weight is
-left out with them is said.
+Cells lie over the original picture; a framing holds the part of it that the model saw. Special
+tokens, such as the end, are not words of the caption: they are left out, and `hidden` gives the
+share of all the weight that is left out with them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, cast, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -21,50 +21,46 @@ from torch import Tensor
 
 from regard.data.boxes import Box
 from regard.data.framings import Framing
-from regard.data.kinds import BOS, EOS
 from regard.data.pictures import Picture
+from regard.data.subword_kinds import BOS, EOS
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, ShapeError
-from regard.inspecting.capture import frozen, with_values
+from regard.inspecting.capture import evaluating, recorded, versions
 from regard.inspecting.dead_maps import dead_maps, entropies
-from regard.inspecting.panels import View
-from regard.inspecting.record import DIGITS, MOST_NUMBERS, Attention, Record
-from regard.inspecting.text_record import by_layer, mask_of, mechanism_of, versions
+from regard.inspecting.panels import Hidden, View
+from regard.inspecting.record import (
+    DIGITS,
+    MOST_NUMBERS,
+    Attention,
+    Forms,
+    Record,
+    ShownInNotebooks,
+)
 from regard.inspecting.token_labels import Tokens, read_ids
-from regard.layers.vision.image_encoder import GridSize, ImageEncoder
+from regard.layers.vision.image_encoder import GridSize
 from regard.models.captioner.network import Captioner
 
 KIND = "cross"
-"""Words look at cells."""
-
-
-class Hidden(NamedTuple):
-    """What is left out because it is no word."""
-
-    names: tuple[str, ...]
-    share: float
-    """Of all the weight there is."""
-
-
-SHOWN: dict[str, "Callable[[CaptionRecord], str | bytes]"] = {}
-"""How a notebook shows a caption, by the form that it asks for; `regard.plots` puts these in."""
+"""The kind of attention of a caption: words look at cells of the picture."""
 
 
 @final
 @dataclass(frozen=True)
-class CaptionRecord:
+class CaptionRecord(ShownInNotebooks):
     """One caption: its picture, its words, and their weights over the grid by layer and head."""
 
+    forms: ClassVar[Forms] = {}
+
     picture: Picture
-    """As it was."""
+    """The original."""
     framing: Framing
-    """What the model saw of it."""
+    """The part of it that the model saw."""
     grid: GridSize
     covered: Box
-    """What all cells together cover of the picture; they may reach over the edge of what the model
-    saw, see regard/layers/vision."""
+    """The part of the picture that all cells together cover; they may reach beyond the part that
+    the model saw, see regard/layers/vision."""
     read: Record
-    """Pieces and words at cells, special tokens and all."""
+    """The weights of pieces and words over the cells, special tokens included."""
     piece_gates: tuple[float, ...] | None = None
     """β of every piece, where the model has a gate."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -122,25 +118,20 @@ class CaptionRecord:
 
     @property
     def hidden(self) -> Hidden:
-        """The special tokens, and how much of all the weight is theirs."""
+        """The special tokens that are left out, and their share of all the weight."""
         weights, places = self.read.words(KIND), sorted(self._cross.queries.specials)
         share = float(weights[places].sum() / weights.sum().clamp(min=1e-30))
         return Hidden(tuple(self._cross.queries.names[place] for place in places), share)
 
     @property
     def warning(self) -> str:
-        """What is wrong with the maps, as a sentence; nothing where they are alive."""
+        """What is wrong with the maps, as a sentence; empty if `dead_maps` finds no fault."""
         return dead_maps(self.maps().flatten(1))
 
     def maps(
         self, layer: int | None = None, head: int | None = None
     ) -> Float[Tensor, "t rows columns"]:
-        """The weights of every word over the grid.
-
-        Args:
-            layer: counted from 0; None for the mean of all.
-            head: counted from 0; None for the mean of all.
-        """
+        """The weights of every word over the grid; where layer or head is None, the mean of all."""
         return self.read.words(KIND, layer, head)[list(self._places)].unflatten(1, self.grid)
 
     def entropies(self, layer: int | None = None, head: int | None = None) -> Float[Tensor, " t"]:
@@ -151,34 +142,17 @@ class CaptionRecord:
         """Which layers and heads are shown, in words."""
         return self.read.title(View(KIND, layer, head))
 
-    def cell_box(self, row: int, column: int) -> Box:
-        """What one cell shows of the original picture; nothing that the model did not see."""
-        left, top, right, bottom = self.covered
-        wide, high = (right - left) / self.grid.columns, (bottom - top) / self.grid.rows
-        seen = self.framing.box
-        return Box(
-            min(left + column * wide, seen.right),
-            min(top + row * high, seen.bottom),
-            min(left + (column + 1) * wide, seen.right),
-            min(top + (row + 1) * high, seen.bottom),
-        )
-
     @property
     def n_numbers(self) -> int:
         """How many weights `as_json` writes."""
         return (1 + self.n_layers * self.n_heads) * len(self._places) * self.grid.n_cells
 
     def as_json(self) -> dict[str, object]:
-        """All of it but the pixels as plain data, `weights[layer][head][word][row][column]`."""
+        """Plain data without the pixels, `weights[layer][head][word][row][column]`."""
         check_numbers([self])
         gates = self.gates
         return {
-            "picture": {
-                "name": self.picture.name,
-                "width": self.picture.width,
-                "height": self.picture.height,
-                "notes": list(self.picture.notes),
-            },
+            "picture": picture_facts(self.picture),
             "shown": self.framing.box._asdict(),
             "grid": {**self.grid._asdict(), "covered": self.covered._asdict()},
             "caption": self.caption,
@@ -196,23 +170,13 @@ class CaptionRecord:
             ],
         }
 
-    def _repr_mimebundle_(
-        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
-    ) -> dict[str, str | bytes]:
-        wanted = set(SHOWN if include is None else include) - set(exclude or ())
-        shown = {form: show(self) for form, show in SHOWN.items() if form in wanted}
-        return {form: content for form, content in shown.items() if content}
-
-    def _repr_html_(self) -> str:
-        return str(self._repr_mimebundle_(include=["text/html"]).get("text/html", ""))
-
     @property
     def _cross(self) -> Attention:
         return self.read.attention[KIND]
 
     @property
     def _places(self) -> tuple[int, ...]:
-        """Words among the names."""
+        """The places of the names that are words, not special tokens."""
         queries = self._cross.queries
         return tuple(i for i in range(len(queries.names)) if i not in queries.specials)
 
@@ -226,15 +190,10 @@ def caption_record(
     subwords: Subwords,
     tokens: Sequence[int],
 ) -> CaptionRecord:
-    """Record where a captioner looked while it wrote these tokens.
+    """Record where a captioner looks as it writes these tokens, in one teacher-forced pass.
 
-    Args:
-        model: what wrote them, or might have.
-        square: the pixels that it reads, as `framing.square` gives them.
-        framing: which part of the original they show.
-        original: the picture as it was.
-        subwords: the captions' vocabulary.
-        tokens: the caption, without begin and end.
+    The square holds the pixels that it reads, as `framing.square(original)` gives them; the tokens
+    are the caption without begin and end.
     """
     size = framing.size
     if square.shape != (3, size, size):
@@ -242,26 +201,16 @@ def caption_record(
             f"caption record: expected the square that the framing makes, (3, {size}, {size}), got "
             f"{square.shape}. Give framing.square(original)."
         )
-    device, was_training = model.output.weight.device, model.training
-    model.eval()
-    seen = model.annotations(torch.tensor(square, device=device)[None])
+    device = model.output.weight.device
     given = torch.tensor([[BOS, *tokens]], device=device)
-    maps = tuple(frozen(one) for one in with_values(model, seen, given)[KIND])
-    gates = model.gates(seen, given)
-    model.train(was_training)
-    encoder = cast(ImageEncoder, model.encoder)
-    grid, side = encoder.grid_of(size), encoder.pixels_per_cell
+    with evaluating(model):
+        seen = model.annotations(torch.tensor(square, device=device)[None])
+        maps, gates = model.maps(seen, given)[KIND], model.gates(seen, given)
+    grid, side = model.encoder.grid_of(size), model.encoder.pixels_per_cell
     reach = np.array([grid.columns, grid.rows]) * float(side)
     corners = framing.to_original(np.stack([np.zeros(2), reach]))
-    cross = Attention(
-        read_ids(subwords, tokens, after=[EOS]),
-        cell_names(grid),
-        maps,
-        "query (word)",
-        "key (cell)",
-        by_layer(map(mechanism_of, maps)),
-        by_layer(map(mask_of, maps)),
-    )
+    words = read_ids(subwords, tokens, after=[EOS])
+    cross = recorded(maps, words, cell_names(grid), ("word", "cell"))
     return CaptionRecord(
         original,
         framing,
@@ -273,6 +222,16 @@ def caption_record(
     )
 
 
+def picture_facts(picture: Picture) -> dict[str, object]:
+    """A picture without its pixels, as plain data."""
+    return {
+        "name": picture.name,
+        "width": picture.width,
+        "height": picture.height,
+        "notes": list(picture.notes),
+    }
+
+
 def cell_names(grid: GridSize) -> Tokens:
     """The cells of a grid, row by row, as the keys of a record."""
     names = tuple(f"{row + 1}, {column + 1}" for row, column in np.ndindex(*grid))
@@ -280,7 +239,7 @@ def cell_names(grid: GridSize) -> Tokens:
 
 
 def check_numbers(records: Sequence[CaptionRecord]) -> None:
-    """Refuse to write out more weights than anybody can open."""
+    """Refuse to write out more weights than a reader can open."""
     total = sum(record.n_numbers for record in records)
     if total > MOST_NUMBERS:
         raise LengthError(

@@ -1,4 +1,4 @@
-"""Maps that tell nothing: spread over the whole picture, or the same for every word.
+"""Dead maps: a caption's maps that are uniform over the picture, or the same for every word.
 
     entropyₜ = −Σᵢ aₜᵢ ln aₜᵢ              0 for one cell, ln L for all alike
     spreadₜ  = e^(entropyₜ) / L            the share of the cells that the map is spread over
@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 UNIFORM = 0.95
-"""A map spread over this share of the cells says no more than a flat one."""
+"""A map spread over at least this share of the cells counts as uniform."""
 STILL = 0.05
-"""A map of whose weight this share lies elsewhere than in the mean map is the mean map."""
+"""A map with at most this share of its weight elsewhere than the mean map counts as equal."""
 
 
 def entropies(maps: Float[Tensor, "t l"]) -> Float[Tensor, " t"]:
@@ -47,11 +47,7 @@ def stirs(maps: Float[Tensor, "t l"]) -> Float[Tensor, " t"]:
 
 
 def dead_maps(maps: Float[Tensor, "t l"]) -> str:
-    """What is wrong with a caption's maps, as a sentence; nothing where they are alive.
-
-    Args:
-        maps: a row a word, a column a cell.
-    """
+    """What is wrong with a caption's maps, as a sentence; empty if they are not dead."""
     n_words, n_cells = maps.shape
     if not n_words:
         return ""

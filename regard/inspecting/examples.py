@@ -1,7 +1,7 @@
 """A small picture of every mechanism, drawn by running it on 16 positions.
 
 Links show the weights they give, patterns what they let through, positions their codes, layers
-which input each output depends on (by gradients). Nothing is drawn that was not computed.
+which input each output depends on (by gradients). Every drawn number is computed.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard import layers
 from regard.attention import (
     HEADS,
     MEMORIES,
@@ -26,18 +27,6 @@ from regard.attention import (
 from regard.catalogue import mechanism
 from regard.choices import Choice
 from regard.dims import Dims
-from regard.layers import (
-    LAYERS,
-    DecoderLayer,
-    EncoderLayer,
-    Experts,
-    FeedForward,
-    GatedConvolution,
-    GatedFeedForward,
-    Norm,
-    PreNorm,
-    WeightedBranches,
-)
 from regard.places import Places, Tree
 from regard.positions import POSITIONS, RotaryPositions
 
@@ -49,7 +38,7 @@ KINDS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "memory": MEMORIES,
     "heads": HEADS,
     "positions": POSITIONS,
-    "layer": LAYERS,
+    "layer": layers.LAYERS,
 }
 
 CHAINS: Mapping[str, Callable[..., Chain]] = {
@@ -85,41 +74,38 @@ HEADS_OF_WORDS = (1, 3, 3, -1, 7, 7, 7, 3, 7, 10, 8, 13, 13, 10, 3, 14)
 
 
 @dataclass(frozen=True)
-class Picture:
+class MechanismPicture:
     """Numbers from 0 to 1 (codes: -1 to 1), and what rows and columns stand for."""
 
     numbers: Float[Tensor, "r c"]
     rows: str
     columns: str
     meaning: str
-    """What one number says."""
+    """What one number is, such as weight or influence."""
 
 
-def example(name: str) -> Picture:
+def example(name: str) -> MechanismPicture:
     """The picture of one mechanism, always the same."""
     kind = mechanism(name).kind
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        return _DRAW[kind](name, kind)
+        return _DRAW.get(kind, _of_link)(name)
 
 
-def _of_link(name: str, kind: str) -> Picture:
+def _of_link(name: str) -> MechanismPicture:
+    kind = mechanism(name).kind
     link = Choice(name, SMALL.get(name, {})).build(KINDS[kind], DIMS.head())
     _spread(link)
-    return _weights(multi_head(DIMS, chain=CHAINS[kind](link)))
+    return _of_heads(multi_head(DIMS, chain=CHAINS[kind](link)))
 
 
-def _of_pattern(name: str, kind: str) -> Picture:
+def _of_pattern(name: str) -> MechanismPicture:
     pattern = Choice(name, SMALL.get(name, {})).build(PATTERNS, DIMS.head())
     visible = pattern.visible(Places.between(N, N)).expand(N, N)
-    return Picture(visible.float(), "queries", "keys", "visible")
+    return MechanismPicture(visible.float(), "queries", "keys", "visible")
 
 
-def _of_heads(name: str, kind: str) -> Picture:
-    return _weights(HEADS[name](DIMS))
-
-
-def _weights(heads: GroupedQueryHeads) -> Picture:
+def _of_heads(heads: GroupedQueryHeads) -> MechanismPicture:
     """The first head's weights over a sequence in which neighbours resemble each other."""
     for projection in (heads.W_Q, heads.W_K):
         nn.init.eye_(projection.weight)
@@ -127,10 +113,10 @@ def _weights(heads: GroupedQueryHeads) -> Picture:
     x = (steps + steps.roll(1, 1) + steps.roll(2, 1)) * 0.7
     tree = Tree.from_heads(torch.tensor([HEADS_OF_WORDS]))
     attended = heads.eval()(x, places=Places.between(N, N, tree=tree))
-    return Picture(attended.map.dense()[0, 0], "queries", attended.map.columns, "weight")
+    return MechanismPicture(attended.map.dense()[0, 0], "queries", attended.map.columns, "weight")
 
 
-def _of_positions(name: str, kind: str) -> Picture:
+def _of_positions(name: str) -> MechanismPicture:
     part = POSITIONS[name](DIMS)
     _spread(part)
     at = torch.arange(N)
@@ -139,67 +125,66 @@ def _of_positions(name: str, kind: str) -> Picture:
     else:
         codes = part(at[None], Tree.from_heads(torch.tensor([HEADS_OF_WORDS])))[0]
     codes = codes.detach().float()
-    return Picture(codes / codes.abs().amax(), "positions", "channels", "code")
+    return MechanismPicture(codes / codes.abs().amax(), "positions", "channels", "code")
 
 
-def _of_layer(name: str, kind: str) -> Picture:
+def _of_layer(name: str) -> MechanismPicture:
     layer = _LAYERS[name]()
     x = torch.randn(1, N, DIMS.d_model)
     # how strongly output i depends on input j, summed over channels
     pulls = torch.autograd.functional.jacobian(layer, x)[0, :, :, 0].abs().sum((1, 3))
-    return Picture(pulls / pulls.amax(), "outputs", "inputs", "influence")
+    return MechanismPicture(pulls / pulls.amax(), "outputs", "inputs", "influence")
 
 
 def _spread(link: object) -> None:
-    """Numbers large enough to be seen, where a part begins at zero."""
+    """Give a part visible parameters, since some are zero at first."""
     if isinstance(link, nn.Module):
         for parameter in link.parameters():
             nn.init.normal_(parameter, std=0.7)
 
 
 def _encoder_layer() -> Callable[[Tensor], Tensor]:
-    return EncoderLayer(
+    return layers.EncoderLayer(
         attention=multi_head(DIMS),
-        feed_forward=FeedForward(DIMS),
-        around_attention=PreNorm(DIMS),
-        around_feed_forward=PreNorm(DIMS),
+        feed_forward=layers.FeedForward(DIMS),
+        around_attention=layers.PreNorm(DIMS),
+        around_feed_forward=layers.PreNorm(DIMS),
     )
 
 
 def _decoder_layer() -> Callable[[Tensor], Tensor]:
-    layer = DecoderLayer(
+    layer = layers.DecoderLayer(
         attention=multi_head(DIMS),
         cross_attention=multi_head(DIMS),
-        feed_forward=FeedForward(DIMS),
-        around_attention=PreNorm(DIMS),
-        around_cross_attention=PreNorm(DIMS),
-        around_feed_forward=PreNorm(DIMS),
+        feed_forward=layers.FeedForward(DIMS),
+        around_attention=layers.PreNorm(DIMS),
+        around_cross_attention=layers.PreNorm(DIMS),
+        around_feed_forward=layers.PreNorm(DIMS),
     )
     source = torch.randn(1, N, DIMS.d_model)
     return lambda x: layer(x, source)
 
 
 def _residual() -> Callable[[Tensor], Tensor]:
-    around, inside = PreNorm(DIMS), FeedForward(DIMS)
+    around, inside = layers.PreNorm(DIMS), layers.FeedForward(DIMS)
     return lambda x: around(x, inside)
 
 
 _LAYERS: Mapping[str, Callable[[], Callable[[Tensor], Tensor]]] = {
-    "feed_forward": lambda: FeedForward(DIMS),
-    "gated_feed_forward": lambda: GatedFeedForward(DIMS),
-    "norm": lambda: Norm(DIMS),
+    "feed_forward": lambda: layers.FeedForward(DIMS),
+    "gated_feed_forward": lambda: layers.GatedFeedForward(DIMS),
+    "norm": lambda: layers.Norm(DIMS),
     "residual": _residual,
     "encoder_layer": _encoder_layer,
     "decoder_layer": _decoder_layer,
-    "weighted_branches": lambda: WeightedBranches(DIMS, attention=multi_head(DIMS)),
-    "convolution": lambda: GatedConvolution(DIMS, kernel=5),
-    "experts": lambda: Experts(DIMS, count=4),
+    "weighted_branches": lambda: layers.WeightedBranches(DIMS, attention=multi_head(DIMS)),
+    "convolution": lambda: layers.GatedConvolution(DIMS, kernel=5),
+    "experts": lambda: layers.Experts(DIMS, count=4),
 }
 
-_DRAW: Mapping[str, Callable[[str, str], Picture]] = {
-    **dict.fromkeys(CHAINS, _of_link),
+_DRAW: Mapping[str, Callable[[str], MechanismPicture]] = {
     "pattern": _of_pattern,
-    "heads": _of_heads,
+    "heads": lambda name: _of_heads(HEADS[name](DIMS)),
     "positions": _of_positions,
     "layer": _of_layer,
 }

@@ -1,4 +1,4 @@
-"""Maps that are only made when somebody looks: a pass keeps what they need and goes on."""
+"""Maps that are computed when they are first read; a pass keeps only what they need."""
 
 import threading
 from collections.abc import Callable
@@ -11,14 +11,8 @@ from regard.attention import AttentionMap
 
 
 @final
-class Later:
-    """A map of one sentence that is made at the first look.
-
-    Args:
-        make: makes the map, of shape `b h q k`.
-        shape: what it will have.
-        example: which sentence of the batch.
-    """
+class LazyMap:
+    """The map of one sentence; the batch's map, of shape `b h q k`, is made when first read."""
 
     def __init__(
         self, make: Callable[[], AttentionMap], shape: tuple[int, ...], example: int = 0
@@ -48,7 +42,7 @@ class Later:
     def may_hold(
         self, rows: slice, columns: slice, *, size: int | None = None
     ) -> Bool[Tensor, "nr nc"]:
-        """Which blocks of a rectangle may hold a weight; False is a promise."""
+        """Which blocks of a rectangle may hold a weight; where False, all weights are zero."""
         return self.map.may_hold(rows, columns, size=size)
 
     def allowed(self, rows: slice) -> Int[Tensor, " r"]:
@@ -56,9 +50,15 @@ class Later:
         return self.map.allowed(rows, example=self.example)
 
     def context(self, rows: slice = slice(None)) -> Float[Tensor, "1 h r d"]:
-        """What these queries read from the values."""
+        """The context of these queries."""
         return self.map.context(rows)[self.example][None]
 
     def value_norms(self) -> Float[Tensor, "1 h k"]:
         """How long each value is once the layer's output projection has turned it."""
         return self.map.value_norms()[self.example][None]
+
+
+def map_of(layer: object) -> AttentionMap | None:
+    """The map with its queries and keys; None where only weights were kept."""
+    lazy = layer.map if isinstance(layer, LazyMap) else layer
+    return lazy if isinstance(lazy, AttentionMap) else None

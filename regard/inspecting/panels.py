@@ -1,4 +1,4 @@
-"""What to look at, and what there is to see: a view of a record, and its panel."""
+"""A view, which chooses part of a record, and its panel: one named matrix to be shown."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple, final
@@ -12,7 +12,7 @@ from regard.errors import SettingError
 @final
 @dataclass(frozen=True)
 class View:
-    """What to look at; where layer or head is None, the mean over them. Counted from 0."""
+    """Kind, layer, head and unit to show; None is the mean over layers or heads. Counted from 0."""
 
     kind: str = "cross"
     layer: int | None = None
@@ -21,7 +21,7 @@ class View:
     """ "words" or "pieces"."""
 
     def chosen(self, n_layers: int, n_heads: int) -> tuple[list[int], list[int]]:
-        """The layers and the heads that are meant, of an attention that has so many of them."""
+        """The chosen layers and heads of an attention with these numbers of layers and heads."""
         return (
             _chosen(self.kind, "layer", self.layer, n_layers),
             _chosen(self.kind, "head", self.head, n_heads),
@@ -40,7 +40,7 @@ def _chosen(kind: str, what: str, number: int | None, count: int) -> list[int]:
 
 
 OVERVIEW = View()
-"""The mean of all cross-attention heads, word by word: what is shown unless one asks."""
+"""The default view: the mean of all cross-attention heads, word by word."""
 
 
 class Link(NamedTuple):
@@ -52,7 +52,7 @@ class Link(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """Keys that are not shown, and what they were weighed."""
+    """Keys that are not shown, and their share of the weight."""
 
     names: tuple[str, ...]
     share: float
@@ -74,17 +74,21 @@ class Panel:
     query_title: str
     key_title: str
     specials: frozenset[int] = frozenset()
-    """Queries that are no words: begin and end."""
+    """Queries that are special tokens: begin and end."""
     key_specials: frozenset[int] = frozenset()
-    """Keys that are no words."""
+    """Keys that are special tokens."""
     hidden: "Hidden | None" = None
-    """What was left out, if anything was."""
+    """The keys that were left out, if any."""
+
+    @property
+    def top(self) -> float:
+        """The largest weight, which the strongest colour stands for; 1 where there is none."""
+        return float(self.weights.max()) or 1.0
 
     def without_specials(self, *, is_renormalised: bool = False) -> "Panel":
-        """The same between words only, with what was left out stated in `hidden`.
+        """The panel without special tokens; `hidden` states what was left out.
 
-        Args:
-            is_renormalised: whether the rest of each row is made to sum to what the row did.
+        Where `is_renormalised`, each row keeps its sum: the rest is scaled up.
         """
         rows = [i for i in range(len(self.queries)) if i not in self.specials]
         columns = [j for j in range(len(self.keys)) if j not in self.key_specials]
@@ -104,7 +108,7 @@ class Panel:
         )
 
     def strongest(self, count: int) -> list[Link]:
-        """The best key of each query, special tokens aside; the surest `count`, surest first."""
+        """The `count` heaviest links in order, one for each query that is not a special token."""
         most, where = self.weights.max(dim=-1)
         links = [
             Link(query, int(where[query]), float(most[query]))

@@ -1,7 +1,7 @@
-"""Links as plain data: what a map needs to rebuild its weights, without a line of code in a file.
+"""Links as plain data, from which a map rebuilds its weights; a file holds no code.
 
 A link is its name in the tables below, its plain settings and its tensors. Reading one makes an
-object of a class that stands here and gives it these; a file can name nothing else.
+object of a class in these tables and gives it those; a file cannot name any other class.
 """
 
 import math
@@ -40,9 +40,6 @@ CLASSES: Mapping[str, type] = {
 }
 """Everything that a file may name."""
 
-FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {**ACTIVATIONS}
-"""Functions that a link may hold, by name."""
-
 PLAIN = (type(None), bool, int, float, str)
 
 
@@ -54,7 +51,7 @@ class Tensors:
         self._names: dict[tuple[object, ...], str] = {}
 
     def keep(self, tensor: Tensor) -> str:
-        """The name under which it is kept."""
+        """Keep a tensor, and give back the name under which it is kept."""
         known = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if known not in self._names:
             self._names[known] = f"t{len(self.named)}"
@@ -62,52 +59,54 @@ class Tensors:
         return self._names[known]
 
 
-def written(one: Any, tensors: Tensors) -> Any:
-    """An object as plain data; tensors are kept beside it.
-
-    Args:
-        one: a link, a mask, places, row numbers, or plain data.
-        tensors: where tensors go.
-    """
+def as_plain(one: Any, tensors: Tensors) -> Any:
+    """A link, a mask, places or row numbers as plain data; tensors are kept beside it."""
     if isinstance(one, float) and not math.isfinite(one):
         return {"number": str(one)}
     if isinstance(one, PLAIN):
         return one
     if isinstance(one, Tensor):
         return {"tensor": tensors.keep(one.detach())}
-    name = next((name for name, function in FUNCTIONS.items() if function is one), None)
+    name = next((name for name, function in ACTIVATIONS.items() if function is one), None)
     if name is not None:
         return {"function": name}
     if CLASSES.get(type(one).__name__) is type(one):
-        fields = {key: written(value, tensors) for key, value in _fields(one)}
+        fields = {key: as_plain(value, tensors) for key, value in _fields(one)}
         return {"class": type(one).__name__, "fields": fields}
     if type(one) in (tuple, list):
-        return {"tuple": [written(part, tensors) for part in one]}
+        return {"tuple": [as_plain(part, tensors) for part in one]}
     raise SettingError(
         f"record: a {type(one).__name__} cannot be written as plain data. Save the weights "
         "themselves, or build the model from the links that regard list names."
     )
 
 
-def read(data: Any, tensor: Callable[[str], Tensor]) -> Any:
-    """The object that plain data stands for.
-
-    Args:
-        data: what `written` gave.
-        tensor: finds a tensor by its name.
-    """
+def from_plain(data: Any, tensor: Callable[[str], Tensor]) -> Any:
+    """The object of which `as_plain` gave the plain data; `tensor` finds a tensor by its name."""
     if not isinstance(data, dict):
         return data
-    kind, content = next(iter(data.items()), ("", None))
-    if kind not in READING:
-        raise DataError(f"record: expected a number, a text or a known part, got '{kind}'.")
-    return READING[kind](data, content, tensor)
+    kind, content = next(iter(data.items()), ("", ""))
+    if kind == "class":
+        return _read_class(content, data.get("fields"), tensor)
+    if kind == "function":
+        if content not in ACTIVATIONS:
+            raise DataError(
+                f"record: there is no function '{content}'; the file is damaged or newer."
+            )
+        return ACTIVATIONS[content]
+    if kind == "tensor":
+        return tensor(str(content))
+    if kind == "number":
+        return float(content)
+    if kind == "tuple":
+        return tuple(from_plain(part, tensor) for part in content)
+    raise DataError(f"record: expected a number, a text or a known part, got '{kind}'.")
 
 
-def _read_class(data: Any, name: Any, tensor: Callable[[str], Tensor]) -> Any:
-    if name not in CLASSES or not isinstance(data.get("fields"), dict):
+def _read_class(name: Any, data: Any, tensor: Callable[[str], Tensor]) -> Any:
+    if name not in CLASSES or not isinstance(data, dict):
         raise DataError(f"record: there is no part '{name}'; the file is damaged or newer.")
-    fields = {key: read(value, tensor) for key, value in data["fields"].items()}
+    fields = {key: from_plain(value, tensor) for key, value in data.items()}
     made = CLASSES[name]
     if issubclass(made, tuple):
         return made(**fields)
@@ -124,23 +123,8 @@ def _read_class(data: Any, name: Any, tensor: Callable[[str], Tensor]) -> Any:
     return one
 
 
-def _read_function(data: Any, name: Any, tensor: Callable[[str], Tensor]) -> Any:
-    if name not in FUNCTIONS:
-        raise DataError(f"record: there is no function '{name}'; the file is damaged or newer.")
-    return FUNCTIONS[name]
-
-
-READING: Mapping[str, Callable[[Any, Any, Callable[[str], Tensor]], Any]] = {
-    "class": _read_class,
-    "function": _read_function,
-    "tensor": lambda data, name, tensor: tensor(str(name)),
-    "number": lambda data, text, tensor: float(text),
-    "tuple": lambda data, parts, tensor: tuple(read(part, tensor) for part in parts),
-}
-
-
 def _fields(one: Any) -> Iterator[tuple[str, Any]]:
-    """What an object holds, by name."""
+    """The fields of an object, by name."""
     if isinstance(one, tuple):
         yield from one._asdict().items()  # type: ignore[attr-defined] # named
     elif isinstance(one, nn.Module):
@@ -154,7 +138,7 @@ def _fields(one: Any) -> Iterator[tuple[str, Any]]:
             if value is None:
                 yield key, None
     else:
-        # a device is where things are now, not what they are
+        # the device may be another one when the file is read
         yield from (
             (key, None if isinstance(value, torch.device) else value)
             for key, value in vars(one).items()

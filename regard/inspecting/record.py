@@ -1,16 +1,16 @@
-"""A record: what a model read and wrote, and every weight with which it did so.
+"""A record: the texts and tokens that a model read and wrote, and all its attention weights.
 
     weights   a[i,j] of one head, or the mean of several
     words     b[t,s] = mean over the pieces i of word t, of the sum over the pieces j of word s
 
 Pages, figures, JSON and the terminal all show a `Panel` of a record, so they show the same numbers.
-Nothing of size queries × keys is kept: rows are rebuilt when somebody looks at them.
+No matrix of queries × keys is kept: rows are rebuilt when they are read.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -21,9 +21,9 @@ from regard.errors import LengthError, SettingError
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.token_labels import Tokens
 
-BLOCK = 1 << 20
+BLOCK_WEIGHTS = 1 << 20
 """About how many weights are rebuilt at a time."""
-LARGEST = 1 << 26
+MAX_MATRIX_WEIGHTS = 1 << 26
 """The most weights that are given as one matrix."""
 MOST_NUMBERS = 4_000_000
 """The most weights that are written as JSON: about 40 megabytes."""
@@ -33,7 +33,7 @@ DIGITS = 7
 
 @runtime_checkable
 class Weights(Protocol):
-    """What a record needs of an attention map, of shape `1 h q k`."""
+    """The interface of an attention map in a record, of shape `1 h q k`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class Weights(Protocol):
 
 @runtime_checkable
 class Valued(Protocol):
-    """Weights that know what they weigh."""
+    """Weights that can give the lengths of the values that they weigh."""
 
     def value_norms(self) -> Float[Tensor, "*b k"]:
         """How long each value is once the layer's output projection has turned it."""
@@ -64,7 +64,7 @@ class Attention:
     mechanism: str = ""
     """Its links by name, such as scaled_dot, soft."""
     mask: str = ""
-    """Who may see whom, by name."""
+    """The names of the masks, such as causal."""
 
     @property
     def n_heads(self) -> int:
@@ -72,8 +72,13 @@ class Attention:
         return self.layers[0].shape[-3]
 
     @property
+    def n_weights(self) -> int:
+        """How many weights there are, of all layers and heads."""
+        return len(self.layers) * self.n_heads * len(self.queries) * len(self.keys)
+
+    @property
     def told(self) -> str:
-        """Mechanism and mask in words, as far as they are known."""
+        """A description of mechanism and mask, as far as they are known."""
         sees = self.mask and f"Who may see whom: {self.mask}"
         return ". ".join(part for part in (self.mechanism, sees) if part)
 
@@ -83,61 +88,74 @@ class Attention:
         is_shortened = "slots" in self.key_title
         return self.side(self.query_title) == self.side(self.key_title) and not is_shortened
 
+    def as_json(self) -> dict[str, object]:
+        """All but the weights as plain data."""
+        return {
+            "mechanism": self.mechanism,
+            "mask": self.mask,
+            "query_title": self.query_title,
+            "key_title": self.key_title,
+            "queries": self.queries.as_json(),
+            "keys": self.keys.as_json(),
+        }
+
     @staticmethod
     def side(title: str) -> str:
-        """What a title says in brackets: source, target, cell."""
+        """The word in brackets in a title: source, target, cell."""
         return title.partition("(")[2].rstrip(")")
 
 
-SHOWN: dict[str, "Callable[[Record], str | bytes]"] = {}
-"""How a notebook shows a record, by the form that it asks for; `regard.plots` puts these in."""
+Forms = dict[str, Callable[[Any], str | bytes]]
+"""How an object is shown, by form such as text/html; forms without content are left out."""
 
 
-class _Unit(NamedTuple):
-    """How the axes of a map are cut: the place of each piece, and the names of the places."""
+class ShownInNotebooks:
+    """What a notebook shows of a record, in each form that notebooks can request."""
 
-    query_places: Sequence[int]
-    key_places: Sequence[int]
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    specials: frozenset[int]
-    key_specials: frozenset[int] = frozenset()
+    forms: ClassVar[Forms]
+    """`regard.plots.notebook` fills this table."""
 
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str | bytes]:
+        wanted = set(self.forms if include is None else include) - set(exclude or ())
+        shown = {form: show(self) for form, show in self.forms.items() if form in wanted}
+        return {form: content for form, content in shown.items() if content}
 
-def _by_words(one: Attention) -> _Unit:
-    queries, keys = one.queries, one.keys
-    return _Unit(
-        queries.words, keys.words, queries.names, keys.names, queries.specials, keys.specials
-    )
-
-
-def _by_pieces(one: Attention) -> _Unit:
-    queries, keys = one.queries, one.keys
-    places = range(len(queries)), range(len(keys))
-    specials = (_special_pieces(side) for side in (queries, keys))
-    return _Unit(*places, queries.pieces, keys.pieces, *specials)
+    def _repr_html_(self) -> str | None:
+        shown = self._repr_mimebundle_(include=["text/html"]).get("text/html")
+        return None if shown is None else str(shown)
 
 
-def _special_pieces(side: Tokens) -> frozenset[int]:
-    return frozenset(i for i, word in enumerate(side.words) if word in side.specials)
+class _Cut(NamedTuple):
+    """How one side of a map is cut: the place of each piece, and the names of the places."""
+
+    places: Sequence[int]
+    names: tuple[str, ...]
+    specials: frozenset[int] = frozenset()
 
 
-UNITS = {"words": _by_words, "pieces": _by_pieces}
+UNITS: Mapping[str, Callable[[Tokens], _Cut]] = {
+    "words": lambda side: _Cut(side.words, side.names, side.specials),
+    "pieces": lambda side: _Cut(range(len(side)), side.pieces, side.special_pieces),
+}
 
 
 @final
 @dataclass(frozen=True)
-class Record:
+class Record(ShownInNotebooks):
     """One prediction: its texts, its tokens, and its attention by kind and layer."""
+
+    forms: ClassVar[Forms] = {}
 
     source: str
     target: str
     attention: Mapping[str, Attention]
     """By kind: "encoder", "decoder", "cross"."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """What made it."""
+    """The versions of the packages that made it."""
     note: str | None = None
-    """What a reader should know: that the answer was cut, or that no word was hidden."""
+    """A note for the reader, such as that the answer was cut, or that no word was hidden."""
 
     def __post_init__(self) -> None:
         for name in ("attention", "versions"):
@@ -154,16 +172,11 @@ class Record:
     ) -> Float[Tensor, "q k"]:
         """The weights of one head, or their mean over heads, or over layers too.
 
-        Args:
-            kind: "encoder", "decoder" or "cross".
-            layer: counted from 0; None for the mean of all.
-            head: counted from 0; None for the mean of all.
-            rows: only these queries.
-            columns: only these keys.
+        Layers and heads are counted from 0; where they are None, the mean of all.
         """
         one = find(kind, self.attention)
         size = len(range(len(one.queries))[rows]) * len(range(len(one.keys))[columns])
-        _check_size(size, "matrix")
+        _check_size(size)
         blocks = [tile for _, tile in self._blocks(View(kind, layer, head), rows, columns)]
         return torch.cat(blocks) if blocks else torch.zeros(0, len(one.keys))[:, columns]
 
@@ -188,7 +201,7 @@ class Record:
         return one.value_norms()[0, head].float().cpu()
 
     def arriving(self, kind: str, layer: int, head: int) -> Float[Tensor, "q k"]:
-        """Weights times the length of what they weigh: what arrives, not only what is looked at.
+        """Weights times the lengths of the values: how much each key adds, not only its weight.
 
         Paper: Kobayashi et al. 2020, equation 4.
         """
@@ -196,43 +209,33 @@ class Record:
 
     def shape(self, view: View = OVERVIEW) -> tuple[int, int]:
         """How many queries and keys a view has."""
-        unit = find(view.unit, UNITS)(find(view.kind, self.attention))
-        return len(unit.queries), len(unit.keys)
+        queries, keys = self._cut(view)
+        return len(queries.names), len(keys.names)
 
     def panel(self, view: View = OVERVIEW) -> Panel:
         """The matrix of a view, with names and a title."""
-        one = find(view.kind, self.attention)
-        unit = find(view.unit, UNITS)(one)
-        _check_size(len(unit.queries) * len(unit.keys), "matrix")
-        weights = self._merged(view, unit)
+        one, (queries, keys) = find(view.kind, self.attention), self._cut(view)
+        _check_size(len(queries.names) * len(keys.names))
         return Panel(
-            self.title(view), unit.queries, unit.keys, weights, one.query_title, one.key_title,
-            unit.specials, unit.key_specials,
+            self.title(view), queries.names, keys.names, self._merged(view, queries, keys),
+            one.query_title, one.key_title, queries.specials, keys.specials,
         )  # fmt: skip
 
     def pooled(self, view: View, size: int) -> Float[Tensor, "g c"]:
         """The pieces of a view in at most size × size bins: rows averaged, columns summed."""
         one = find(view.kind, self.attention)
-        rows, columns = (_bins(len(tokens), size) for tokens in (one.queries, one.keys))
-        names = ("",) * min(size, len(one.queries)), ("",) * min(size, len(one.keys))
-        return self._merged(view, _Unit(rows, columns, *names, frozenset()))
+        return self._merged(view, *(_bins(len(side), size) for side in (one.queries, one.keys)))
 
     def title(self, view: View) -> str:
-        """What a view shows, in words; layers and heads are counted from 1."""
+        """The title of a view, in words; layers and heads are counted from 1."""
         one = find(view.kind, self.attention)
-        layers, heads = len(one.layers), one.n_heads
-        # where there is one, it is its own mean
-        layer = 0 if layers == 1 else view.layer
-        head = 0 if heads == 1 else view.head
-        if layer is not None and head is not None:
-            where = f"layer {layer + 1}, head {head + 1}"
-        elif layer is not None:
-            where = f"layer {layer + 1}, mean of {heads} heads"
-        elif head is not None:
-            where = f"head {head + 1}, mean of {layers} layers"
-        else:
-            where = f"mean of {layers} layers × {heads} heads"
-        return f"{view.kind} attention, {where}"
+        counts = {"layer": (view.layer, len(one.layers)), "head": (view.head, one.n_heads)}
+        # a single layer or head equals its mean
+        chosen = {what: 0 if count == 1 else number for what, (number, count) in counts.items()}
+        said = [f"{what} {number + 1}" for what, number in chosen.items() if number is not None]
+        means = [f"{counts[what][1]} {what}s" for what, number in chosen.items() if number is None]
+        where = [*said, f"mean of {' × '.join(means)}"] if means else said
+        return f"{view.kind} attention, {', '.join(where)}"
 
     def as_json(self) -> dict[str, object]:
         """Texts, tokens and all weights as plain data, `weights[layer][head][query][key]`."""
@@ -248,52 +251,37 @@ class Record:
             "source": self.source,
             "target": self.target,
             "note": self.note,
-            "attention": {kind: self._as_json(kind) for kind in self.attention},
+            "attention": {
+                kind: {**one.as_json(), "weights": self._rounded(kind, one)}
+                for kind, one in self.attention.items()
+            },
         }
 
     @property
     def n_weights(self) -> int:
         """How many weights there are, of all kinds, layers and heads."""
-        return sum(
-            len(one.layers) * one.n_heads * len(one.queries) * len(one.keys)
-            for one in self.attention.values()
-        )
+        return sum(one.n_weights for one in self.attention.values())
 
-    def _repr_html_(self) -> str | None:
-        shown = SHOWN["text/html"](self) if "text/html" in SHOWN else None
-        return None if shown is None else str(shown)
+    def _rounded(self, kind: str, one: Attention) -> list[list[list[list[float]]]]:
+        return [
+            [rounded(self.weights(kind, layer, head)) for head in range(one.n_heads)]
+            for layer in range(len(one.layers))
+        ]
 
-    def _repr_mimebundle_(
-        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
-    ) -> dict[str, str | bytes]:
-        wanted = set(SHOWN if include is None else include) - set(exclude or ())
-        shown = {form: show(self) for form, show in SHOWN.items() if form in wanted}
-        return {form: content for form, content in shown.items() if content}
+    def _cut(self, view: View) -> tuple[_Cut, _Cut]:
+        one, cut = find(view.kind, self.attention), find(view.unit, UNITS)
+        return cut(one.queries), cut(one.keys)
 
-    def _as_json(self, kind: str) -> dict[str, object]:
-        one = self.attention[kind]
-        return {
-            "mechanism": one.mechanism,
-            "mask": one.mask,
-            "query_title": one.query_title,
-            "key_title": one.key_title,
-            "queries": tokens_as_json(one.queries),
-            "keys": tokens_as_json(one.keys),
-            "weights": [
-                [rounded(self.weights(kind, layer, head)) for head in range(one.n_heads)]
-                for layer in range(len(one.layers))
-            ],
-        }
-
-    def _merged(self, view: View, unit: _Unit) -> Float[Tensor, "q k"]:
-        to_query = torch.tensor(unit.query_places, dtype=torch.int64)
+    def _merged(self, view: View, queries: _Cut, keys: _Cut) -> Float[Tensor, "q k"]:
+        to_query = torch.tensor(queries.places, dtype=torch.int64)
         # pieces of a word stand side by side, so a word is a segment of a row
-        sizes = torch.tensor(unit.key_places, dtype=torch.int64).bincount(minlength=len(unit.keys))
-        out = torch.zeros(len(unit.queries), len(unit.keys))
+        to_key, n_queries = torch.tensor(keys.places, dtype=torch.int64), len(queries.names)
+        sizes = to_key.bincount(minlength=len(keys.names))
+        out = torch.zeros(n_queries, len(keys.names))
         for rows, tile in self._blocks(view):
             by_key = torch.segment_reduce(tile.T.contiguous(), "sum", lengths=sizes, axis=0)
             out.index_add_(0, to_query[rows], by_key.T)
-        return out / to_query.bincount(minlength=len(unit.queries)).clamp(min=1).unsqueeze(1)
+        return out / to_query.bincount(minlength=n_queries).clamp(min=1).unsqueeze(1)
 
     def _blocks(
         self, view: View, rows: slice = slice(None), columns: slice = slice(None)
@@ -303,13 +291,22 @@ class Record:
         layers, heads = view.chosen(len(one.layers), one.n_heads)
         for i in layers:
             _check_keys(one, i, view.kind)
-        every = range(len(one.queries))[rows]
-        height = max(1, BLOCK // max(1, one.n_heads * len(one.keys)))
-        for first in range(0, len(every), height):
-            part = every[first : first + height]
-            some = slice(part.start, part.stop, part.step)
+        height = BLOCK_WEIGHTS // max(1, one.n_heads * len(one.keys))
+        for part in row_blocks(range(len(one.queries))[rows], height):
+            some = as_slice(part)
             tiles = [one.layers[i].tile(some, columns)[0, heads].mean(dim=0) for i in layers]
             yield some, torch.stack(tiles).mean(dim=0).float().cpu()
+
+
+def row_blocks(rows: range, height: int) -> Iterator[range]:
+    """At most `height` rows at a time, and at least one."""
+    for first in range(0, len(rows), max(1, height)):
+        yield rows[first : first + max(1, height)]
+
+
+def as_slice(cells: range) -> slice:
+    """A range as a slice, to index with."""
+    return slice(cells.start, cells.stop, cells.step)
 
 
 def rounded(matrix: Float[Tensor, "q k"]) -> list[list[float]]:
@@ -317,23 +314,13 @@ def rounded(matrix: Float[Tensor, "q k"]) -> list[list[float]]:
     return [[round(number, DIGITS) for number in row] for row in matrix.tolist()]
 
 
-def tokens_as_json(tokens: Tokens) -> dict[str, object]:
-    """One side of a map as plain data."""
-    return {
-        "pieces": list(tokens.pieces),
-        "words": list(tokens.words),
-        "names": list(tokens.names),
-        "specials": sorted(tokens.specials),
-    }
-
-
-def _bins(count: int, size: int) -> list[int]:
+def _bins(count: int, size: int) -> _Cut:
     bins = min(size, count)
-    return [place * bins // count for place in range(count)]
+    return _Cut([place * bins // count for place in range(count)], ("",) * bins)
 
 
 def _check_keys(one: Attention, layer: int, kind: str) -> None:
-    """Layers may differ: some look at words, and some at the slots of a shortened memory."""
+    """Refuse a layer with other keys than layer 1, such as slots of a shortened memory."""
     found, keys = one.layers[layer].shape[-1], len(one.keys)
     if found != keys:
         raise SettingError(
@@ -343,9 +330,9 @@ def _check_keys(one: Attention, layer: int, kind: str) -> None:
         )
 
 
-def _check_size(size: int, what: str) -> None:
-    if size > LARGEST:
+def _check_size(size: int) -> None:
+    if size > MAX_MATRIX_WEIGHTS:
         raise LengthError(
-            f"record: a {what} of {size:,} weights is too large; at most {LARGEST:,}. Take a part "
-            "(weights(…, rows=, columns=)), or fewer bins (pooled(view, size))."
+            f"record: a matrix of {size:,} weights is too large; at most {MAX_MATRIX_WEIGHTS:,}. "
+            "Take a part (weights(…, rows=, columns=)), or fewer bins (pooled(view, size))."
         )

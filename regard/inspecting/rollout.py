@@ -1,32 +1,36 @@
 """Rollout and flow: how much of each input is still in an output after all layers.
 
     rollout   R_0 = I,  R_l = N_l R_{l−1},  N_l = r I + (1 − r) A_l with rows that sum to one
-    flow      the most that fits from an output down to an input, N_l being how wide each pipe is
+    flow      the maximum flow from an output down to an input, with N_l as capacities
     answers   C = N_l C after a decoder's own layer;  r C + (1 − r) [A_cross R_source | 0] after
               its look at the source: every row is a share of the source and of what was written
 
-A_l is the mean (or the largest) over a layer's heads, r the share of the residual. Both take the
-weights for all there is between two layers: what the feed-forward parts do is not in them.
+A_l is the mean (or the largest) over a layer's heads, r the share of the residual. Both
+describe a layer by its weights alone: the effect of feed-forward parts is not included.
 
 Paper: Abnar & Zuidema 2020.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.choices import find
 from regard.errors import LengthError, SettingError
-from regard.inspecting.maximum_flow import maximum_flow
 from regard.inspecting.record import Record
 
-LONGEST = 2048
+MAX_PLACES = 2048
 """The most places that are rolled out."""
-LONGEST_FLOW = 60
+MAX_FLOW_PLACES = 60
 """The most places for which flows are sought."""
+
+MIN_FLOW = 1e-9
+"""Smaller flows count as zero."""
 
 HEADS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda weights: weights.mean(0),
@@ -40,42 +44,32 @@ class Shares(NamedTuple):
 
     source: Float[Tensor, "q s"]
     target: Float[Tensor, "q t"]
-    """What was written before, the begin token first."""
-
-    @property
-    def from_source(self) -> Float[Tensor, " q"]:
-        """How much of each output comes from the source."""
-        return self.source.sum(-1)
+    """The shares of what was written before, the begin token first."""
 
 
 def rollout(
     record: Record, kind: str, *, residual: float = 0.5, heads: str = "mean"
 ) -> Float[Tensor, "q k"]:
-    """Follow one kind of self-attention through all its layers.
+    """Follow one kind of self-attention, such as "encoder", through all its layers.
 
-    Args:
-        record: what to follow.
-        kind: such as "encoder" or "decoder".
-        residual: the share of a layer's input that goes past it, from 0 to 1.
-        heads: how the heads of a layer become one, "mean" or "max".
+    The residual is the share of a layer's input that goes past it, from 0 to 1; `heads` is how the
+    heads of a layer become one, "mean" or "max".
     """
-    whole = torch.eye(len(record.attention[kind].queries) if kind in record.attention else 0)
-    for step in _steps(record, kind, residual, heads, LONGEST):
+    steps = _steps(record, kind, residual, heads, MAX_PLACES)
+    whole = torch.eye(len(steps[0]))
+    for step in steps:
         whole = step @ whole
     return whole
 
 
 def answer_rollout(record: Record, *, residual: float = 0.5, heads: str = "mean") -> Shares:
-    """Follow an answer back through decoder, cross-attention and encoder.
+    """Follow an answer back through decoder, cross-attention and encoder, as `rollout` does.
 
-    Args:
-        record: with "decoder" and "cross" attention; without "encoder" the states of the source
-            stand for its words.
-        residual: the share of a layer's input that goes past it, from 0 to 1.
-        heads: how the heads of a layer become one, "mean" or "max".
+    The record has "decoder" and "cross" attention; without "encoder" the states of the source stand
+    for its words.
     """
-    cross = [_normal(one) for one in _layers(record, "cross", heads, LONGEST)]
-    own = _steps(record, "decoder", residual, heads, LONGEST)
+    cross = [_normal(one) for one in _layers(record, "cross", heads, MAX_PLACES)]
+    own = _steps(record, "decoder", residual, heads, MAX_PLACES)
     n_rows, n_source = cross[0].shape
     read = (
         rollout(record, "encoder", residual=residual, heads=heads)
@@ -93,16 +87,8 @@ def answer_rollout(record: Record, *, residual: float = 0.5, heads: str = "mean"
 def flow(
     record: Record, kind: str, query: int, *, residual: float = 0.5, heads: str = "mean"
 ) -> Float[Tensor, " k"]:
-    """The largest flow from one output to each input; for at most 60 places.
-
-    Args:
-        record: what to follow.
-        kind: such as "encoder" or "decoder".
-        query: the output, from 0.
-        residual: the share of a layer's input that goes past it, from 0 to 1.
-        heads: how the heads of a layer become one, "mean" or "max".
-    """
-    steps = _steps(record, kind, residual, heads, LONGEST_FLOW)
+    """The largest flow from one output, counted from 0, to each input; for at most 60 places."""
+    steps = _steps(record, kind, residual, heads, MAX_FLOW_PLACES)
     pipes = [step.double().numpy() for step in reversed(steps)]
     if not 0 <= query < len(pipes[0]):
         raise SettingError(
@@ -114,7 +100,7 @@ def flow(
 def _steps(
     record: Record, kind: str, residual: float, heads: str, longest: int
 ) -> list[Float[Tensor, "n n"]]:
-    """What each layer does to what comes in, the first layer first."""
+    """The matrix N_l of each layer, the first layer first."""
     if not 0 <= residual <= 1:
         raise SettingError(f"rollout: residual lies in 0..1, got {residual}.")
     layers = _layers(record, kind, heads, longest)
@@ -140,5 +126,62 @@ def _layers(record: Record, kind: str, heads: str, longest: int) -> list[Float[T
 
 
 def _normal(weights: Float[Tensor, "q k"]) -> Float[Tensor, "q k"]:
-    """Rows that sum to one; a row of nothing stays one."""
+    """Rows that sum to one; a row of zeros stays zero."""
     return weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def maximum_flow(pipes: Sequence[Float[np.ndarray, "n n"]], start: int, end: int) -> float:
+    """The maximum flow from a node of the first layer to one of the last, by Dinic's algorithm.
+
+        value = max Σ f(s, ·)   with 0 <= f <= capacity, and as much out of a node as into it
+
+    >>> maximum_flow([np.array([[0.5, 0.5], [0.0, 1.0]])] * 2, 0, 1)
+    1.0
+
+    `pipes[l][i, j]` is the capacity from node i of layer l to node j of the next layer.
+    """
+    n, sink = len(pipes[0]), len(pipes) * len(pipes[0]) + end
+    room: list[dict[int, float]] = [{} for _ in range((len(pipes) + 1) * n)]
+    for layer, pipe in enumerate(pipes):
+        for i, j in np.argwhere(pipe > MIN_FLOW).tolist():
+            here, there = layer * n + i, (layer + 1) * n + j
+            if layer + 1 < len(pipes) or there == sink:
+                room[here][there], room[there][here] = float(pipe[i, j]), 0.0
+    total = 0.0
+    while sink in (steps := _steps_from(start, room)):
+        onward: list[list[int]] = [[] for _ in room]
+        for node, step in steps.items():
+            ways = room[node].items()
+            onward[node] = [to for to, left in ways if left > MIN_FLOW and steps[to] == step + 1]
+        total += _push(room, onward, start, sink, math.inf)
+    return total
+
+
+def _steps_from(start: int, room: Sequence[Mapping[int, float]]) -> dict[int, int]:
+    """The distance to each reachable node, in edges with capacity left."""
+    steps = {start: 0}
+    reached = [start]
+    for node in reached:
+        for other, left in room[node].items():
+            if left > MIN_FLOW and other not in steps:
+                steps[other] = steps[node] + 1
+                reached.append(other)
+    return steps
+
+
+def _push(
+    room: Sequence[dict[int, float]], onward: list[list[int]], node: int, sink: int, most: float
+) -> float:
+    """Push at most so much from a node to the sink; edges that lead no further are removed."""
+    if node == sink:
+        return most
+    pushed = 0.0
+    while onward[node] and most - pushed > MIN_FLOW:
+        other = onward[node][-1]
+        fits = _push(room, onward, other, sink, min(most - pushed, room[node][other]))
+        room[node][other] -= fits
+        room[other][node] += fits
+        pushed += fits
+        if most - pushed > MIN_FLOW:
+            onward[node].pop()
+    return pushed

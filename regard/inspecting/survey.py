@@ -1,13 +1,13 @@
-"""One pass over a whole map of any length: what each key receives, and the strongest far links.
+"""A survey: one pass over a map of any length that sums each key's weight and finds far links.
 
     received[j] = Σᵢ a[i,j]                        the mass of a column
     far links     the largest a[i,j] with |i − j| > far
 
-Nothing of the size of the map is kept. With `every` > 1 the pass takes every so many queries, and
-what it finds is an estimate that says so.
+Nothing of the size of the map is kept. With `every` > 1 the pass takes one in `every` queries, and
+its result is an estimate: `is_exact` is False.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -18,20 +18,17 @@ from torch import Tensor
 
 from regard.errors import SettingError
 from regard.inspecting.panels import Link
-from regard.inspecting.record import Weights
+from regard.inspecting.record import Weights, as_slice, row_blocks
 from regard.inspecting.tiles import BLOCK, WIDTH, ByHead, Pause, tile_of
 
 ANYWHERE = -1
-"""As `far`: every link counts."""
-
-Progress = Callable[[int, int], None]
-"""Told how many queries are done, and how many there are; what it raises stops the pass."""
+"""A value of `far` with which every link counts."""
 
 
 @final
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over one head found."""
+    """The results of one pass over one head."""
 
     received: Float[np.ndarray, " k"]
     """The mass of each key, over all queries; estimated from those that were used."""
@@ -42,7 +39,7 @@ class Survey:
     rows: range
     """The queries that were used."""
     far: int
-    """How far apart the two ends of a far link are, at least one more."""
+    """The ends of a far link are more than this many places apart."""
     is_exact: bool
     """Whether every query was used."""
 
@@ -55,22 +52,13 @@ def survey(
     count: int = 50,
     every: int = 1,
     left_out: frozenset[int] = frozenset(),
-    progress: Progress | None = None,
     pause: Pause | None = None,
 ) -> Survey:
-    """Pass over one head.
+    """Pass over one head of a layer's weights, and find so many far links.
 
-    Args:
-        weights: one layer's, of shape `1 h q k`.
-        head: its number, from 0.
-        far: links between places no further apart than this are near; `ANYWHERE` where places of
-            two sequences cannot be compared.
-        count: how many far links to find.
-        every: use every so many queries.
-        left_out: keys to which no far link is looked for, such as a begin token that everybody
-            looks at.
-        progress: told after every few rows how far the pass is.
-        pause: called after every block, many to a row of a long text.
+    Links between places no further than `far` apart are near; `ANYWHERE` is for two sequences,
+    whose places cannot be compared. One in `every` queries is used. Keys that are left
+    out, such as a begin token, have no far links. `pause` is called after every block.
     """
     if every < 1 or count < 0 or far < ANYWHERE:
         raise SettingError(
@@ -81,55 +69,36 @@ def survey(
     rows = range(min((every - 1) // 2, max(n_queries - 1, 0)), n_queries, every)
     received, entropy = torch.zeros(n_keys, dtype=torch.float64), torch.zeros(len(rows))
     hidden = torch.tensor(sorted(left_out), dtype=torch.int64)
-    strongest = _Strongest(count)
-    done = 0
+    best = torch.zeros(0), torch.zeros(0, 2, dtype=torch.int64)
     for some, columns, tile in _blocks(weights, head, rows):
         at = slice(rows.index(some[0]), rows.index(some[-1]) + 1)
         received[columns] += tile.sum(0)
         entropy[at] += torch.special.entr(tile).sum(1)
         if count and max(some[-1] - columns.start, columns.stop - some[0]) > far:
-            strongest.see(_far_only(tile, some, columns, far, hidden), some, columns.start)
-        if progress is not None and at.stop > done:
-            done = at.stop
-            progress(done, len(rows))
+            tile = _far_only(tile, some, columns, far, hidden)
+            best = _strongest(best, tile, some, columns.start, count)
         if pause is not None:
             pause()
-    scale = n_queries / max(len(rows), 1)
-    return Survey(
-        (received * scale).float().numpy(),
-        entropy.numpy(),
-        strongest.found(),
-        rows,
-        far,
-        every == 1,
-    )
+    whole = (received * (n_queries / max(len(rows), 1))).float().numpy()
+    pairs = zip(*(numbers.tolist() for numbers in best), strict=True)
+    links = tuple(Link(query, key, weight) for weight, (query, key) in pairs if weight > 0)
+    return Survey(whole, entropy.numpy(), links, rows, far, every == 1)
 
 
-@final
-class _Strongest:
-    """The largest weights seen so far, and where they stood."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.weights = torch.zeros(0)
-        self.places = torch.zeros(0, 2, dtype=torch.int64)
-
-    def see(self, tile: Float[Tensor, "r c"], rows: range, left: int) -> None:
-        floor = float(self.weights[-1]) if len(self.weights) == self.count else 0.0
-        if not tile.numel() or float(tile.max()) <= floor:
-            return
-        flat = tile.flatten()
-        best = flat.topk(min(self.count, len(flat)))
-        row, column = best.indices // tile.shape[1], best.indices % tile.shape[1]
-        places = torch.stack([rows.start + row * rows.step, left + column], 1)
-        weights = torch.cat([self.weights, best.values])
-        keep = weights.topk(min(self.count, len(weights)))
-        self.weights = keep.values
-        self.places = torch.cat([self.places, places])[keep.indices]
-
-    def found(self) -> tuple[Link, ...]:
-        pairs = zip(self.places.tolist(), self.weights.tolist(), strict=True)
-        return tuple(Link(query, key, weight) for (query, key), weight in pairs if weight > 0)
+def _strongest(
+    best: tuple[Tensor, Tensor], tile: Float[Tensor, "r c"], rows: range, left: int, count: int
+) -> tuple[Tensor, Tensor]:
+    """The largest weights and their places, after one more tile."""
+    weights, places = best
+    floor = float(weights[-1]) if len(weights) == count else 0.0
+    if not tile.numel() or float(tile.max()) <= floor:
+        return best
+    found = tile.flatten().topk(min(count, tile.numel()))
+    row, column = found.indices // tile.shape[1], found.indices % tile.shape[1]
+    here = torch.stack([rows.start + row * rows.step, left + column], 1)
+    weights, places = torch.cat([weights, found.values]), torch.cat([places, here])
+    keep = weights.topk(min(count, len(weights)))
+    return keep.values, places[keep.indices]
 
 
 def _blocks(
@@ -137,10 +106,8 @@ def _blocks(
 ) -> Iterator[tuple[range, slice, Float[Tensor, "r c"]]]:
     n_keys = weights.shape[-1]
     wide = min(WIDTH, max(n_keys, 1))
-    high = max(1, BLOCK // wide)
-    for first in range(0, len(rows), high):
-        some = rows[first : first + high]
-        part = slice(some.start, some.stop, some.step)
+    for some in row_blocks(rows, BLOCK // wide):
+        part = as_slice(some)
         for left in range(0, n_keys, wide):
             columns = slice(left, min(left + wide, n_keys))
             if not isinstance(weights, ByHead) or weights.may_hold(part, columns).any():
@@ -150,7 +117,7 @@ def _blocks(
 def _far_only(
     tile: Float[Tensor, "r c"], rows: range, columns: slice, far: int, hidden: Tensor
 ) -> Float[Tensor, "r c"]:
-    """The same with nothing near the diagonal, and nothing at keys that are left out."""
+    """The tile with zeros near the diagonal and at the keys that are left out."""
     row, column = torch.tensor(rows), torch.arange(columns.start, columns.stop)
     is_near = rows[0] - far < columns.stop and columns.start <= rows[-1] + far
     here = hidden[(hidden >= columns.start) & (hidden < columns.stop)] - columns.start

@@ -8,7 +8,7 @@
     sum                       over a pixel's keys, averaged over its queries
 
 A tile over more than 4,096 cells a side takes a few queries of each pixel and all its keys, unless
-one asks for all of them; it says so. What a mask empties is known without computing anything.
+all queries are requested; `is_exact` is then False. Fully masked tiles are known from the mask.
 """
 
 import math
@@ -23,12 +23,12 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.errors import SettingError
-from regard.inspecting.record import Weights
+from regard.inspecting.record import Weights, as_slice, row_blocks
 
 PIXELS = 256
 """On a side of a tile."""
-EXACT = 4096
-"""The most cells on a side of a tile that is computed wholly without being asked."""
+MAX_EXACT_CELLS = 4096
+"""The most cells on a side of a tile for which all queries are used by default."""
 BLOCK = 1 << 20
 """About how many weights are rebuilt at a time."""
 WIDTH = 4096
@@ -43,7 +43,7 @@ Pause = Callable[[], None]
 
 @runtime_checkable
 class ByHead(Protocol):
-    """Weights that can be rebuilt one head at a time, and know what their mask empties."""
+    """Weights that are rebuilt one head at a time and know which blocks are fully masked."""
 
     def tile_of(self, head: int, rows: slice, columns: slice) -> Float[Tensor, "r c"]:
         """One rectangle of one head."""
@@ -51,7 +51,7 @@ class ByHead(Protocol):
     def may_hold(
         self, rows: slice, columns: slice, *, size: int | None = None
     ) -> Bool[Tensor, "nr nc"]:
-        """Which blocks of a rectangle may hold a weight; False is a promise."""
+        """Which blocks of a rectangle may hold a weight; where False, all weights are zero."""
 
     def allowed(self, rows: slice) -> Int[Tensor, " r"]:
         """How many keys each query may see."""
@@ -67,29 +67,32 @@ class Tile:
     rows_used: int
     """Queries of each pixel that were looked at."""
     is_exact: bool
-    """Whether they were all of them."""
+    """Whether these are all queries of the pixel."""
     lowest: float
     highest: float
     is_empty: bool
-    """Whether a mask leaves nothing here; nothing was computed then."""
+    """Whether the tile is fully masked; then no weights were computed."""
 
 
-class _Band(NamedTuple):
-    """Rows of pixels that are made alike."""
+class _Area(NamedTuple):
+    """The cells of a tile, and how many of them make a pixel."""
 
-    pixels: slice
-    cells: slice
-    n_each: int
-    """Queries of each pixel."""
+    rows: range
+    columns: range
+    height: int
+    """Queries of a pixel."""
+    scale: int
+    """Keys of a pixel."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Pixels, down and across."""
+        return -(-len(self.rows) // self.height), -(-len(self.columns) // self.scale)
 
 
 @final
 class Pyramid:
-    """One layer's attention at every size.
-
-    Args:
-        weights: of shape `1 h q k`, such as `record.attention["encoder"].layers[0]`.
-    """
+    """One layer's attention at every size, such as `record.attention["encoder"].layers[0]`."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
@@ -98,13 +101,12 @@ class Pyramid:
     @property
     def max_zoom(self) -> int:
         """The zoom at which a pixel is a cell."""
-        longest = max(self.n_queries, self.n_keys, 1)
-        return max(0, math.ceil(math.log2(longest / PIXELS)))
+        return _halvings(max(self.n_queries, self.n_keys))
 
     @property
     def row_zoom(self) -> int:
-        """How often queries must be halved until one tile holds them all."""
-        return max(0, math.ceil(math.log2(max(self.n_queries, 1) / PIXELS)))
+        """How often the queries must be halved to fit into one tile."""
+        return _halvings(self.n_queries)
 
     def height(self, zoom: int) -> int:
         """Queries of a pixel."""
@@ -132,43 +134,40 @@ class Pyramid:
         *,
         pause: Pause | None = None,
     ) -> Tile:
-        """One tile.
+        """The tile at place x (keys, across) and y (queries, down), of one head or all of them.
 
-        Args:
-            head: its number, or "mean" or "max" over all heads.
-            zoom: from 0 (the whole matrix) to `max_zoom`.
-            x: which tile, across (keys).
-            y: which tile, down (queries).
-            pooling: what a pixel says of its cells: "max", "mean" or "sum".
-            rows: queries of each pixel that are looked at where there are many; None for all.
-            pause: called after every block.
+        A pixel is the "max", "mean" or "sum" of its cells. Where it has many queries, `rows` of
+        them are looked at; with None, all. `pause` is called after every block.
         """
-        pool = find(pooling, POOLINGS)
-        high, scale, here = self.height(zoom), self.scale(zoom), self._area(zoom, x, y)
+        pool, area = find(pooling, POOLINGS), self._area(zoom, x, y)
         if rows is not None and rows < 1:
             raise SettingError(f"tile: rows must be at least 1, or None for all; got {rows}.")
-        wanted = high if rows is None or PIXELS * scale <= EXACT else min(rows, high)
-        n_each = _cells(0, high, high, wanted)[1]
-        shape = _pixels(here, high, scale)
+        is_whole = rows is None or PIXELS * area.scale <= MAX_EXACT_CELLS
+        wanted = area.height if is_whole or rows is None else min(rows, area.height)
+        n_each = area.height // _step(area.height, wanted)
         values = np.full((PIXELS, PIXELS), np.nan, dtype=np.float32)
-        inside = values[: shape[0], : shape[1]]
+        inside = values[: area.shape[0], : area.shape[1]]
         inside[:] = 0.0
-        is_empty = not self._may_hold(*here)
-        join = _JOINED.get(str(head), _alone)
+        is_empty = not self._may_hold(area.rows, area.columns)
+        join = _JOINED.get(str(head))
         for number, one in enumerate([] if is_empty else self._heads(head)):
-            found = self._pooled(one, here, (high, scale), n_each, pool, pause)
-            inside[:] = join(inside, found, number)
+            found = self._pooled(one, area, n_each, pool, pause)
+            inside[:] = found if join is None else join(inside, found, number)
         return Tile(
-            values, n_each, n_each == high, float(inside.min()), float(inside.max()), is_empty
+            values, n_each, n_each == area.height, float(inside.min()), float(inside.max()),
+            is_empty,
         )  # fmt: skip
 
     def visible(self, zoom: int, x: int, y: int) -> Bool[np.ndarray, "256 256"]:
         """Where a pixel may hold a weight; False is masked, or outside the matrix."""
-        high, scale, here = self.height(zoom), self.scale(zoom), self._area(zoom, x, y)
+        area = self._area(zoom, x, y)
         out = np.zeros((PIXELS, PIXELS), dtype=bool)
-        n_rows, n_columns = _pixels(here, high, scale)
-        seen = visible_by(self.weights, *here, size=high)
-        seen = torch.nn.functional.pad(seen, (0, n_columns * (scale // high) - seen.shape[1]))
+        n_rows, n_columns = area.shape
+        seen = visible_by(
+            self.weights, as_slice(area.rows), as_slice(area.columns), size=area.height
+        )
+        blocks = n_columns * (area.scale // area.height)
+        seen = torch.nn.functional.pad(seen, (0, blocks - seen.shape[1]))
         out[:n_rows, :n_columns] = seen.unflatten(1, (n_columns, -1)).any(-1).numpy()
         return out
 
@@ -176,31 +175,28 @@ class Pyramid:
         """How many keys the queries of each row of pixels may see: the mean of some of them.
 
         A weight times this number is its lift: 1 is what a query that looks everywhere alike gives.
-
-        Args:
-            zoom: from 0 to `max_zoom`.
-            y: which row of tiles.
-            rows: queries of each pixel that are counted; None for all.
+        `rows` queries of each pixel are counted; with None, all.
         """
-        high, (down, _) = self.height(zoom), self._area(zoom, 0, y)
+        area = self._area(zoom, 0, y)
+        n_each = area.height if rows is None else min(area.height, rows)
+        means = [
+            allowed_by(self.weights, as_slice(cells)).float().reshape(-1, n_of_pixel).mean(1)
+            for cells, n_of_pixel in _bands(area.rows, area.height, n_each)
+        ]
         out = np.full(PIXELS, np.nan, dtype=np.float32)
-        for band in _bands(down, high, high if rows is None else min(high, rows)):
-            counts = allowed_by(self.weights, band.cells).float().reshape(-1, band.n_each).mean(1)
-            out[band.pixels] = counts.numpy()
+        out[: area.shape[0]] = torch.cat([torch.zeros(0), *means]).numpy()
         return out
 
-    def _area(self, zoom: int, x: int, y: int) -> tuple[slice, slice]:
-        """The cells of a tile."""
+    def _area(self, zoom: int, x: int, y: int) -> _Area:
         down, across = self.counts(zoom)
         if not (0 <= x < across and 0 <= y < down):
             raise SettingError(
                 f"tile: zoom {zoom} has {across} × {down} tiles, counted from 0; got x {x}, y {y}."
             )
-        high, wide = (PIXELS * size for size in (self.height(zoom), self.scale(zoom)))
-        return (
-            slice(y * high, min((y + 1) * high, self.n_queries)),
-            slice(x * wide, min((x + 1) * wide, self.n_keys)),
-        )
+        height, scale = self.height(zoom), self.scale(zoom)
+        rows = range(self.n_queries)[y * PIXELS * height : (y + 1) * PIXELS * height]
+        columns = range(self.n_keys)[x * PIXELS * scale : (x + 1) * PIXELS * scale]
+        return _Area(rows, columns, height, scale)
 
     def _heads(self, head: Head) -> list[int]:
         if isinstance(head, str):
@@ -213,62 +209,42 @@ class Pyramid:
         return [head]
 
     def _pooled(
-        self,
-        head: int,
-        here: tuple[slice, slice],
-        sizes: tuple[int, int],
-        n_each: int,
-        pool: "_Pooling",
-        pause: Pause | None,
+        self, head: int, area: _Area, n_each: int, pool: "_Pooling", pause: Pause | None
     ) -> Float[np.ndarray, "r c"]:
-        (rows, columns), (height, scale) = here, sizes
-        wide = max(scale, WIDTH // scale * scale)
+        wide = max(area.scale, WIDTH // area.scale * area.scale)
         lines = []
-        for band in _bands(rows, height, n_each):
-            n_pixels = band.pixels.stop - band.pixels.start
-            high = max(1, BLOCK // (wide * band.n_each))
-            for first in range(0, n_pixels, high):
-                last = min(first + high, n_pixels)
-                step = band.cells.step or 1
-                cells = slice(
-                    band.cells.start + first * band.n_each * step,
-                    min(band.cells.start + last * band.n_each * step, band.cells.stop),
-                    step,
-                )
+        for cells, n_of_pixel in _bands(area.rows, area.height, n_each):
+            high = max(1, BLOCK // (wide * n_of_pixel)) * n_of_pixel
+            for rows in row_blocks(cells, high):
                 parts = []
-                for left in range(columns.start, columns.stop, wide):
-                    some = slice(left, min(left + wide, columns.stop))
-                    parts.append(self._block(head, cells, some, scale, band.n_each, pool))
+                for columns in row_blocks(area.columns, wide):
+                    parts.append(self._block(head, rows, columns, area.scale, n_of_pixel, pool))
                     if pause is not None:
                         pause()
                 lines.append(torch.cat(parts, 1))
         return torch.cat(lines).numpy()
 
     def _block(
-        self, head: int, rows: slice, columns: slice, scale: int, n_each: int, pool: "_Pooling"
+        self, head: int, rows: range, columns: range, scale: int, n_each: int, pool: "_Pooling"
     ) -> Float[Tensor, "r c"]:
-        n_rows = len(range(rows.start, rows.stop, rows.step)) // n_each
-        n_cells = columns.stop - columns.start
-        n_columns = -(-n_cells // scale)
+        n_rows, n_columns = len(rows) // n_each, -(-len(columns) // scale)
         if not self._may_hold(rows, columns):
             return torch.zeros(n_rows, n_columns)
-        cells = tile_of(self.weights, head, rows, columns)
+        cells = tile_of(self.weights, head, as_slice(rows), as_slice(columns))
         if scale == n_each == 1:
             return cells
-        short = n_columns * scale - n_cells
+        short = n_columns * scale - len(columns)
         cells = torch.nn.functional.pad(cells, (0, short)) if short else cells
         sizes = torch.full((n_columns,), float(scale))
         sizes[-1] -= short
         return pool(cells.view(n_rows, n_each, n_columns, scale), sizes)
 
-    def _may_hold(self, rows: slice, columns: slice) -> bool:
-        return bool(visible_by(self.weights, rows, columns).any())
+    def _may_hold(self, rows: range, columns: range) -> bool:
+        return bool(visible_by(self.weights, as_slice(rows), as_slice(columns)).any())
 
 
-def _pixels(here: tuple[slice, slice], high: int, wide: int) -> tuple[int, int]:
-    """How many pixels an area has, down and across."""
-    rows, columns = here
-    return -(-(rows.stop - rows.start) // high), -(-(columns.stop - columns.start) // wide)
+def _halvings(count: int) -> int:
+    return max(0, math.ceil(math.log2(max(count, 1) / PIXELS)))
 
 
 _Pooling = Callable[[Tensor, Tensor], Tensor]
@@ -281,31 +257,25 @@ POOLINGS: Mapping[str, _Pooling] = {
 """Cells of shape `rows, queries of a pixel, columns, keys of a pixel`, and how many keys exist."""
 
 
-def _alone(before: np.ndarray, new: np.ndarray, number: int) -> np.ndarray:
-    return new
-
-
 _JOINED: Mapping[str, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
     "mean": lambda before, new, number: before + (new - before) / (number + 1),
     "max": lambda before, new, number: np.maximum(before, new),
 }
 
 
-def _bands(rows: slice, scale: int, n_each: int) -> Iterator[_Band]:
-    """The pixels that are whole, then the last one where it is not."""
-    n_whole = (rows.stop - rows.start) // scale
-    edge = rows.start + n_whole * scale
-    if n_whole:
-        yield _Band(slice(0, n_whole), *_cells(rows.start, edge, scale, n_each))
-    if edge < rows.stop:
-        left = rows.stop - edge
-        yield _Band(slice(n_whole, n_whole + 1), *_cells(edge, rows.stop, left, min(left, n_each)))
+def _bands(rows: range, height: int, n_each: int) -> Iterator[tuple[range, int]]:
+    """The used queries and their number per pixel: of full pixels, then of a partial one."""
+    n_left = len(rows) % height
+    edge = len(rows) - n_left
+    for part, size in ((rows[:edge], height), (rows[edge:], n_left)):
+        if part:
+            step = _step(size, min(size, n_each))
+            yield part[(step - 1) // 2 :: step], size // step
 
 
-def _cells(start: int, stop: int, scale: int, n_each: int) -> tuple[slice, int]:
-    """`n_each` queries of every `scale`, evenly apart; as many more as make the step whole."""
-    step = max(step for step in range(1, scale // n_each + 1) if scale % step == 0)
-    return slice(start + (step - 1) // 2, stop, step), scale // step
+def _step(size: int, n_each: int) -> int:
+    """The step that takes at least `n_each` of every `size` queries and divides `size`."""
+    return max(step for step in range(1, size // n_each + 1) if size % step == 0)
 
 
 def tile_of(weights: Weights, head: int, rows: slice, columns: slice) -> Float[Tensor, "r c"]:

@@ -1,4 +1,4 @@
-"""Tokens as people read them: pieces with visible spaces, and the words they belong to.
+"""Tokens as they are shown: pieces with visible spaces, and the words that they belong to.
 
 A word is a run of letters, marks and digits, a run of other signs, or one character of a script
 that is written without spaces. A space belongs to the word after it; a special token is a word of
@@ -6,21 +6,23 @@ its own. So every piece belongs to exactly one word, and merging pieces to words
 """
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from itertools import groupby
+from typing import Any, final
 
-from regard.data.kinds import SPECIALS, UNKNOWN
+from regard.data.subword_kinds import SPECIALS, UNKNOWN
 from regard.data.subwords import Subwords
+from regard.evaluating.heads import LEFT_OUT
 
 SPACE = "▁"
-"""How a space is shown, so that one sees where a word starts."""
-SEEN = {
+"""How a space is shown, so that the beginnings of words are visible."""
+SHOWN_FOR = {
     **{chr(code): chr(0x2400 + code) for code in range(32)},
     **dict.fromkeys(map(chr, [*range(0x7F, 0xA0), *range(0x202A, 0x202F)]), UNKNOWN),
     **dict.fromkeys(map(chr, range(0x2066, 0x206A)), UNKNOWN),
 }
-"""What is shown for characters that command a terminal or turn the order of what follows."""
+"""What is shown for characters that control a terminal or reverse the direction of text."""
 WITHOUT_SPACES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Burmese
@@ -47,7 +49,7 @@ class Tokens:
     names: tuple[str, ...]
     """The words."""
     specials: frozenset[int] = frozenset()
-    """Words that are no words: begin, end, padding."""
+    """The numbers of the special tokens: begin, end, padding."""
 
     @classmethod
     def of(cls, text: str, pieces: Sequence[tuple[str, Span | None]]) -> "Tokens":
@@ -57,40 +59,55 @@ class Tokens:
         >>> tokens.pieces, tokens.words, tokens.names
         (('to', '▁b', 'e'), (0, 1, 1), ('to', 'be'))
 
-        Args:
-            text: what the pieces were cut from.
-            pieces: each with the characters it covers; None for one that covers none.
+        Each piece has the characters of the text that it covers, or None.
         """
         numbers = word_numbers(text)
-        words: list[int] = []
-        covered: list[Span | None] = []
-        names: list[str] = []
-        last: int | None = None
-        for piece, span in pieces:
-            word = None if span is None else numbers[min(_first(text, span), len(numbers) - 1)]
-            if word is None or word != last:
-                covered.append(span)
-                names.append(piece)
-            elif (before := covered[-1]) is not None and span is not None:
-                covered[-1] = (before[0], max(before[1], span[1]))
-            words.append(len(covered) - 1)
-            last = word
-        said = [
-            piece if span is None else visible(text[slice(*span)].strip()) or SPACE
-            for piece, span in zip(names, covered, strict=True)
+        # a special token is a word of its own, whatever stands beside it
+        keys = [
+            ("special", i) if span is None else numbers[min(_first(text, span), len(numbers) - 1)]
+            for i, (_, span) in enumerate(pieces)
         ]
-        return cls(
-            tuple(visible(piece) for piece, _ in pieces),
-            tuple(words),
-            tuple(said),
-            frozenset(number for number, span in enumerate(covered) if span is None),
-        )
+        words: list[int] = []
+        names: list[str] = []
+        specials: set[int] = set()
+        for number, (_, places) in enumerate(groupby(range(len(pieces)), keys.__getitem__)):
+            group = [pieces[i] for i in places]
+            spans = [span for _, span in group if span is not None]
+            words += [number] * len(group)
+            if spans:
+                covered = text[spans[0][0] : max(end for _, end in spans)]
+                names.append(visible(covered.strip()) or SPACE)
+            else:
+                specials.add(number)
+                names.append(group[0][0])
+        shown = tuple(visible(piece) for piece, _ in pieces)
+        return cls(shown, tuple(words), tuple(names), frozenset(specials))
 
     @classmethod
     def numbered(cls, name: str, count: int) -> "Tokens":
-        """Nameless places, such as the slots of a shortened memory."""
+        """Places without a text, such as the slots of a shortened memory."""
         names = tuple(f"{name} {number}" for number in range(1, count + 1))
         return cls(names, tuple(range(count)), names)
+
+    @property
+    def special_pieces(self) -> frozenset[int]:
+        """The places of the special tokens."""
+        return frozenset(i for i, word in enumerate(self.words) if word in self.specials)
+
+    def as_json(self) -> dict[str, object]:
+        """The same as plain data."""
+        return {
+            "pieces": list(self.pieces),
+            "words": list(self.words),
+            "names": list(self.names),
+            "specials": sorted(self.specials),
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> "Tokens":
+        """The tokens that `as_json` gave."""
+        pieces, words, names = (tuple(plain[name]) for name in ("pieces", "words", "names"))
+        return cls(pieces, words, names, frozenset(plain["specials"]))
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -100,40 +117,61 @@ def read_text(
     subwords: Subwords, text: str, *, before: Sequence[int] = (), after: Sequence[int] = ()
 ) -> Tokens:
     """A text as a model reads it, special tokens around it; unknown words keep their letters."""
-    ids = subwords.encode(text)
-    spans = subwords.offsets(text)
-    pieces = [(subwords.readable(i), span) for i, span in zip(ids, spans, strict=True)]
-    first, last = ([(SPECIALS[i], None) for i in some] for some in (before, after))
-    return Tokens.of(text, [*first, *pieces, *last])
+    return _read(subwords, text, subwords.encode(text), subwords.offsets(text), before, after)
 
 
 def read_ids(
     subwords: Subwords, ids: Sequence[int], *, before: Sequence[int] = (), after: Sequence[int] = ()
 ) -> Tokens:
-    """What a model wrote, however it cut it, with special tokens around it."""
+    """The tokens that a model wrote, with its own segmentation and special tokens around them."""
     text = subwords.decode(ids)
-    spans = spans_of(subwords, ids, text)
+    return _read(subwords, text, ids, spans_of(subwords, ids, text), before, after)
+
+
+def _read(
+    subwords: Subwords,
+    text: str,
+    ids: Sequence[int],
+    spans: Sequence[Span],
+    before: Sequence[int],
+    after: Sequence[int],
+) -> Tokens:
     pieces = [(subwords.readable(i), span) for i, span in zip(ids, spans, strict=True)]
     first, last = ([(SPECIALS[i], None) for i in some] for some in (before, after))
     return Tokens.of(text, [*first, *pieces, *last])
 
 
+def words_of(text: str, offsets: Sequence[Span]) -> list[int]:
+    """The word that each piece of a text belongs to, words being what stands between spaces.
+
+    >>> words_of("to be, or", [(0, 2), (2, 5), (5, 6), (6, 9)])
+    [0, 1, 1, 2]
+    """
+    word_at, count = [], 0
+    for before, here in zip(" " + text, text, strict=False):
+        count += before.isspace() and not here.isspace()
+        word_at.append(LEFT_OUT if here.isspace() else count - 1)
+    inside = [[word for word in word_at[start:end] if word != LEFT_OUT] for start, end in offsets]
+    # a piece that is only a space belongs to no word
+    return [words[0] if words else LEFT_OUT for words in inside]
+
+
 def visible(piece: str) -> str:
-    """A harmless piece whose spaces are seen.
+    """A piece made harmless, with visible spaces.
 
     >>> visible(" be"), visible("<eos>")
     ('▁be', '<eos>')
     """
-    return "".join(SPACE if c.isspace() else SEEN.get(c, c) for c in piece)
+    return "".join(SPACE if c.isspace() else SHOWN_FOR.get(c, c) for c in piece)
 
 
 def harmless(text: str) -> str:
-    r"""A text whose control characters are seen and do nothing to a terminal.
+    r"""A text with its control characters replaced by visible signs, safe for a terminal.
 
     >>> harmless("\x1b[1m bold")
     '␛[1m bold'
     """
-    return "".join(SEEN.get(character, character) for character in text)
+    return "".join(SHOWN_FOR.get(character, character) for character in text)
 
 
 def word_numbers(text: str) -> list[int]:
@@ -166,11 +204,11 @@ SORTS: Sequence[tuple[str, Callable[[str], bool]]] = (
     ("alone", _is_alone),
     ("letter", lambda character: unicodedata.category(character)[0] in "LN"),
 )
-"""Sorts of characters; what is none of these is a sign."""
+"""Classes of characters; every other character is a sign."""
 
 
 def _first(text: str, span: Span) -> int:
-    """The first character of a span that is no space; its last one where there is none."""
+    """The place of the first character of a span that is not a space, else of its last one."""
     start, end = span
     return next((i for i in range(start, end) if not text[i].isspace()), max(start, end - 1))
 
@@ -189,7 +227,7 @@ def spans_of(subwords: Subwords, ids: Sequence[int], text: str) -> list[Span]:
 
 
 def _whole(subwords: Subwords, ids: Sequence[int]) -> list[list[int]]:
-    """The pieces one by one, but those together that spell one character."""
+    """Groups of pieces: one piece each, or the pieces whose bytes spell one character."""
     together: list[list[int]] = []
     for i in ids:
         if together and _spells_on(subwords, together[-1], i):
@@ -200,9 +238,9 @@ def _whole(subwords: Subwords, ids: Sequence[int]) -> list[list[int]]:
 
 
 def _spells_on(subwords: Subwords, begun: Sequence[int], i: int) -> bool:
-    """Whether a piece goes on with a character of which those before it are the first bytes.
+    """Whether a piece continues a character whose first bytes are in the pieces before it.
 
-    Together they then read as fewer unknown characters than apart.
+    If so, they decode to fewer unknown characters together than apart.
     """
     before = subwords.decode(begun)
     if not before.endswith(UNKNOWN):

@@ -1,6 +1,7 @@
 """vectors → vectors: feed-forward, norm, residual, encoder layer, decoder layer, branches."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -8,22 +9,21 @@ from torch import nn
 from regard.layers.convolution import GatedConvolution
 from regard.layers.decoder_layer import DecoderCache, DecoderLayer
 from regard.layers.encoder_layer import EncoderLayer
-from regard.layers.feed_forward import FeedForward, NoFeedForward, gelu_feed_forward
+from regard.layers.feed_forward import FeedForward, NoFeedForward
 from regard.layers.gated_feed_forward import GatedFeedForward
 from regard.layers.mixtures.experts import Experts
 from regard.layers.norm import Norm
-from regard.layers.residual import RESIDUALS, NoNorm, NoResidual, PostNorm, PreNorm, Residual
+from regard.layers.residual import RESIDUALS, PostNorm, PreNorm, Residual
 from regard.layers.weighted_branches import (
     BranchedDecoderLayer,
     BranchedEncoderLayer,
     WeightedBranches,
     project_all,
-    project_to_simplex,
 )
 
 FEED_FORWARDS: Mapping[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
-    "gelu": gelu_feed_forward,
+    "gelu": partial(FeedForward, activation="gelu"),
     "gated": GatedFeedForward,
     "none": NoFeedForward,
 }
@@ -32,7 +32,7 @@ LAYERS: Mapping[str, Callable[..., Any]] = {
     "feed_forward": FeedForward,
     "gated_feed_forward": GatedFeedForward,
     "norm": Norm,
-    "residual": PreNorm,
+    "residual": Residual,
     "encoder_layer": EncoderLayer,
     "decoder_layer": DecoderLayer,
     "weighted_branches": WeightedBranches,
@@ -53,14 +53,10 @@ __all__ = [
     "FeedForward",
     "GatedConvolution",
     "GatedFeedForward",
-    "NoFeedForward",
-    "NoNorm",
-    "NoResidual",
     "Norm",
     "PostNorm",
     "PreNorm",
     "Residual",
     "WeightedBranches",
     "project_all",
-    "project_to_simplex",
 ]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import glu, pad
 
 from regard.attention.dropout import Dropout
+from regard.attention.shapes import Vectors
 from regard.dims import Dims
 from regard.errors import SettingError
 
@@ -54,25 +55,23 @@ class GatedConvolution(nn.Module):
         reach = (kernel - 1) * dilation
         self.kernel, self.dilation, self.width = kernel, dilation, dims.d_model
         self.n_before = reach if is_causal else reach // 2
-        """How many words back it looks."""
+        """How many words back the window reaches."""
         self.n_after = reach - self.n_before
-        """How many words ahead it looks."""
+        """How many words ahead the window reaches."""
         self.dropout = Dropout(dropout)
         # one product over shifted views: for one word at a time it is three times as fast as conv1d
         self.W = nn.Linear(kernel * dims.d_model, 2 * dims.d_model)
-        # what is read has variance 1 / (1 - dropout) times its own, and the gate keeps a quarter
+        # dropout scales the input's variance by 1 / (1 - dropout), and the gate keeps a quarter
         nn.init.normal_(self.W.weight, std=(4 * (1 - dropout) / self.W.in_features) ** 0.5)
         nn.init.zeros_(self.W.bias)
 
-    def forward(
-        self, x: Float[Tensor, "b n m"], valid: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n m"]:
-        """All positions at once; words that do not exist are read as zeros, whatever they hold."""
+    def forward(self, x: Vectors, valid: Bool[Tensor, "b n"] | None = None) -> Vectors:
+        """All positions at once; padding is read as zeros, whatever it holds."""
         read = pad(self._read(x, valid), (0, 0, self.n_before, self.n_after))
         return self._add(x, read)
 
     def start(self, n_rows: int) -> Float[Tensor, "r p m"]:
-        """What stands before the first word: nothing."""
+        """The past before the first word: zero positions."""
         return self.W.weight.new_zeros(n_rows, self.n_before, self.width)
 
     def step(
@@ -81,7 +80,7 @@ class GatedConvolution(nn.Module):
         past: Float[Tensor, "r p m"],
         valid: Bool[Tensor, "r t"] | None = None,
     ) -> tuple[Float[Tensor, "r t m"], Float[Tensor, "r p m"]]:
-        """The next positions, after the `n_before` that were read last; and those for later."""
+        """The next positions, after the `n_before` read last, and the inputs to keep for later."""
         if self.n_after:
             raise SettingError(
                 "convolution: only a causal one can go on from what it has read, but this one "

@@ -6,6 +6,7 @@ Paper: Vaswani et al. 2017, section 3.1.
 Cost: both attentions', plus O(n · m · f).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
@@ -15,8 +16,10 @@ from torch import Tensor, nn
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.caches import reordered as reordered_pasts
 from regard.attention.folded_source import Folded
-from regard.attention.links import Pattern
+from regard.attention.links import AnyMask
 from regard.attention.patterns.causal import CausalPattern
+from regard.attention.shapes import Vectors
+from regard.layers.encoder_layer import Look
 from regard.layers.residual import Residual
 from regard.places import Places
 
@@ -24,7 +27,7 @@ CAUSAL = CausalPattern()
 
 
 class DecoderCache(NamedTuple):
-    """What one decoder layer remembers between steps: its own past, and the source.
+    """The cache of one decoder layer between steps: its own past, and the source.
 
     The past has a row for each hypothesis, the source one for each sentence.
     """
@@ -32,16 +35,16 @@ class DecoderCache(NamedTuple):
     past: KeyValues | None
     source: KeyValues
     folded: Folded | None = None
-    """The source once more, if the layer looks at it through its own weights."""
+    """The source multiplied by the layer's weights, if the layer folds it."""
 
     @property
     def length(self) -> int:
-        """How many positions of the past it holds."""
+        """The number of positions in the past."""
         return 0 if self.past is None else self.past.length
 
     @property
     def width(self) -> int:
-        """How many hypotheses a sentence has."""
+        """The number of hypotheses of a sentence."""
         return 1 if self.past is None else self.past.key.shape[0] // self.source.key.shape[0]
 
     def select(self, rows: Int[Tensor, " r"]) -> "DecoderCache":
@@ -57,14 +60,56 @@ def reordered(caches: Sequence[DecoderCache], rows: Int[Tensor, " r"]) -> tuple[
     """The pasts of some rows, for all layers at once; these caches must not be used again."""
     pasts = [cache.past for cache in caches if cache.past is not None]
     if len(pasts) < len(caches):
-        # nothing is written yet
+        # before the first token there is no past
         return tuple(caches)
     moved = reordered_pasts(pasts, rows)
     return tuple(cache._replace(past=past) for past, cache in zip(moved, caches, strict=True))
 
 
+class WritingLayer(nn.Module, ABC):
+    """A layer that attends to earlier positions, then to the source, and caches both."""
+
+    attention: GroupedQueryHeads
+    around_attention: Residual
+
+    @abstractmethod
+    def read(self, y: Tensor, look: Look) -> Tensor:
+        """The part after the self-attention; `look` is the heads' attention to the source."""
+
+    @abstractmethod
+    def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
+        """Project the source once, before the first step."""
+
+    def forward(
+        self,
+        x: Vectors,
+        source: Float[Tensor, "b k ms"],
+        mask: AnyMask = FULL,
+        source_mask: AnyMask = FULL,
+    ) -> Vectors:
+        """All target positions at once; none sees a later one, whatever the mask says."""
+        return self.step(x, self.start(source), mask, source_mask)[0]
+
+    def step(
+        self, x: Vectors, cache: DecoderCache, mask: AnyMask = FULL, source_mask: AnyMask = FULL
+    ) -> tuple[Vectors, DecoderCache]:
+        """The next positions and the longer cache; the layer itself keeps no state."""
+        causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
+        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
+        pasts: list[KeyValues] = []
+
+        def own_past(z: Tensor) -> Tensor:
+            attended, past = self.attention.step(z, cache.past, causal)
+            pasts.append(past)
+            return attended.context
+
+        y = self.around_attention(x, own_past)
+        out = self.read(y, lambda heads, z: heads.look(z, cache.source, source_mask, at))
+        return out, DecoderCache(pasts[0], cache.source)
+
+
 @final
-class DecoderLayer(nn.Module):
+class DecoderLayer(WritingLayer):
     """Causal self-attention, cross-attention and feed-forward, each inside its own residual."""
 
     def __init__(
@@ -84,45 +129,12 @@ class DecoderLayer(nn.Module):
         self.around_cross_attention = around_cross_attention
         self.around_feed_forward = around_feed_forward
 
-    def forward(
-        self,
-        x: Float[Tensor, "b n m"],
-        source: Float[Tensor, "b k ms"],
-        mask: Pattern | Tensor = FULL,
-        source_mask: Pattern | Tensor = FULL,
-    ) -> Float[Tensor, "b n m"]:
-        """All target positions at once; none sees a later one, whatever the mask says."""
-        return self.step(x, self.start(source), mask, source_mask)[0]
-
     def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
         """Project the source once, before the first step."""
         return DecoderCache(None, self.cross_attention.remember(source, source))
 
-    def step(
-        self,
-        x: Float[Tensor, "b n m"],
-        cache: DecoderCache,
-        mask: Pattern | Tensor = FULL,
-        source_mask: Pattern | Tensor = FULL,
-    ) -> tuple[Float[Tensor, "b n m"], DecoderCache]:
-        """The next positions; the longer cache comes back, nothing is hidden in the layer."""
-        causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
-        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
-        kept: list[KeyValues] = []
-
-        def own_past(z: Tensor) -> Tensor:
-            attended, past = self.attention.step(z, cache.past, causal)
-            kept.append(past)
-            return attended.context
-
-        def the_source(z: Tensor) -> Tensor:
-            heads = self.cross_attention.look(z, cache.source, source_mask, at)
-            return self.cross_attention.join(heads).context
-
-        y = self.around_attention(x, own_past)
-        z = self.around_cross_attention(y, the_source)
-        return self.around_feed_forward(z, self.feed_forward), DecoderCache(kept[0], cache.source)
-
-    def arrange(self) -> None:
-        """Make one product of the three with which new positions look at their own past."""
-        self.attention.stack()
+    def read(self, y: Tensor, look: Look) -> Tensor:
+        """Attend to the source, then feed forward."""
+        heads = self.cross_attention
+        z = self.around_cross_attention(y, lambda z: heads.join(look(heads, z)).context)
+        return self.around_feed_forward(z, self.feed_forward)

@@ -6,20 +6,51 @@ Paper: Vaswani et al. 2017, section 3.1.
 Cost: the attention's, plus O(n · m · f).
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import final
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import FULL, GroupedQueryHeads
-from regard.attention.links import Pattern
-from regard.attention.looking_back import Past, look_back
+from regard.attention import FULL, Attended, GroupedQueryHeads
+from regard.attention.caches import Past
+from regard.attention.links import AnyMask
+from regard.attention.looking_back import look_back
+from regard.attention.shapes import Vectors
 from regard.layers.residual import Residual
 from regard.places import Places
 
+Look = Callable[[GroupedQueryHeads, Tensor], Attended]
+"""Computes every head of an attention without joining the heads."""
+
+
+class ReadingLayer(nn.Module, ABC):
+    """A layer of self-attention, over all positions at once or after a cached past."""
+
+    @abstractmethod
+    def around(self, x: Tensor, look: Look) -> Tensor:
+        """The whole layer around the heads that `look` computes, which are joined here."""
+
+    def forward(self, x: Vectors, mask: AnyMask = FULL, places: Places | None = None) -> Vectors:
+        """Attend, then feed forward."""
+        return self.around(x, lambda heads, z: heads.look_back(z, None, mask, places)[0])
+
+    def step(
+        self, x: Vectors, past: Past | None = None, mask: AnyMask = FULL
+    ) -> tuple[Vectors, Past]:
+        """The next positions after a past, under a causal mask, and the longer cache."""
+        pasts: list[Past] = []
+
+        def look(heads: GroupedQueryHeads, z: Tensor) -> Attended:
+            attended, longer = look_back(heads, z, past, mask)
+            pasts.append(longer)
+            return attended
+
+        return self.around(x, look), pasts[0]
+
 
 @final
-class EncoderLayer(nn.Module):
+class EncoderLayer(ReadingLayer):
     """Self-attention and feed-forward, each inside its own residual."""
 
     def __init__(
@@ -34,33 +65,7 @@ class EncoderLayer(nn.Module):
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = around_attention, around_feed_forward
 
-    def forward(
-        self,
-        x: Float[Tensor, "b n m"],
-        mask: Pattern | Tensor = FULL,
-        places: Places | None = None,
-    ) -> Float[Tensor, "b n m"]:
-        """Attend, then feed forward."""
-        y = self.around_attention(x, lambda z: self.attention(z, mask=mask, places=places).context)
+    def around(self, x: Tensor, look: Look) -> Tensor:
+        """One residual after the other."""
+        y = self.around_attention(x, lambda z: self.attention.join(look(self.attention, z)).context)
         return self.around_feed_forward(y, self.feed_forward)
-
-    def step(
-        self,
-        x: Float[Tensor, "b n m"],
-        past: Past | None = None,
-        mask: Pattern | Tensor = FULL,
-    ) -> tuple[Float[Tensor, "b n m"], Past]:
-        """The next positions behind a past, under a causal mask; what is remembered comes back."""
-        kept: list[Past] = []
-
-        def own_past(z: Tensor) -> Tensor:
-            heads, longer = look_back(self.attention, z, past, mask)
-            kept.append(longer)
-            return self.attention.join(heads).context
-
-        y = self.around_attention(x, own_past)
-        return self.around_feed_forward(y, self.feed_forward), kept[0]
-
-    def arrange(self) -> None:
-        """Make one product of the three with which new positions look at their own past."""
-        self.attention.stack()

@@ -62,16 +62,9 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
-def gelu_feed_forward(
-    dims: Dims, *, d_hidden: int | None = None, dropout: float = 0.0
-) -> FeedForward:
-    """The same with GELU, as BERT has it."""
-    return FeedForward(dims, d_hidden=d_hidden, activation="gelu", dropout=dropout)
-
-
 @final
 class NoFeedForward(nn.Module):
-    """Adds nothing; to see what the feed-forward is for."""
+    """Gives zeros, for the ablation of the feed-forward."""
 
     def __init__(self, dims: Dims, *, d_hidden: int | None = None, dropout: float = 0.0) -> None:
         super().__init__()

@@ -9,8 +9,9 @@ Paper: Vaswani et al. 2017, section 3.1 (post); Xiong et al. 2020 (pre, needs no
 Cost: time O(n · m).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -19,73 +20,58 @@ from regard.attention.dropout import Dropout
 from regard.dims import Dims
 from regard.layers.norm import Norm
 
-
-@runtime_checkable
-class Residual(Protocol):
-    """Wraps a sublayer."""
-
-    def __call__(
-        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "*b m"]:
-        """What comes in, plus what the sublayer makes of it."""
+Stream = Float[Tensor, "*b m"]
+Sublayer = Callable[[Tensor], Tensor]
 
 
-@final
-class PreNorm(nn.Module):
-    """The norm stands before the sublayer; a stack of these needs one more norm at its end."""
+class Residual(nn.Module, ABC):
+    """Wraps a sublayer, with a norm of its own unless one is given."""
 
     def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
         super().__init__()
         self.norm, self.dropout = norm or Norm(dims), Dropout(dropout)
 
-    def forward(
-        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "*b m"]:
+    @abstractmethod
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
+        """The input plus the sublayer's output."""
+
+
+@final
+class PreNorm(Residual):
+    """The norm stands before the sublayer; a stack of these needs one more norm at its end."""
+
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         """X + dropout(f(LN(x)))."""
         return x + self.dropout(sublayer(self.norm(x)))
 
 
 @final
-class PostNorm(nn.Module):
+class PostNorm(Residual):
     """The norm stands after the sum, as the Transformer paper prints it."""
 
-    def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
-        super().__init__()
-        self.norm, self.dropout = norm or Norm(dims), Dropout(dropout)
-
-    def forward(
-        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "*b m"]:
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         """LN(x + dropout(f(x)))."""
         return self.norm(x + self.dropout(sublayer(x)))
 
 
 @final
-class NoNorm(nn.Module):
-    """Nothing brings the sum back to one level; to see what the norm is for."""
+class NoNorm(Residual):
+    """No norm, not even one that is given; for the ablation of the norm."""
 
-    def __init__(self, dims: Dims, *, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.dropout = Dropout(dropout)
+    def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
+        super().__init__(dims, dropout=dropout, norm=norm)
+        del self.norm
 
-    def forward(
-        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "*b m"]:
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         """X + dropout(f(x))."""
         return x + self.dropout(sublayer(x))
 
 
 @final
-class NoResidual(nn.Module):
-    """The sublayer replaces what comes in; to see what the residual is for."""
+class NoResidual(Residual):
+    """The sublayer's output replaces its input; for the ablation of the residual."""
 
-    def __init__(self, dims: Dims, *, dropout: float = 0.0, norm: Norm | None = None) -> None:
-        super().__init__()
-        self.norm, self.dropout = norm or Norm(dims), Dropout(dropout)
-
-    def forward(
-        self, x: Float[Tensor, "*b m"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "*b m"]:
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         """LN(dropout(f(x)))."""
         return self.norm(self.dropout(sublayer(x)))
 

@@ -12,15 +12,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
+from regard.attention import FULL, GroupedQueryHeads
 from regard.attention.dropout import Dropout
-from regard.attention.links import Pattern
-from regard.attention.looking_back import Past, look_back
+from regard.attention.links import AnyMask
 from regard.attention.selections.sparsemax import simplex_threshold
+from regard.attention.shapes import Vectors
 from regard.choices import find
 from regard.dims import Dims
 from regard.errors import DimsError, SettingError
-from regard.layers.decoder_layer import CAUSAL, DecoderCache
+from regard.layers.decoder_layer import DecoderCache, WritingLayer
+from regard.layers.encoder_layer import Look, ReadingLayer
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.layers.residual import Residual
 from regard.places import Places
@@ -28,7 +29,7 @@ from regard.places import Places
 
 @final
 class WeightedBranches(nn.Module):
-    """Takes the place of attention and the feed-forward after it.
+    """Replaces attention and the feed-forward after it.
 
     Args:
         dims: the model width; its heads are the branches.
@@ -61,31 +62,31 @@ class WeightedBranches(nn.Module):
             )
         self.attention, self.dropout = attention, Dropout(dropout)
         self.activation = find(activation, ACTIVATIONS)
-        # random points of the simplex far from its edges, where a branch would be dead
+        # random points of the simplex away from its edges, where a branch gets no gradient
         self.kappa, self.alpha = (nn.Parameter(p / p.sum()) for p in 1 + torch.rand(2, n_branches))
         self.W1 = nn.Parameter(torch.empty(n_branches, dims.d_model, d_hidden // n_branches))
         self.b1 = nn.Parameter(torch.zeros(n_branches, 1, d_hidden // n_branches))
         self.W2 = nn.Parameter(torch.empty(n_branches, d_hidden // n_branches, dims.d_model))
         self.b2 = nn.Parameter(torch.zeros(dims.d_model))
-        # as loud as a plain network, though kappa and alpha begin near 1 / branches
+        # outputs as large as a plain network's, though kappa and alpha begin near 1 / branches
         bound = n_branches * (6 / (dims.d_model + d_hidden)) ** 0.5
         nn.init.uniform_(self.W1, -bound, bound)
         nn.init.uniform_(self.W2, -bound, bound)
 
     def forward(
         self,
-        x: Float[Tensor, "b n m"],
+        x: Vectors,
         key: Float[Tensor, "b k mk"] | None = None,
-        mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
         places: Places | None = None,
-    ) -> Float[Tensor, "b n m"]:
-        """Every branch attends and thinks; alpha says how much each counts."""
+    ) -> Vectors:
+        """Every branch attends and feeds forward; alpha weighs the branches."""
         key = x if key is None else key
         memory = self.attention.remember(key, key)
         return self.join(self.attention.look(x, memory, mask, places).context)
 
-    def join(self, heads: Float[Tensor, "b h n d"]) -> Float[Tensor, "b n m"]:
-        """What the branches make of what the heads saw."""
+    def join(self, heads: Float[Tensor, "b h n d"]) -> Vectors:
+        """The branches' weighted sum, from the heads' contexts."""
         W_O = self.attention.W_O.weight.T.unflatten(0, (heads.shape[1], -1))
         branches = self.kappa.view(-1, 1, 1) * (heads @ W_O)
         thoughts = self.dropout(self.activation(branches @ self.W1 + self.b1)) @ self.W2
@@ -99,38 +100,22 @@ class WeightedBranches(nn.Module):
 
 
 @final
-class BranchedEncoderLayer(nn.Module):
+class BranchedEncoderLayer(ReadingLayer):
     """An encoder layer in which branches take the place of attention and feed-forward."""
 
     def __init__(self, *, branches: WeightedBranches, around_branches: Residual) -> None:
         super().__init__()
         self.branches, self.around_branches = branches, around_branches
 
-    def forward(
-        self, x: Float[Tensor, "b n m"], mask: Pattern | Tensor = FULL, places: Places | None = None
-    ) -> Float[Tensor, "b n m"]:
+    def around(self, x: Tensor, look: Look) -> Tensor:
         """One residual around the branches: there is no sum between attention and network."""
-        return self.around_branches(x, lambda z: self.branches(z, mask=mask, places=places))
-
-    def step(
-        self,
-        x: Float[Tensor, "b n m"],
-        past: Past | None = None,
-        mask: Pattern | Tensor = FULL,
-    ) -> tuple[Float[Tensor, "b n m"], Past]:
-        """The next positions behind a past, under a causal mask; what is remembered comes back."""
-        kept: list[Past] = []
-
-        def own_past(z: Tensor) -> Tensor:
-            heads, longer = look_back(self.branches.attention, z, past, mask)
-            kept.append(longer)
-            return self.branches.join(heads.context)
-
-        return self.around_branches(x, own_past), kept[0]
+        return self.around_branches(
+            x, lambda z: self.branches.join(look(self.branches.attention, z).context)
+        )
 
 
 @final
-class BranchedDecoderLayer(nn.Module):
+class BranchedDecoderLayer(WritingLayer):
     """A decoder layer whose branches replace the cross-attention and the feed-forward behind it."""
 
     def __init__(
@@ -145,51 +130,19 @@ class BranchedDecoderLayer(nn.Module):
         self.attention, self.branches = attention, branches
         self.around_attention, self.around_branches = around_attention, around_branches
 
-    def forward(
-        self,
-        x: Float[Tensor, "b n m"],
-        source: Float[Tensor, "b k ms"],
-        mask: Pattern | Tensor = FULL,
-        source_mask: Pattern | Tensor = FULL,
-    ) -> Float[Tensor, "b n m"]:
-        """All target positions at once; none sees a later one, whatever the mask says."""
-        return self.step(x, self.start(source), mask, source_mask)[0]
-
     def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
         """Project the source once, before the first step."""
         return DecoderCache(None, self.branches.attention.remember(source, source))
 
-    def step(
-        self,
-        x: Float[Tensor, "b n m"],
-        cache: DecoderCache,
-        mask: Pattern | Tensor = FULL,
-        source_mask: Pattern | Tensor = FULL,
-    ) -> tuple[Float[Tensor, "b n m"], DecoderCache]:
-        """The next positions; the longer cache comes back, nothing is hidden in the layer."""
-        causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
-        kept: list[KeyValues] = []
-        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
-
-        def own_past(z: Tensor) -> Tensor:
-            attended, past = self.attention.step(z, cache.past, causal)
-            kept.append(past)
-            return attended.context
-
-        def the_source(z: Tensor) -> Tensor:
-            heads = self.branches.attention.look(z, cache.source, source_mask, at)
-            return self.branches.join(heads.context)
-
-        y = self.around_attention(x, own_past)
-        return self.around_branches(y, the_source), DecoderCache(kept[0], cache.source)
-
-    def arrange(self) -> None:
-        """Make one product of the three with which new positions look at their own past."""
-        self.attention.stack()
+    def read(self, y: Tensor, look: Look) -> Tensor:
+        """Every branch attends to the source and feeds forward."""
+        return self.around_branches(
+            y, lambda z: self.branches.join(look(self.branches.attention, z).context)
+        )
 
 
 def project_all(model: nn.Module) -> None:
-    """Bring branches' weights back to the simplex, after an optimiser's step; not frozen ones."""
+    """Bring branches' weights that are not frozen back to the simplex after an optimiser's step."""
     for part in model.modules():
         if isinstance(part, WeightedBranches) and part.kappa.requires_grad:
             part.project()

@@ -1,36 +1,38 @@
-"""BERT: an encoder alone reads a text, and a small head on it says something about it.
+"""BERT: an encoder without a decoder, and small heads on it for words, labels and tags.
 
     h = encoder(embed([begin] + tokens))
     masked language model   logits[i] = LN(gelu(W h[i])) Eᵀ        the words that were hidden
     classifier              logits = tanh(W h[0]) Oᵀ               one label for the text
     tagger                  logits[i] = h[i] Oᵀ                    one label for each token
 
-Labels have ids like tokens: 0 to 3 stay padding, begin, end and unknown, so that padding means
-that nothing is asked.
+Labels have ids like tokens: 0 to 3 stay padding, begin, end and unknown, and padding marks a
+position without a loss.
 
 Paper: Devlin et al. 2019, sections 3 and 4.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention import FULL, all_of, padding
 from regard.attention.links import Pattern
 from regard.choices import find
+from regard.data.subword_kinds import BOS, EOS, MASK_NUMBER, PAD, UNK
 from regard.dims import Dims
-from regard.errors import ShapeError
+from regard.errors import SettingError, ShapeError
 from regard.layers import Norm
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.by_length import read_apart
 from regard.models.embedding import Embedding
 from regard.models.learner import Lesson
 from regard.models.masking import MASK, masked, masked_alone
-from regard.models.stepper import BOS, EOS, PAD
+from regard.models.shapes import Indices, SourceTokens, TargetTokens, Tokens
 from regard.places import ROOT, Places, Tree
 
 
@@ -38,14 +40,10 @@ from regard.places import ROOT, Places, Tree
 class Encoder(nn.Module):
     """One stack that reads a text in both directions; padding (token 0) never leaks.
 
-    Args:
-        embedding: tokens, positions and, if it has them, segments.
-        layers: map `b n m` to `b n m`, given a mask.
-        norm: the last norm; identity if the layers are post-norm.
-        pattern: which words each word sees; all unless given.
-        is_by_length: whether the pattern, or a layer, asks where a text ends; rows of one length
-            are then read together, so that no text depends on the others of its batch.
-        carries_heads: whether a token's number holds its word's head as well (parsed_words.py).
+    Without a pattern each word sees all. `is_by_length` means that the pattern, or a layer, depends
+    on where a text ends: rows of one length are then read together, so that no text depends on the
+    others of its batch. With `carries_heads` a token's id holds its word's head as well
+    (parsed_words.py).
     """
 
     def __init__(
@@ -64,19 +62,13 @@ class Encoder(nn.Module):
         self.carries_heads = carries_heads
 
     def forward(
-        self,
-        tokens: Int[Tensor, "b n"],
-        segments: Int[Tensor, "b n"] | None = None,
-        heads: Int[Tensor, "b n"] | None = None,
+        self, tokens: Tokens, segments: Indices | None = None, heads: Indices | None = None
     ) -> Float[Tensor, "b 1+n m"]:
-        """What stands at the begin token, which is put first, and at each token.
+        """The states at the begin token, which is put first, and at each token.
 
-        Args:
-            tokens: the text.
-            segments: which part of the row a token belongs to, for an embedding that knows
-                segments. Unless given, a new part begins after each end token.
-            heads: the index of the word that each word hangs from, -1 for a root (and for what is
-                no word), for positions and relations that know trees.
+        `segments` are the part of the row that each token is in, for an embedding with segments;
+        unless given, a new part begins after each end token. `heads` are the index of each word's
+        head, -1 for a root, for positions and relations that use trees.
         """
         if self.carries_heads:
             n_words = self.embedding.E.num_embeddings
@@ -111,18 +103,48 @@ class Encoder(nn.Module):
         return self.norm(x)
 
 
-@final
-class MaskedLanguageModel(nn.Module):
-    """Guesses hidden words from the words around them.
+class EncoderHead(nn.Module, ABC):
+    """An encoder with an output layer that predicts words or labels.
 
-    Args:
-        dims: the model width.
-        encoder: reads the text.
-        output: maps `b n m` to logits; its weight may be the embedding's.
-        activation: of the head.
-        norm: of the head; a plain one unless given.
-        mask: the token that stands for a hidden word.
+    The output layer's weight may be the embedding's.
     """
+
+    unsaid: tuple[int, ...] = (PAD, BOS, EOS, UNK)
+    """Tokens that are never predicted."""
+
+    def __init__(self, *, encoder: Encoder, output: nn.Linear) -> None:
+        super().__init__()
+        self.encoder, self.output = encoder, output
+
+    def forward(self, tokens: Tokens, segments: Indices | None = None) -> Float[Tensor, "b n v"]:
+        """Logits at each token."""
+        return self.output(self.hidden(tokens, segments))
+
+    def hidden(self, tokens: Tokens, segments: Indices | None = None) -> Float[Tensor, "b l m"]:
+        """The input of the output layer."""
+        return self.read_off(self.encoder(tokens, segments))
+
+    @abstractmethod
+    def read_off(self, states: Float[Tensor, "b k m"]) -> Float[Tensor, "b l d"]:
+        """The input of the output layer, from the states at the begin token and at each token."""
+
+    @abstractmethod
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Read a batch; give the output layer's inputs and the right answers."""
+
+    @abstractmethod
+    def known(self, source: Tokens) -> Int[Tensor, "b l"]:
+        """The answers that need no model, such as the end; padding (0) where the model predicts."""
+
+
+@final
+class MaskedLanguageModel(EncoderHead):
+    """Predicts hidden words from the words around them; the others are given back unchanged.
+
+    The head has an activation and a norm; `mask` is the token that stands for a hidden word.
+    """
+
+    unsaid = (*EncoderHead.unsaid, MASK_NUMBER)
 
     def __init__(
         self,
@@ -134,33 +156,21 @@ class MaskedLanguageModel(nn.Module):
         norm: nn.Module | None = None,
         mask: int = MASK,
     ) -> None:
-        super().__init__()
-        self.encoder, self.output = encoder, output
+        super().__init__(encoder=encoder, output=output)
         self.dense, self.norm = _dense(dims), norm or Norm(dims)
         self.activation, self.mask = find(activation, ACTIVATIONS), mask
 
-    def forward(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n v"]:
-        """Logits for the word at each token; the mask stands for an unknown one."""
-        return self.output(self.hidden(tokens, segments))
-
-    def hidden(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n m"]:
-        """What the output layer reads."""
-        return self.norm(self.activation(self.dense(self.encoder(tokens, segments)[:, 1:])))
+    def read_off(self, states: Float[Tensor, "b k m"]) -> Float[Tensor, "b n d"]:
+        """Dense layer, activation and norm at each token."""
+        return self.norm(self.activation(self.dense(states[:, 1:])))
 
     def lesson(
-        self,
-        source: Int[Tensor, "b s"],
-        target: Int[Tensor, "b t"],
-        generator: torch.Generator | None = None,
+        self, source: SourceTokens, target: TargetTokens, generator: torch.Generator | None = None
     ) -> Lesson:
-        """Some words of the target are hidden and asked for; the source is not read.
+        """Hide some words of the target, which are to be predicted; the source is not read.
 
-        In training chance comes from the generator, or from torch's own. In evaluation it comes
-        from the row itself, so that its loss is the same in every batch.
+        In training the generator (by default torch's) chooses them. In evaluation a hash of the row
+        chooses them, so that its loss is the same in every batch.
         """
         n_tokens = self.output.out_features
         if generator is None and not self.training:
@@ -169,61 +179,46 @@ class MaskedLanguageModel(nn.Module):
             read, gold = masked(target, n_tokens=n_tokens, mask=self.mask, generator=generator)
         return Lesson(self.hidden(read), gold)
 
-
-def mean(h: Float[Tensor, "b n m"], valid: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 m"]:
-    """The mean over the begin token and all real tokens."""
-    weights = valid.unsqueeze(-1).to(h.dtype)
-    return (h * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+    def known(self, source: Tokens) -> Tokens:
+        """The words that are not hidden."""
+        return source.masked_fill(source == PAD, EOS).masked_fill(source == MASK_NUMBER, PAD)
 
 
 @final
-class Classifier(nn.Module):
+class Classifier(EncoderHead):
     """Gives one label to a whole text, from the state at the begin token."""
 
     def __init__(self, dims: Dims, *, encoder: Encoder, output: nn.Linear) -> None:
-        super().__init__()
-        self.encoder, self.output = encoder, output
+        super().__init__(encoder=encoder, output=output)
         self.dense = _dense(dims)
 
-    def forward(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b v"]:
+    def forward(self, tokens: Tokens, segments: Indices | None = None) -> Float[Tensor, "b v"]:
         """Logits for the label of each row."""
         return self.output(self.hidden(tokens, segments)).squeeze(1)
 
-    def hidden(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b 1 m"]:
-        """What the output layer reads."""
-        return self.dense(self.encoder(tokens, segments)[:, :1]).tanh()
+    def read_off(self, states: Float[Tensor, "b k m"]) -> Float[Tensor, "b 1 m"]:
+        """tanh(W h[0]), the state at the begin token."""
+        return self.dense(states[:, :1]).tanh()
 
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
-        """The source is read; the first target token is its label."""
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Read the source; the first target token is its label."""
         return Lesson(self.hidden(source), target[:, :1])
+
+    def known(self, source: Tokens) -> Int[Tensor, "b 1"]:
+        """No answer is known: the model predicts the one label."""
+        return torch.full_like(source[:, :1], PAD)
 
 
 @final
-class Tagger(nn.Module):
+class Tagger(EncoderHead):
     """Gives one label to each token of a text."""
 
-    def __init__(self, *, encoder: Encoder, output: nn.Linear) -> None:
-        super().__init__()
-        self.encoder, self.output = encoder, output
+    def read_off(self, states: Float[Tensor, "b k m"]) -> Float[Tensor, "b n m"]:
+        """The states at each token."""
+        return states[:, 1:]
 
-    def forward(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n v"]:
-        """Logits for the label of each token."""
-        return self.output(self.hidden(tokens, segments))
-
-    def hidden(
-        self, tokens: Int[Tensor, "b n"], segments: Int[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n m"]:
-        """What the output layer reads."""
-        return self.encoder(tokens, segments)[:, 1:]
-
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
-        """Each target token is the label of the source token above it; ends are not asked for."""
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Each target token is the label of the source token at its position; ends have no loss."""
         if source.shape != target.shape:
             raise ShapeError(
                 f"tagger: every token needs one label, got a source of {source.shape[1]} and a "
@@ -232,9 +227,33 @@ class Tagger(nn.Module):
             )
         return Lesson(self.hidden(source), target.masked_fill(target == EOS, PAD))
 
+    def known(self, source: Tokens) -> Tokens:
+        """The end token after the text; every label is predicted."""
+        return torch.where((source == EOS) | (source == PAD), EOS, PAD)
 
-def _behind_begin(heads: Int[Tensor, "b n"]) -> Int[Tensor, "b 1+n"]:
-    """The same heads where the begin token stands before all words, a root of its own."""
+
+@final
+class HeadlessEncoder(EncoderHead):
+    """Gives vectors only: everything that needs an output layer raises an error."""
+
+    def read_off(self, states: Float[Tensor, "b k m"]) -> Float[Tensor, "b n m"]:
+        """Raise an error: there is no output layer."""
+        raise SettingError(
+            "encoder: this model has no head (model.task = 'vectors'); it gives a vector for each "
+            "text and says nothing. Ask for vectors: regard predict RUN --vectors FILE.npy."
+        )
+
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Raise an error: without an output layer there is no loss."""
+        return Lesson(self.hidden(source), target)
+
+    def known(self, source: Tokens) -> Tokens:
+        """Raise an error: without an output layer there are no answers."""
+        return self.hidden(source).argmax(-1)
+
+
+def _behind_begin(heads: Indices) -> Int[Tensor, "b 1+n"]:
+    """The same heads with the begin token, a root of its own, before all words."""
     return pad(torch.where(heads == ROOT, ROOT, heads + 1), (1, 0), value=ROOT)
 
 

@@ -1,4 +1,4 @@
-"""Embedding: tokens become vectors, and the vectors learn where they stand.
+"""Embedding: vectors of tokens, plus vectors of their positions and segments.
 
     x = dropout(norm(sqrt(m) E[token] + PE[position] + S[segment])),   E ~ N(0, 1/m)
 
@@ -10,12 +10,13 @@ Paper: Vaswani et al. 2017, sections 3.4 and 3.5; Devlin et al. 2019, section 3.
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
 from regard.dims import Dims
 from regard.errors import SettingError
+from regard.models.shapes import Indices, Tokens
 from regard.places import Tree
 
 
@@ -23,16 +24,10 @@ from regard.places import Tree
 class Embedding(nn.Module):
     """Token vectors of unit variance, plus positions.
 
-    Args:
-        dims: the model width.
-        n_tokens: size of the vocabulary.
-        positions: a module that gives a vector for each position; None if nothing is added.
-        dropout: on the sum.
-        n_segments: how many parts of a row have a vector of their own; 0 for none.
-        norm: of the sum, before the dropout; None if there is none.
-        scale: what token vectors are multiplied by; the root of the width unless given.
-        has_output_bias: whether the table has one more column, which is not read here: a bias for
-            each token, for an output layer that shares the table.
+    `positions` give a vector for each position, and `n_segments` parts of a row have one each. A
+    norm and dropout follow the sum. `scale` is the root of the width unless given. With
+    `has_output_bias` the table has one more column, unused here: a bias for each token, for an
+    output layer that shares the table.
     """
 
     def __init__(
@@ -62,17 +57,17 @@ class Embedding(nn.Module):
 
     @property
     def n_segments(self) -> int:
-        """How many segments it knows."""
+        """How many segments have a vector."""
         return 0 if self.S is None else self.S.num_embeddings
 
     def forward(
         self,
-        tokens: Int[Tensor, "b n"],
+        tokens: Tokens,
         *,
         past: int = 0,
-        at: Int[Tensor, "b n"] | None = None,
+        at: Indices | None = None,
         tree: Tree | None = None,
-        segments: Int[Tensor, "b n"] | None = None,
+        segments: Indices | None = None,
     ) -> Float[Tensor, "b n m"]:
         """Look the tokens up, scale, and add positions: those of `at`, or counted from `past`."""
         x = self.E(tokens)

@@ -6,21 +6,22 @@ from typing import Any
 import torch
 
 from regard.choices import find
-from regard.models.building import build_transformer, build_writer
-from regard.models.captioner.building import build_captioner
+from regard.models.captioner.network import build_captioner
 from regard.models.captioner.spec import PAPERS as CAPTIONERS
 from regard.models.captioner.spec import CaptionerSpec
-from regard.models.convolutional.building import build_convolutional
+from regard.models.convolutional.network import build_convolutional
 from regard.models.convolutional.spec import ConvolutionalSpec
-from regard.models.encoders.building import build_encoder
+from regard.models.encoders.reader import build_encoder
 from regard.models.encoders.spec import ENCODER_SIZES, EncoderSpec
 from regard.models.language.spec import LanguageSpec
+from regard.models.language_model import build_writer
 from regard.models.model import Model
 from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
 from regard.models.published.marian import MarianSpec, build_marian
-from regard.models.recurrent.building import build_recurrent
+from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.spec import SIZES, TransformerSpec
+from regard.models.transformer import build_transformer
 
 Spec = (
     TransformerSpec
@@ -32,7 +33,7 @@ Spec = (
     | MarianSpec
     | Gpt2Spec
 )
-"""The [model] section of a recipe; `model.kind` says which."""
+"""The [model] section of a recipe; `model.kind` chooses one."""
 
 KINDS: Mapping[str, Callable[..., Model]] = {
     "transformer": build_transformer,
@@ -44,7 +45,7 @@ KINDS: Mapping[str, Callable[..., Model]] = {
     "marian": build_marian,
     "gpt2": build_gpt2,
 }
-"""What makes the model that a spec describes."""
+"""The function that builds the model of a spec."""
 
 NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "transformer": SIZES,
@@ -52,7 +53,7 @@ NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "captioner": CAPTIONERS,
     "encoder": ENCODER_SIZES,
 }
-"""What `model.size` may say, by kind."""
+"""The names that `model.size` may have, by kind."""
 
 
 def build_model(spec: Spec, *, n_source_tokens: int, n_target_tokens: int) -> Model:
@@ -64,7 +65,7 @@ def build_model(spec: Spec, *, n_source_tokens: int, n_target_tokens: int) -> Mo
 def shapes_of(
     spec: Spec, *, n_source_tokens: int, n_target_tokens: int
 ) -> dict[str, tuple[int, ...]]:
-    """What its weights would look like, without making one number of them."""
+    """The shapes of its weights; no numbers are made."""
     with torch.device("meta"):
         model = build_model(spec, n_source_tokens=n_source_tokens, n_target_tokens=n_target_tokens)
     return {name: tuple(weight.shape) for name, weight in model.named_parameters()}

@@ -1,49 +1,57 @@
-"""Language model: the encoder's layers under a causal mask write what comes next.
+"""Language model: encoder layers under a causal mask predict the next token.
 
     logits[t] = layers(embed(tokens[:t])) Eᵀ
 
-A source is a prefix: source and target stand in one row (language/rows.py). Each layer may attend
-in its own way; what it can no longer see is forgotten while it writes (attention/looking_back.py).
+A source is a prefix: source and target are in one row (language/rows.py). Each layer may attend
+in its own way; in decoding, keys that it can no longer see are dropped (attention/looking_back.py).
 
 Paper: Radford et al. 2018; Liu et al. 2018 (T-D, T-DMCA), section 4.2.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, cast, final
+from typing import cast, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import AttentionMap, all_of, padding
-from regard.attention.caches import Past
+from regard.attention import all_of, padding
 from regard.attention.capture import captured
 from regard.attention.dropout import Dropout
 from regard.attention.links import Pattern
 from regard.attention.patterns.causal import CausalPattern
+from regard.layers import BranchedEncoderLayer, EncoderLayer
 from regard.layers.mixtures.experts import imbalance, listening
+from regard.models.by_length import rows_by_length
 from regard.models.embedding import Embedding
 from regard.models.language.rows import NOWHERE, ROWS, Rows, joined
-from regard.models.language.states import Apart, LanguageState, by_length
+from regard.models.language.spec import LanguageSpec
+from regard.models.language.states import LanguageState, StatesByLength
 from regard.models.language.token_maps import by_token, part_of
-from regard.models.learner import Lesson, LessonWithExtra
+from regard.models.learner import Lesson
+from regard.models.mask_checks import check_future, check_padding
 from regard.models.model import Model
-from regard.models.stepper import PAD, UNK, rows_of
+from regard.models.parts import Parts, scale_output_gain
+from regard.models.shapes import (
+    Logits,
+    Maps,
+    NewStates,
+    NewTokens,
+    SourceTokens,
+    States,
+    TargetTokens,
+    Tokens,
+)
+from regard.models.spec import TransformerSpec
+from regard.models.stepper import PAD, UNK
 
 __all__ = ["LanguageModel", "LanguageState", "joined"]
 
 CAUSAL: Pattern = CausalPattern()
 
-State = LanguageState | Apart
-
-
-class CachedLayer(Protocol):
-    """A layer that can go on from what it remembers."""
-
-    def step(
-        self, x: Float[Tensor, "b n m"], past: Past | None, mask: Pattern
-    ) -> tuple[Float[Tensor, "b n m"], Past]:
-        """The next positions, and what is remembered after them."""
+State = LanguageState | StatesByLength
+CachedLayer = EncoderLayer | BranchedEncoderLayer
+"""A layer that can continue from a cache."""
 
 
 @final
@@ -52,16 +60,16 @@ class LanguageModel(Model):
 
     Args:
         embedding: tokens and positions.
-        layers: map `b n m` to `b n m`, given a mask, and can go on from a past.
+        layers: layers that can continue from a cache.
         norm: the last norm; identity if the layers are post-norm.
-        output: maps `b n m` to logits; its weight may be the embedding's.
-        rows: how source and target stand in one row.
-        asks_all: whether training asks for the source's tokens too.
+        output: its weight may be the embedding's.
+        rows: how source and target are joined into one row.
+        asks_all: whether the training loss counts the source's tokens too.
         is_movable: whether what a layer sees depends on distances alone, so that padding may stand
             in front of a row.
         word_dropout: share of the tokens that are read as unknown in training.
-        output_dropout: on what the output layer reads.
-        balance: what it costs, per token, that experts are asked unequally often.
+        output_dropout: on the output layer's input.
+            balance: weight of the experts' load-balancing loss, per token.
     """
 
     def __init__(
@@ -86,37 +94,35 @@ class LanguageModel(Model):
         self.balance = balance
 
     def forward(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"] | None = None
+        self, source: SourceTokens, target: TargetTokens | None = None
     ) -> Float[Tensor, "b n v"]:
         """Logits after each target token; of a row alone, after each of its tokens."""
         return self.output(self.read(source) if target is None else self.hidden(source, target))
 
-    def read(self, tokens: Int[Tensor, "b n"]) -> Float[Tensor, "b n m"]:
-        """What the output layer reads after each token of a row; padding stands last."""
+    def read(self, tokens: Tokens) -> Float[Tensor, "b n m"]:
+        """The output layer's input after each token of a row; padding is last."""
         if self.training and self.word_dropout:
             is_lost = torch.rand(tokens.shape, device=tokens.device) < self.word_dropout
             tokens = tokens.masked_fill(is_lost & (tokens != PAD), UNK)
         x = self.embedding(tokens)
         for layer in self.layers:
-            # padding is later than every token, and so it is hidden as the future is
+            # padding comes after every token, so that the causal mask hides it
             x = layer(x, mask=CAUSAL)
         return self.output_dropout(self.norm(x))
 
     @property
     def continues_source(self) -> bool:
-        """Whether an answer goes on with the text that is read, which may then be empty."""
+        """Whether an answer continues the source, which may then be empty."""
         return self.rows.continues_source
 
-    def hidden(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "b t m"]:
-        """What the output layer reads after each target token, the source before it."""
-        laid = self.rows.laid(source, target)
+    def hidden(self, source: SourceTokens, target: TargetTokens) -> States:
+        """The output layer's input after each target token, with the source before it."""
+        laid = self.rows.layout(source, target)
         states, at = self.read(laid.row), laid.says.clamp(max=laid.row.shape[1] - 1)
         return states.gather(1, at[..., None].expand(-1, -1, states.shape[-1]))
 
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
-        """Every target token is asked for after those before it; in training perhaps all tokens."""
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Every target token is predicted from those before it; in training perhaps all tokens."""
         asks_all = self.asks_all and self.training
         read, gold = self.rows.joined(source, target, asks_all=asks_all)
         if not (self.balance and self.training):
@@ -124,21 +130,19 @@ class LanguageModel(Model):
             return Lesson(states, gold) if asks_all else _asked(states, gold, target.shape[1])
         with listening(self) as heard:
             states = self.read(read)
-        # padding is sent somewhere too, but whom it asks costs nothing
+        # padding is routed too, but does not count in the balance
         is_real, n_asked = (read != PAD).flatten(), (gold != PAD).sum()
         asked = [imbalance(one.shares[is_real], one.chosen[is_real]) for one in heard]
         uneven = torch.stack(asked).sum()
-        return LessonWithExtra(states, gold, lambda _: self.balance * n_asked * uneven)
+        return Lesson(states, gold, lambda _: self.balance * n_asked * uneven)
 
-    def maps(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> dict[str, tuple[AttentionMap, ...]]:
-        """Where each row's source and target look: three parts of one map, as a Transformer's.
+    def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
+        """The maps of each row's source and target: parts of one map, named as a Transformer's.
 
-        What a target's row gives to "decoder" and to "cross" sums to one. The weight of a memory's
+        A target row's weights in "decoder" and "cross" together sum to one. The weight of a memory
         slot is shared by the tokens that were merged into it.
         """
-        laid = self.rows.laid(source, target)
+        laid = self.rows.layout(source, target)
         with captured(self) as found:
             self.read(laid.row)
         layers = [by_token(one) for one in found.values()]
@@ -150,41 +154,28 @@ class LanguageModel(Model):
             for kind, (rows, columns) in kinds.items()
         }
 
-    def start(self, source: Int[Tensor, "b s"]) -> State:
+    def start(self, source: SourceTokens) -> State:
         """Read a prefix; rows may have different lengths, and padding stands at their ends."""
-        prefix, first = self.rows.opened(source)
+        prefix, first = self.rows.search_start(source)
         if self.is_movable:
             return self._start(prefix, first)
-        lengths = (prefix != PAD).sum(1).tolist()
-        rows = tuple(torch.tensor(group, device=source.device) for group in by_length(lengths))
+        groups = rows_by_length(prefix)
         states = tuple(
-            self._start(prefix[own, : lengths[own[0]]], None if first is None else first[own])
-            for own in rows
+            self._start(prefix[rows, :length], None if first is None else first[rows])
+            for rows, length in groups
         )
-        return states[0] if len(states) == 1 else Apart(states, rows)
+        rows = tuple(rows for rows, _ in groups)
+        return states[0] if len(states) == 1 else StatesByLength(states, rows)
 
-    def step(
-        self, state: State, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t v"], State]:
+    def step(self, state: State, tokens: NewTokens) -> tuple[Logits, State]:
         """Logits after each new token; earlier ones are in the state."""
         if isinstance(state, LanguageState):
             return self._step(state, tokens)
         return state.each(lambda one, rows: self._step(one, tokens[rows]))
 
-    def select(self, state: State, rows: Int[Tensor, " r"]) -> State:
-        """The state of some rows, each with its own prefix."""
-        return state.select(rows)
-
-    def branch(self, state: State, parents: Int[Tensor, "b w"]) -> State:
-        """Go on in w rows a sentence; a prefix is part of its row, and moves along."""
-        n_rows = (
-            len(state.skipped) if isinstance(state, LanguageState) else sum(map(len, state.rows))
-        )
-        return state.branch(rows_of(parents, n_rows))
-
     def _start(self, prefix: Tensor, first: Tensor | None) -> LanguageState:
         missing = prefix == PAD
-        # padding moves to the front, where it stands between no two tokens
+        # padding moves to the front, so that it never separates two tokens
         order = (~missing).long().argsort(dim=1, stable=True)
         valid = missing.new_zeros(len(prefix), 0) if bool(missing.any()) else None
         state = LanguageState((None,) * len(self.layers), 0, valid, missing.sum(1))
@@ -192,17 +183,13 @@ class LanguageModel(Model):
             state = self._read_on(state, prefix.gather(1, order))[1]
         return state._replace(first=first)
 
-    def _step(
-        self, state: LanguageState, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t v"], LanguageState]:
+    def _step(self, state: LanguageState, tokens: NewTokens) -> tuple[Logits, LanguageState]:
         if state.first is not None:
             tokens = torch.cat([state.first[:, None], tokens[:, 1:]], 1)
         x, after = self._read_on(state, tokens)
         return self.output(self.norm(x)), after
 
-    def _read_on(
-        self, state: LanguageState, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t m"], LanguageState]:
+    def _read_on(self, state: LanguageState, tokens: NewTokens) -> tuple[NewStates, LanguageState]:
         """The layers' states of new tokens, before the last norm."""
         length, caches = state.length + tokens.shape[1], []
         at = torch.arange(state.length, length, device=tokens.device)
@@ -217,13 +204,48 @@ class LanguageModel(Model):
         return x, LanguageState(tuple(caches), length, valid, state.skipped)
 
 
-def _asked(states: Float[Tensor, "b n m"], gold: Int[Tensor, "b n"], most: int) -> Lesson:
-    """Only where something is asked: at most so many places of a row, which lie together.
+def _asked(states: Float[Tensor, "b n m"], gold: Tokens, most: int) -> Lesson:
+    """The lesson at positions with a loss: at most `most` of a row, which are contiguous.
 
-    The output layer is the dearest part, and what it would say after a long source is not asked.
+    The output layer is the most expensive part, and the positions of a long source need none of it.
     """
     last, is_asked = gold.shape[1] - 1, gold != PAD
     at = is_asked.int().argmax(1, keepdim=True) + torch.arange(most, device=gold.device)
     inside = at.clamp(max=last)
     asked = gold.gather(1, inside).masked_fill(at > last, PAD)
     return Lesson(states.gather(1, inside[..., None].expand(-1, -1, states.shape[-1])), asked)
+
+
+def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int) -> LanguageModel:
+    """Make the decoder-only model: the encoder's layers under a causal mask.
+
+    A Transformer's spec gives its number of decoder layers.
+    """
+    if isinstance(spec, TransformerSpec):
+        spec = LanguageSpec.like(spec)
+    parts = Parts(spec, is_causal=True)
+    embedding = parts.embedding(n_tokens)
+    model = LanguageModel(
+        embedding=embedding,
+        layers=parts.encoder_layers(spec.n_layers, spec.attends),
+        norm=parts.last_norm(),
+        output=parts.output(embedding),
+        rows=ROWS[spec.rows],
+        asks_all=spec.asks == "all",
+        is_movable=spec.is_movable,
+        word_dropout=spec.word_dropout,
+        output_dropout=spec.output_dropout,
+        balance=spec.experts.balance if spec.experts else 0.0,
+    )
+    scale_output_gain(model, n_tokens)
+    check_future(model, model.read, n_tokens)
+    check_padding(model, model.read, n_tokens)
+    return model
+
+
+def build_writer(
+    spec: LanguageSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> LanguageModel:
+    """Make the language model for a corpus whose two sides share one vocabulary."""
+    spec.check_vocabularies(n_source_tokens, n_target_tokens)
+    return build_language_model(spec, n_tokens=n_target_tokens)

@@ -1,55 +1,36 @@
-"""Learner: what training needs of a model, and nothing more."""
+"""Learner: the interface of a model for training."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, final, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.data.kinds import BOS, PAD
+from regard.data.subword_kinds import BOS, PAD
+from regard.models.shapes import NewStates, NewTokens, SourceTokens, TargetTokens
 
 Extra = Callable[[Float[Tensor, "b t"]], Float[Tensor, ""]]
-"""The log-probability of each right answer (0 where nothing is asked, and without a gradient) → a
-term that is added to the sum of the batch's losses, before that sum is scaled."""
-
-
-class Lesson(NamedTuple):
-    """What a model read of a batch, and what it should have said there."""
-
-    hidden: Float[Tensor, "b t m"]
-    """What the output layer reads; a loss that never holds all logits starts from here."""
-    gold: Int[Tensor, "b t"]
-    """The right answers; padding (0) where nothing is asked."""
-
-    @property
-    def extra(self) -> Extra | None:
-        """What the loss has beside the right answers; nothing, as a rule."""
-        return None
+"""The log-probability of each right answer (0 where there is no loss; no gradient) → a term that is
+added to the sum of the batch's losses, before that sum is scaled."""
 
 
 @final
-class LessonWithExtra(Lesson):
-    """A lesson whose loss has one more term; it is taken apart like any other.
+@dataclass(frozen=True)
+class Lesson:
+    """The output layer's inputs for a batch, and the right answers: `hidden, gold = lesson`."""
 
-    Each row of the batch may have been read several times over, side by side: the loss is then the
-    mean over its readings.
-    """
+    hidden: NewStates
+    """The output layer's inputs; a loss computes logits from them in chunks."""
+    gold: NewTokens
+    """The right answers; padding (0) where there is no loss."""
+    extra: Extra | None = None
+    """One more term of the loss. Each row of the batch may then have several adjacent readings, and
+    the loss is their mean."""
 
-    _extra: Extra
-
-    def __new__(
-        cls, hidden: Float[Tensor, "r t m"], gold: Int[Tensor, "r t"], extra: Extra
-    ) -> "LessonWithExtra":
-        """Hidden states and right answers, and the term."""
-        lesson = super().__new__(cls, hidden, gold)
-        lesson._extra = extra
-        return lesson
-
-    @property
-    def extra(self) -> Extra:
-        """The term."""
-        return self._extra
+    def __iter__(self) -> Iterator[Tensor]:
+        yield from (self.hidden, self.gold)
 
 
 @runtime_checkable
@@ -59,12 +40,12 @@ class Learner(Protocol):
     output: nn.Linear
     """Maps `b t m` to a score for every answer; it has no bias."""
 
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
-        """Read a batch with the answers at hand."""
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Read a batch with its answers; give the output layer's inputs and the right answers."""
 
 
-def shifted(target: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
-    """What a decoder reads: the start token, then all target tokens but the last.
+def shifted(target: TargetTokens) -> TargetTokens:
+    """The input of a decoder: the begin token, then all target tokens but the last.
 
     >>> shifted(torch.tensor([[5, 6, 2], [7, 2, 0]]))
     tensor([[1, 5, 6],
@@ -72,5 +53,5 @@ def shifted(target: Int[Tensor, "b t"]) -> Int[Tensor, "b t"]:
     """
     start = torch.full_like(target[:, :1], BOS)
     read = torch.cat([start, target[:, :-1]], 1)
-    # a row's end token stands before its padding, and is nothing to read on from
+    # a row's end token has no successor to predict, and so is not read
     return read.masked_fill(target == PAD, PAD)

@@ -1,4 +1,4 @@
-"""Masking: hide some words of a text, and ask for them.
+"""Masking: hides some words of a text, which the model then predicts.
 
     15 % of a row's words are chosen; of these 80 % become the mask, 10 % any word, 10 % stay
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
-from regard.data.kinds import PAD, SPECIALS, UNK
+from regard.data.subword_kinds import PAD, SPECIALS, UNK
+from regard.models.shapes import Tokens
 
 MASK = UNK
-"""What stands for a hidden word where there is no piece for it: the unknown token, as a word stands
-there that is not told."""
+"""The token of a hidden word in vocabularies without a mask piece: the unknown token, as the word
+is not known to the model."""
 SHARE = 0.15
 """How many of a row's words are chosen."""
 HIDDEN, ANOTHER = 0.8, 0.1
@@ -24,16 +24,16 @@ HIDDEN, ANOTHER = 0.8, 0.1
 
 
 class Masked(NamedTuple):
-    """A text with holes, and what stood there."""
+    """A text with hidden words, and the words that were there."""
 
-    read: Int[Tensor, "b n"]
+    read: Tokens
     """The text as the model reads it."""
-    gold: Int[Tensor, "b n"]
+    gold: Tokens
     """The chosen words; padding (0) at all others."""
 
 
 def masked(
-    tokens: Int[Tensor, "b n"],
+    tokens: Tokens,
     *,
     n_tokens: int,
     share: float = SHARE,
@@ -48,11 +48,11 @@ def masked(
         share: how many words of a row are chosen, to the nearest whole number and at least one.
         mask: what stands for a hidden word (`MASK_NUMBER` where the vocabulary has a piece for
             it); it is never chosen, and never stands for another word.
-        generator: where chance comes from; torch's own unless given.
+        generator: source of random numbers; torch's own unless given.
     """
     least = max(len(SPECIALS), mask + 1)
     words = tokens >= least
-    # ranks instead of coins: every row with a word in it has something to ask for
+    # ranks instead of independent draws: every row with a word hides at least one
     draws = _draws(tokens, generator).masked_fill(~words, 2.0)
     wanted = (words.sum(1, keepdim=True) * share).round().clamp(min=1)
     gold = tokens.masked_fill(~words | (draws.argsort(1).argsort(1) >= wanted), PAD)
@@ -64,8 +64,8 @@ def masked(
     return Masked(torch.where(gold == PAD, tokens, read), gold)
 
 
-def masked_alone(tokens: Int[Tensor, "b n"], *, n_tokens: int, mask: int = MASK) -> Masked:
-    """The same with chances that a row's own tokens decide, whatever stands beside or behind it."""
+def masked_alone(tokens: Tokens, *, n_tokens: int, mask: int = MASK) -> Masked:
+    """`masked` with draws from a hash of each row's tokens, independent of batch and padding."""
     read, gold = tokens.clone(), torch.full_like(tokens, PAD)
     for row, length in enumerate((tokens != PAD).sum(1).tolist()):
         own = tokens[row : row + 1, :length]
@@ -78,7 +78,7 @@ def masked_alone(tokens: Int[Tensor, "b n"], *, n_tokens: int, mask: int = MASK)
 
 
 def _draws(tokens: Tensor, generator: torch.Generator | None) -> Tensor:
-    """A number from 0 to 1 for each token, in double: a large vocabulary needs the digits."""
+    """A number from 0 to 1 for each token; a large vocabulary needs double precision."""
     device = tokens.device if generator is None else generator.device
     drawn = torch.rand(tokens.shape, generator=generator, device=device, dtype=torch.float64)
     return drawn.to(tokens.device)

@@ -1,71 +1,103 @@
-"""Model: what training, decoding and looking need of a model that turns one text into another.
+"""Model: the interface of every model for training, decoding and inspecting.
 
-Nothing above this package asks what kind of model it has.
+Packages that use models rely on this interface and never check a model's class.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention import AttentionMap
+from regard.attention.capture import captured
 from regard.models.learner import Lesson, shifted
+from regard.models.shapes import Logits, Maps, NewTokens, SourceTokens, States, TargetTokens
+
+KIND_OF_PLACE = (
+    (r"\bcross", "cross"),
+    (r"^encoder\b", "encoder"),
+    (r"\blook\.chain$", "cross"),
+    (r"^decoder\.\d+\.chain$", "cross"),
+    (r"^decoder\..*\bbranches\.attention\.chain$", "cross"),
+    (r"^(decoder\b.*|layers\.\d+)\.attention\.chain$", "decoder"),
+)
+"""The kind of attention by a chain's path in the model; the first matching pattern counts."""
+
+
+def kind_of(place: str) -> str | None:
+    """The kind of attention of a chain, by its path in the model; None if no pattern matches.
+
+    >>> kind_of("decoder.0.cross_attention.chain"), kind_of("chain")
+    ('cross', None)
+    """
+    return next((kind for pattern, kind in KIND_OF_PLACE if re.search(pattern, place)), None)
+
+
+def by_kind(maps: Mapping[str, AttentionMap]) -> Maps:
+    """The maps that `captured` collected, by kind of attention, in the order of the pass."""
+    kinds: Maps = {}
+    for place, one in maps.items():
+        kind = kind_of(place)
+        assert kind is not None, place
+        kinds[kind] = (*kinds.get(kind, ()), one)
+    return kinds
 
 
 class Model(nn.Module, ABC):
-    """A module that is a `Learner` and a `Stepper`, and can show where it looked."""
+    """A module that is a `Learner` and a `Stepper`, and gives its attention maps."""
 
     output: nn.Linear
     """Maps `b t m` to logits; it has no bias."""
+    reads_answers = True
+    """Whether its maps depend on the target as well as on the source."""
 
     @abstractmethod
-    def hidden(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "b t m"]:
-        """What the output layer reads after each target token, all at once."""
+    def hidden(self, source: SourceTokens, target: TargetTokens) -> States:
+        """The output layer's inputs after each target token, all at once."""
 
-    @abstractmethod
-    def maps(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> dict[str, tuple[AttentionMap, ...]]:
-        """Where each row looks, by kind of attention; one map of shape `b h q k` a layer.
+    def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
+        """The attention maps by kind; one of shape `b h q k` for each layer.
 
         "encoder": source at source, "decoder": target at target, "cross": target at source. A model
-        has those kinds that it has.
+        without a kind leaves it out.
         """
+        with captured(self) as found:
+            self.hidden(source, target)
+        return by_kind(found)
 
     @abstractmethod
-    def start(self, source: Int[Tensor, "b s"]) -> Any:
-        """Read the source; the state before the first token."""
+    def start(self, source: SourceTokens) -> Any:
+        """Read the source, and give the state before the first token."""
 
     @abstractmethod
-    def step(self, state: Any, tokens: Int[Tensor, "r t"]) -> tuple[Float[Tensor, "r t v"], Any]:
+    def step(self, state: Any, tokens: NewTokens) -> tuple[Logits, Any]:
         """The logits after each of the new tokens, and the new state."""
 
-    @abstractmethod
     def select(self, state: Any, rows: Int[Tensor, " r"]) -> Any:
         """The state of some rows, all or none of a sentence's, each with its sentence."""
+        return state.select(rows)
 
-    @abstractmethod
     def branch(self, state: Any, parents: Int[Tensor, "b w"]) -> Any:
-        """Go on in w rows a sentence; the old state is used up."""
+        """Continue in w rows a sentence; the old state is used up."""
+        return state.branch(parents)
 
     def repeated(self) -> Iterator[nn.Module]:
-        """The parts that run over and over in a pass, and are worth compiling: the layers.
+        """The parts that run many times in a pass and are worth compiling: the layers.
 
-        Layers in a list are alike, so that all of them share one compilation, for all lengths.
+        Layers in a list have one form, so that all of them share one compilation, for all lengths.
         """
         for part in self.children():
             yield from part if isinstance(part, nn.ModuleList) else ()
 
     def forward(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
+        self, source: Shaped[Tensor, "b ..."], target: TargetTokens
     ) -> Float[Tensor, "b t v"]:
         """Logits for the token after each target token, all at once."""
         return self.output(self.hidden(source, target))
 
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
-        """Every target token is asked for, with those before it at hand."""
+    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+        """Every target token is predicted from those before it."""
         return Lesson(self.hidden(source, shifted(target)), target)

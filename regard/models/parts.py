@@ -1,15 +1,27 @@
-"""Parts: what the layers of a model are made of, each made afresh from one spec."""
+"""Parts: makes embeddings, heads, feed-forwards, norms and layers from a model's spec.
+
+family     norm         eps      feed-forward    projections
+ours       any          1e-5     any             without biases
+BERT       post_norm    1e-12    gelu            with biases
+BigBird    post_norm    1e-12    gelu_tanh       with biases
+Marian     post_norm    1e-5     swish           with biases
+GPT-2      pre_norm     1e-5     gelu_tanh       with biases
+
+A layer's first weights are drawn in one order: attention, feed-forward, residuals.
+"""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import final
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from regard.attention import RELATIONS, SCORES, SELECTIONS, Chain, GroupedQueryHeads, multi_head
-from regard.attention.links import NO_RELATION
+from regard.attention.links import NO_RELATION, Relation
 from regard.choices import Choice
 from regard.dims import Dims
 from regard.layers import (
@@ -20,115 +32,122 @@ from regard.layers import (
     DecoderLayer,
     EncoderLayer,
     Experts,
+    FeedForward,
     Norm,
     Residual,
     WeightedBranches,
 )
+from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.embedding import Embedding
-from regard.models.self_attention import (
-    ATTENDING,
-    Attending,
-    attending_in_turn,
-    seeing_all,
-)
-from regard.models.spec import TransformerSpec
-from regard.positions import POSITIONS, RotaryPositions
+from regard.models.self_attention import FULL_CHOICE, SEES_ALL, SelfAttentionLinks, make_links
+from regard.models.spec import POSITION_CHOICES, StackSpec
+from regard.positions import RotaryPositions
 
 OWN_SHARE = 0.2
-"""How much a state may name its own token before any training, as a share of all others."""
+"""Limit of exp(logit) of a state's own token before training, as a share of all other tokens'."""
 
 
 @final
 @dataclass(frozen=True)
 class Parts:
-    """Makes each part afresh: no two layers share a parameter unless the spec says so."""
+    """Makes new parts at each call: layers share parameters only where the spec has it so."""
 
-    spec: TransformerSpec
+    spec: StackSpec
     is_causal: bool = False
-    """Whether encoder layers write, and must not see the future."""
-    attends: Callable[[], Attending] = seeing_all
-    """How the layer that is made now looks at its own sequence."""
-    experts: Mapping[int, Choice] = field(default_factory=dict)
-    """Mixtures in the place of a feed-forward, by the number of the layer, counted from 1."""
+    """Whether encoder layers are those of a language model, and must not see the future."""
+    bias: Relation | None = None
+    """The relation that a pattern needs, where the spec has none."""
+    sees: SelfAttentionLinks = SEES_ALL
+    """The self-attention links of the layer that is being made."""
     number: int = 0
-    """Of the layer that is made now, counted from 1."""
+    """The number of the layer that is being made, from 1."""
 
     @property
     def dims(self) -> Dims:
         """The sizes that all parts share."""
         return self.spec.dims
 
-    @property
-    def counts_from_the_end(self) -> bool:
-        """Whether what an encoder layer sees depends on where a text ends."""
-        return any(ATTENDING[one.name].needs_length for one in self.spec.encoder_attends)
-
-    def embedding(self, n_tokens: int) -> Embedding:
-        """Tokens with positions, if the spec adds any."""
-        adds = self.spec.positions.name not in ("none", "rotary")
+    def embedding(
+        self, n_tokens: int, *, positions: nn.Module | None = None, has_output_bias: bool = False
+    ) -> Embedding:
+        """An embedding with these positions, or with the spec's if they are added to embeddings."""
+        if positions is None and not self._is_rotary:
+            positions = self.spec.positions.build(POSITION_CHOICES, self.dims)
         return Embedding(
             self.dims,
             n_tokens=n_tokens,
-            positions=self.spec.positions.build(POSITIONS, self.dims) if adds else None,
+            positions=positions,
             dropout=self.spec.dropout,
+            n_segments=self.spec.n_segments,
+            norm=self.norm() if self.spec.norms_embeddings else None,
+            scale=None if self.spec.is_scaled else 1.0,
+            has_output_bias=has_output_bias,
         )
 
     def output(self, target: Embedding) -> nn.Linear:
-        """One score for each token; the embedding's own table if the spec ties them."""
+        """The output layer: one logit for each token; its weight is the embedding's if tied."""
         layer = nn.Linear(self.spec.d_model, target.E.num_embeddings, bias=False)
         nn.init.normal_(layer.weight, std=self.spec.d_model**-0.5)
         if self.spec.tied != "none":
             layer.weight = target.E.weight
         return layer
 
-    def encoder_layers(self, count: int) -> list[nn.Module]:
-        """Layers that attend to their own sequence."""
-        ways, kind = self.spec.encoder_attends, LAYER_KINDS[self.spec.layer]
-        turns: list[Callable[[], Attending]] = []
-        for i, way in enumerate(ways):
-            # a way that stands twice in the list is the same way
-            known = turns[ways.index(way)] if way in ways[:i] else None
-            turns.append(
-                known or attending_in_turn(way, self.dims.head(), is_causal=self.is_causal)
+    def encoder_layers(
+        self, count: int, ways: Sequence[Choice] = (FULL_CHOICE,)
+    ) -> list[nn.Module]:
+        """Layers that attend to their own sequence, each in the next of the ways."""
+        layers: list[nn.Module] = []
+        shared: dict[int, SelfAttentionLinks] = {}
+        for i in range(count):
+            # equal entries of the list share one memory
+            way = ways.index(ways[i % len(ways)])
+            sees = shared.get(way) or make_links(
+                ways[way], self.dims.head(), is_causal=self.is_causal
             )
-        return [
-            kind.encoder(replace(self, attends=turns[i % len(turns)], number=i + 1))
-            for i in range(count)
-        ]
+            if sees.memory is not None and sees.memory.is_for_all_layers:
+                shared[way] = sees
+            parts = replace(self, sees=sees, number=i + 1)
+            layers.append(LAYER_KINDS[self.spec.layer].encoder(parts))
+        return layers
 
     def decoder_layers(self, count: int) -> list[nn.Module]:
         """Layers that attend to their own past and to a source."""
         return [LAYER_KINDS[self.spec.layer].decoder(self) for _ in range(count)]
 
-    def attention(self, relation: Choice | None) -> GroupedQueryHeads:
-        """Heads around the spec's chain."""
-        head = self.dims.head()
-        pattern, memory = self.attends()
+    def attention(self, *, is_cross: bool = False) -> GroupedQueryHeads:
+        """Heads around the spec's chain; cross-attention has no relation."""
+        spec, head = self.spec, self.dims.head()
         chain = Chain(
-            self.spec.score.build(SCORES, head),
-            relation=relation.build(RELATIONS, head) if relation else NO_RELATION,
-            pattern=pattern,
-            select=self.spec.select.build(SELECTIONS, head),
-            memory=memory,
-            dropout=self.spec.attention_dropout,
+            spec.score.build(SCORES, head),
+            relation=NO_RELATION if is_cross else self._relation(head),
+            pattern=self.sees.pattern,
+            select=spec.select.build(SELECTIONS, head),
+            memory=self.sees.memory,
+            dropout=spec.attention_dropout,
         )
-        is_rotary = self.spec.positions.name == "rotary"
-        return multi_head(
-            self.dims, chain=chain, rotary=RotaryPositions(self.dims) if is_rotary else None
-        )
+        rotary = RotaryPositions(self.dims) if self._is_rotary else None
+        return multi_head(self.dims, chain=chain, has_bias=spec.has_bias, rotary=rotary)
 
     def feed_forward(self) -> nn.Module:
         """The spec's feed-forward, or a mixture of such."""
-        if self.number in self.experts:
-            return self.experts[self.number].build({"experts": Experts}, self.dims)
-        settings = {"d_hidden": self.spec.d_hidden, "dropout": self.spec.feed_forward_dropout}
-        return Choice(self.spec.feed_forward, settings).build(FEED_FORWARDS, self.dims)
+        name, mixture = self.spec.feed_forward, self.spec.experts
+        if mixture is not None and (not mixture.layers or self.number in mixture.layers):
+            return Experts(
+                self.dims,
+                d_hidden=self.spec.d_hidden,
+                count=mixture.count,
+                used=mixture.used,
+                activation=name,
+                dropout=self.spec.feed_forward_dropout,
+            )
+        make = partial(FeedForward, activation=name) if name in ACTIVATIONS else FEED_FORWARDS[name]
+        return make(self.dims, d_hidden=self.spec.d_hidden, dropout=self.spec.feed_forward_dropout)
 
-    def branches(self, relation: Choice | None) -> WeightedBranches:
-        """Heads, each with its share of the feed-forward."""
+    def branches(self, *, is_cross: bool = False) -> WeightedBranches:
+        """Weighted branches: heads, each with its share of the feed-forward."""
         branches = WeightedBranches(
             self.dims,
-            attention=self.attention(relation),
+            attention=self.attention(is_cross=is_cross),
             d_hidden=self.spec.d_hidden,
             activation=self.spec.feed_forward,
             dropout=self.spec.feed_forward_dropout,
@@ -139,17 +158,30 @@ class Parts:
         return branches
 
     def residual(self) -> Residual:
-        """What goes around a sublayer."""
-        return RESIDUALS[self.spec.norm](self.dims, dropout=self.spec.dropout)
+        """The residual around a sublayer."""
+        return RESIDUALS[self.spec.norm](self.dims, dropout=self.spec.dropout, norm=self.norm())
+
+    def norm(self) -> Norm:
+        """A norm of the model's channels."""
+        return Norm(self.dims, eps=self.spec.norm_eps)
 
     def last_norm(self) -> nn.Module:
-        """What stands at the end of a stack: a norm if its layers begin with theirs."""
-        return Norm(self.dims) if self.spec.norm == "pre_norm" else nn.Identity()
+        """The end of a stack: a norm if its layers are pre-norm, else the identity."""
+        return self.norm() if self.spec.norm == "pre_norm" else nn.Identity()
+
+    def _relation(self, head: Dims) -> Relation:
+        if self.spec.relation is not None:
+            return self.spec.relation.build(RELATIONS, head)
+        return self.bias or NO_RELATION
+
+    @property
+    def _is_rotary(self) -> bool:
+        return self.spec.positions.name == "rotary"
 
 
 def _plain_encoder(parts: Parts) -> EncoderLayer:
     return EncoderLayer(
-        attention=parts.attention(parts.spec.relation),
+        attention=parts.attention(),
         feed_forward=parts.feed_forward(),
         around_attention=parts.residual(),
         around_feed_forward=parts.residual(),
@@ -158,8 +190,8 @@ def _plain_encoder(parts: Parts) -> EncoderLayer:
 
 def _plain_decoder(parts: Parts) -> DecoderLayer:
     return DecoderLayer(
-        attention=parts.attention(parts.spec.relation),
-        cross_attention=parts.attention(None),
+        attention=parts.attention(),
+        cross_attention=parts.attention(is_cross=True),
         feed_forward=parts.feed_forward(),
         around_attention=parts.residual(),
         around_cross_attention=parts.residual(),
@@ -168,15 +200,13 @@ def _plain_decoder(parts: Parts) -> DecoderLayer:
 
 
 def _branched_encoder(parts: Parts) -> BranchedEncoderLayer:
-    return BranchedEncoderLayer(
-        branches=parts.branches(parts.spec.relation), around_branches=parts.residual()
-    )
+    return BranchedEncoderLayer(branches=parts.branches(), around_branches=parts.residual())
 
 
 def _branched_decoder(parts: Parts) -> BranchedDecoderLayer:
     return BranchedDecoderLayer(
-        attention=parts.attention(parts.spec.relation),
-        branches=parts.branches(None),
+        attention=parts.attention(),
+        branches=parts.branches(is_cross=True),
         around_attention=parts.residual(),
         around_branches=parts.residual(),
     )
@@ -185,27 +215,49 @@ def _branched_decoder(parts: Parts) -> BranchedDecoderLayer:
 @final
 @dataclass(frozen=True)
 class LayerKind:
-    """How a kind of layer is made, for reading and for writing."""
+    """How a kind of layer is made, for encoders and for decoders."""
 
     encoder: Callable[[Parts], nn.Module]
     decoder: Callable[[Parts], nn.Module]
     is_faint: bool
-    """Whether layers begin so faint that the end of a stack still looks like what it read."""
+    """Whether layers begin with small outputs, so that a stack's output resembles its input."""
 
 
 LAYER_KINDS: Mapping[str, LayerKind] = {
     "plain": LayerKind(_plain_encoder, _plain_decoder, is_faint=False),
     "weighted_branches": LayerKind(_branched_encoder, _branched_decoder, is_faint=True),
 }
-"""What `model.layer` may name."""
+"""The names that `model.layer` may have."""
+
+
+def tied_output(table: nn.Embedding) -> nn.Linear:
+    """An output layer whose weights are a table's; a bias, if any, is the table's last column."""
+    layer = nn.Linear(table.embedding_dim, table.num_embeddings, bias=False, device="meta")
+    layer.weight = table.weight
+    return layer
+
+
+@final
+class AppendOne(nn.Module):
+    """A column of ones: with it, the last column of an output layer's weights is its bias.
+
+        [h, 1] [E, c]ᵀ = h Eᵀ + c
+
+    So every product of states with the output layer's weights, in a loss or a search, includes the
+    biases without further code, and E may still be the embedding's table.
+    """
+
+    def forward(self, h: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m+1"]:
+        """The states with a one appended to each."""
+        return torch.cat([h, h.new_ones(*h.shape[:-1], 1)], -1)
 
 
 @torch.no_grad()
 def scale_output_gain(model: nn.Module, n_tokens: int) -> None:
     """Lower the gain of a model's last norm, so that the loss begins near the logarithm of V.
 
-    A tied output layer compares the last state with every embedding. A state that still looks
-    like the token that was read would begin by shouting that token, with a logit of sqrt(m).
+    A tied output layer compares the last state with every embedding. A state that still resembles
+    the token that was read would begin with a logit of sqrt(m) for that token.
     """
     norms = [part for part in model.modules() if isinstance(part, Norm)]
     loudest = math.log(max(math.e, OWN_SHARE * n_tokens))

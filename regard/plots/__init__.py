@@ -1,11 +1,14 @@
-"""numbers → picture: in the terminal, as a page, or as a figure (extra `plots`)."""
+"""numbers → picture: in the terminal, as a page, or as a figure (extra `plots`).
+
+What draws a figure makes a new one, unless it is given an `ax` or a `figure` to draw on.
+"""
 
 from regard.plots.alignment_map import alignment_map
-from regard.plots.curves import curves
+from regard.plots.character_heatmap import shade
+from regard.plots.charts import curves
 from regard.plots.difference import comparison_plot, difference_map
 from regard.plots.document_page import document_page, record_page
-from regard.plots.entropy import entropy_plot
-from regard.plots.heads_grid import heads_grid
+from regard.plots.heads_grid import entropy_plot, heads_grid
 from regard.plots.heatmap import heatmap, record_map
 from regard.plots.links import links_plot
 from regard.plots.long_overview import long_overview
@@ -14,8 +17,7 @@ from regard.plots.notebook import framed
 from regard.plots.picture_page import picture_page
 from regard.plots.pictures import caption_sheet
 from regard.plots.playback import frames, write_gif
-from regard.plots.terminal import shade
-from regard.plots.words import coloured_words, plain_words, print_words
+from regard.plots.terminal_words import coloured_words, plain_words, print_words
 
 __all__ = [
     "alignment_map",

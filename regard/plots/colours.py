@@ -1,7 +1,7 @@
-"""Two colour ramps for weights, one for each ground: zero looks like the ground, more stands out.
+"""Two colour ramps for weights, for light and dark backgrounds; zero has the background's colour.
 
-Both go evenly from light to dark or from dark to light (in OKLab), so that they can be read without
-seeing colours. Terminal and page draw with the same tables.
+Lightness changes evenly along both (in OKLab), so that they can be read without seeing colours.
+Terminal and page draw with the same tables.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ DARK = (
     "#faf6af",
 )  # fmt: skip
 """On a dark ground."""
+RAMPS = {"light": LIGHT, "dark": DARK}
+"""The ramps in the form that pages use."""
 
 
 def colour(ramp: Sequence[str], share: float) -> RGB:
@@ -34,7 +36,7 @@ def colour(ramp: Sequence[str], share: float) -> RGB:
 
 
 def ink(ground: RGB) -> RGB:
-    """Black or white, whichever reads better on a ground.
+    """Black or white, whichever has more contrast on a background.
 
     >>> ink((255, 255, 255)), ink((32, 34, 104))
     ((0, 0, 0), (255, 255, 255))

@@ -1,4 +1,4 @@
-"""A comparison of systems, as text for the terminal and as a page in one file."""
+"""A comparison of systems, as text for the terminal and as a page in one file, with verdicts."""
 
 import re
 from collections.abc import Sequence
@@ -7,10 +7,9 @@ from html import escape
 
 from rich.cells import cell_len
 
-from regard.evaluating.buckets import Bucket
-from regard.evaluating.comparison import Comparison, Sentence
+from regard.evaluating.comparison import Bucket, ComparedSentence, Comparison
 from regard.evaluating.significance import Difference
-from regard.plots.bars import Whisker, bars, whiskers
+from regard.plots.charts import Whisker, bars, whiskers
 from regard.plots.page import page, table
 
 DRAWN = ("BLEU", "chrF2")
@@ -20,31 +19,17 @@ DRAWN = ("BLEU", "chrF2")
 TOKEN = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\u0e00-\u0eff]|\w+|\s+|[^\w\s]")
 
 VERSUS = (
-    "measure",
-    "difference",
-    "interval",
-    "p, bootstrap",
-    "p, randomisation",
-    "wins",
-    "verdict",
-)
+    "measure", "difference", "interval", "p, bootstrap", "p, randomisation", "wins", "verdict",
+)  # fmt: skip
+"""Columns of a comparison with the baseline."""
 
 
 def comparison_text(comparison: Comparison, *, shown: int = 3) -> str:
-    """Tables in plain text.
-
-    Args:
-        comparison: what `compare` found.
-        shown: how many of the sentences that differ most to print.
-    """
+    """Tables in plain text, with so many of the sentences that differ most."""
     parts = [
         f"{comparison.sentences} sentences; baseline {comparison.baseline}",
         _aligned([_score_head(comparison), *_score_rows(comparison, " ({})")]),
-        *(
-            f"{versus.name} against {comparison.baseline}\n"
-            + _aligned([VERSUS, *(_difference(comparison, one) for one in versus.differences)])
-            for versus in comparison.versus
-        ),
+        *(f"{title}\n{_aligned([VERSUS, *rows])}" for title, rows in _versus(comparison)),
         *(
             f"{title}\n"
             + _aligned([("", *(b.label for b in found)), *_bucket_rows(comparison, found)])
@@ -74,14 +59,7 @@ def comparison_page(comparison: Comparison) -> str:
             title=f"Difference from {comparison.baseline}",
             x_title=f"points, with {_confidence(comparison)} intervals; above zero is better",
         ),
-        *(
-            table(
-                VERSUS,
-                [_difference(comparison, one) for one in versus.differences],
-                caption=f"{versus.name} against {comparison.baseline}",
-            )
-            for versus in comparison.versus
-        ),
+        *(table(VERSUS, rows, caption=title) for title, rows in _versus(comparison)),
         f'<p class="quiet">{escape(_how(comparison))}</p>',
         "<h2>Where</h2>",
         *(
@@ -114,10 +92,22 @@ def _score_rows(comparison: Comparison, form: str) -> list[list[str]]:
     return rows
 
 
+def _versus(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
+    """For every system but the baseline a title, and a row for each measure."""
+    return [
+        (
+            f"{versus.name} against {comparison.baseline}",
+            [_difference(comparison, one) for one in versus.differences],
+        )
+        for versus in comparison.versus
+    ]
+
+
 def _difference(comparison: Comparison, one: Difference) -> list[str]:
     if one.value == one.interval.low == one.interval.high == 0:
-        # nothing was drawn in which they differ
+        # difference and interval are 0: there is nothing to test
         return [one.name, "0.00", "none", "", "", "", "equal"]
+    is_sure = max(one.p_bootstrap, one.p_randomisation) <= 1 - comparison.resampling.confidence
     return [
         one.name,
         f"{one.value:+.2f}",
@@ -125,41 +115,29 @@ def _difference(comparison: Comparison, one: Difference) -> list[str]:
         f"{one.p_bootstrap:.4f}",
         f"{one.p_randomisation:.4f}",
         f"{100 * one.wins:.1f} %",
-        _verdict(one, 1 - comparison.resampling.confidence),
+        # the threshold of a verdict: both p-values at most 1 - confidence (0.05 by default)
+        ("better" if one.is_better else "worse") if is_sure else "no sure difference",
     ]
-
-
-def _verdict(one: Difference, level: float) -> str:
-    """Both tests must agree before a system is called better or worse."""
-    if max(one.p_bootstrap, one.p_randomisation) > level:
-        return "no sure difference"
-    return "better" if one.is_better else "worse"
 
 
 def _whiskers(comparison: Comparison) -> list[Whisker]:
     return [
         Whisker(
-            f"{_short(versus.name)}, {one.name}",
-            one.value,
-            one.interval.low,
-            one.interval.high,
+            f"{_short(versus.name)}, {one.name}", one.value, one.interval.low, one.interval.high,
             number,
         )
         for number, versus in enumerate(comparison.versus, 1)
         for one in versus.differences
         if one.name in DRAWN
-    ]
+    ]  # fmt: skip
 
 
 def _buckets(comparison: Comparison) -> list[tuple[str, str, tuple[Bucket, ...]]]:
+    frequency = "F1 of words by frequency in training, per cent"
     every = [
         ("BLEU by length of source", "words of the source", comparison.by_source_length),
         ("BLEU by length of reference", "words of the reference", comparison.by_reference_length),
-        (
-            "F1 of words by frequency in training, per cent",
-            "times seen in training",
-            comparison.by_frequency,
-        ),
+        (frequency, "times seen in training", comparison.by_frequency),
     ]
     return [one for one in every if one[2]]
 
@@ -179,23 +157,25 @@ def _bucket_part(comparison: Comparison, title: str, x_title: str, found: Sequen
         for number, name in enumerate(comparison.names)
     }
     labels = [bucket.label for bucket in found]
-    picture = bars(labels, series, title=title, x_title=x_title)
-    return picture + table(
-        [x_title, *labels], _bucket_rows(comparison, found), caption="The same in numbers"
-    )
+    rows = _bucket_rows(comparison, found)
+    numbers = table([x_title, *labels], rows, caption="The same in numbers")
+    return bars(labels, series, title=title, x_title=x_title) + numbers
 
 
-def _sentence_text(comparison: Comparison, sentence: Sentence) -> str:
-    rows = [("source", sentence.source)] if sentence.source else []
-    rows += [("reference", text) for text in sentence.references]
+def _sentence_text(comparison: Comparison, sentence: ComparedSentence) -> str:
     named = zip(comparison.names, sentence.values, sentence.texts, strict=True)
-    rows += [(f"{name} {value:.1f}", text) for name, value, text in named]
+    answers = [(f"{name} {value:.1f}", text) for name, value, text in named]
+    rows = [*_given(sentence), *answers]
     return f"line {sentence.line}, chrF2 apart by {sentence.spread:.1f}\n" + _aligned(rows)
 
 
-def _sentence_part(comparison: Comparison, sentence: Sentence) -> str:
-    rows = [("source", "", escape(sentence.source))] if sentence.source else []
-    rows += [("reference", "", escape(text)) for text in sentence.references]
+def _given(sentence: ComparedSentence) -> list[tuple[str, str]]:
+    source = [("source", sentence.source)] if sentence.source else []
+    return source + [("reference", text) for text in sentence.references]
+
+
+def _sentence_part(comparison: Comparison, sentence: ComparedSentence) -> str:
+    rows = [(name, "", escape(text)) for name, text in _given(sentence)]
     named = zip(comparison.names, sentence.values, sentence.texts, strict=True)
     rows += [
         (name, f"{value:.1f}", _marked(text, sentence.references)) for name, value, text in named

@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 def difference_map(
     record: Record, other: Record, view: View = OVERVIEW, *, ax: Axes | None = None
 ) -> Figure:
-    """Draw the first record's weights less the second's: red is more in the first.
-
-    Args:
-        record: the first.
-        other: the second, of the same tokens.
-        view: which kind, layer, head and unit.
-        ax: draw here instead of on a new figure.
-    """
-    first, second = _alike(record.panel(view), other.panel(view))
+    """Draw the first record's weights less the second's: red is more in the first."""
+    first, second = record.panel(view), other.panel(view)
+    if _tokens(first) != _tokens(second):
+        raise ShapeError(
+            f"difference: the two records have {len(first.queries)} × {len(first.keys)} and "
+            f"{len(second.queries)} × {len(second.keys)} tokens, or other ones; expected the same. "
+            "Look at both with the same target, or draw them side by side (comparison_plot)."
+        )
     figure, ax = on_axis(ax, *_size(first))
-    apart = (first.weights - second.weights).numpy()
-    top = max(float(abs(apart).max()), 1e-9)
-    image = ax.imshow(apart, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto")
+    apart = first.weights - second.weights
+    top = max(float(apart.abs().max()), 1e-9)
+    image = ax.imshow(apart.numpy(), cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto")
     name_axes(ax, first)
     ax.set_title(f"{first.title}: difference", fontsize="medium")
     figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label="weight, first less second")
@@ -44,23 +43,14 @@ def comparison_plot(
     names: tuple[str, str] = ("first", "second"),
     figure: Figure | None = None,
 ) -> Figure:
-    """Draw both records on one scale and, where their tokens are the same, their difference.
-
-    Args:
-        record: the first.
-        other: the second; its answer may be another one.
-        view: which kind, layer, head and unit.
-        names: what to call the two.
-        figure: draw here instead of on a new figure.
-    """
-    panels = record.panel(view), other.panel(view)
-    is_alike = _tokens(panels[0]) == _tokens(panels[1])
-    sizes = [_size(panel) for panel in panels]
-    wide = sum(size[0] for size in sizes) + (sizes[0][0] if is_alike else 0)
-    figure = figure or new_figure(wide, max(size[1] for size in sizes))
-    axes = figure.subplots(1, 2 + is_alike, squeeze=False)[0]
-    top = max(float(panel.weights.max()) for panel in panels) or 1.0
-    for ax, panel, name in zip(axes, panels, names, strict=False):
+    """Draw both records on one scale and, where their tokens are the same, their difference."""
+    first, second = record.panel(view), other.panel(view)
+    is_alike = _tokens(first) == _tokens(second)
+    sizes = [_size(panel) for panel in (first, second, *([first] * is_alike))]
+    figure = figure or new_figure(sum(wide for wide, _ in sizes), max(high for _, high in sizes))
+    axes = figure.subplots(1, len(sizes), squeeze=False)[0]
+    top = max(first.top, second.top)
+    for ax, panel, name in zip(axes, (first, second), names, strict=False):
         image = ax.imshow(panel.weights.numpy(), cmap="cividis", vmin=0.0, vmax=top, aspect="auto")
         name_axes(ax, panel)
         ax.set_title(name, fontsize="medium")
@@ -68,18 +58,8 @@ def comparison_plot(
     if is_alike:
         difference_map(record, other, view, ax=axes[2])
         axes[2].set_title(f"{names[0]} less {names[1]}", fontsize="medium")
-    figure.suptitle(panels[0].title, fontsize="medium")
+    figure.suptitle(first.title, fontsize="medium")
     return figure
-
-
-def _alike(first: Panel, second: Panel) -> tuple[Panel, Panel]:
-    if _tokens(first) != _tokens(second):
-        raise ShapeError(
-            f"difference: the two records have {len(first.queries)} × {len(first.keys)} and "
-            f"{len(second.queries)} × {len(second.keys)} tokens, or other ones; expected the same. "
-            "Look at both with the same target, or draw them side by side (comparison_plot)."
-        )
-    return first, second
 
 
 def _tokens(panel: Panel) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,144 +1,76 @@
-"use strict";
-// Every number drawn here stands in the page: pictures of 4-byte numbers, as Python computed them.
-(() => {
-  const told = JSON.parse(document.getElementById("record").textContent);
-  const find = (id) => document.getElementById(id);
-  const LEAST = { lift: 0.1, log: 1e-7 }, MOST = { lift: 1000 }, AROUND = 12;
+// The page of a long text: its map from above. Every number stands in the page, in pictures of 4-byte
+// numbers as Python computed them.
 
-  const numbers = (text) => {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    return new Float32Array(bytes.buffer);
-  };
-  const unpacked = new Map();
-  const picture = () => {
-    const number = Number(find("shown").value), one = told.pictures[number];
-    if (!unpacked.has(number)) {
-      unpacked.set(number, { values: numbers(one.numbers), open: numbers(one.allowed) });
-    }
-    return { ...one, ...unpacked.get(number) };
-  };
-  let shown, at = { row: 0, column: 0 };
+import { html, render, useMemo, useState } from "./drawing/vendor/preact.js";
+import { LONG_SCALES, stopsOf, topOf } from "./drawing/colours.js";
+import { Select } from "./drawing/controls.js";
+import { useMedia } from "./drawing/focus.js";
+import { HeatMap } from "./drawing/heatmap.js";
+import { Legend } from "./drawing/words.js";
 
-  // a weight times the number of keys that the queries of its row of pixels may see
-  const lift = (weight, row) => weight * shown.open[row];
+const record = JSON.parse(document.getElementById("data").textContent);
+// pieces of text shown around those of a pixel; pixels of a map's longer side, and the most of one cell
+const AROUND = 12, SIDE = 512, LARGEST = 24;
 
-  const SCALES = {
-    lift: (weight, row) => Math.log(Math.max(lift(weight, row), LEAST.lift) / LEAST.lift)
-      / Math.log(MOST.lift / LEAST.lift),
-    log: (weight) => Math.log(Math.max(weight, LEAST.log) / LEAST.log) / Math.log(1 / LEAST.log),
-    sqrt: (weight) => Math.sqrt(weight / shown.top),
-    linear: (weight) => weight / shown.top,
-  };
+const unpacked = (text) =>
+  new Float32Array(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
 
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const stops = () => (dark.matches ? told.ramps.dark : told.ramps.light)
-    .map((text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16)));
+const titleOf = ([title, count]) => `${title}, ${count.toLocaleString("en")} pieces`;
 
-  function colours() {
-    const ramp = stops();
-    return Array.from({ length: 256 }, (_, level) => {
-      const place = level / 255 * (ramp.length - 1);
-      const left = Math.min(Math.floor(place), ramp.length - 2);
-      return ramp[left].map((low, i) => Math.round(low + (ramp[left + 1][i] - low) * (place - left)));
-    });
-  }
+function panelOf({ name, shape: [rows, columns], numbers, allowed }) {
+  const flat = unpacked(numbers);
+  const weights = Array.from({ length: rows }, (_, i) => flat.subarray(i * columns, (i + 1) * columns));
+  // below zero: masked
+  const visible = weights.map((row) => row.map((weight) => Number(weight >= 0)));
+  return { title: name, weights, visible, hasMasked: flat.some((weight) => weight < 0),
+    allowed: unpacked(allowed), queries: Array(rows).fill(""), keys: Array(columns).fill(""), queryTitle: titleOf(record.queries), keyTitle: titleOf(record.keys) };
+}
 
-  function draw() {
-    shown = picture();
-    shown.top = shown.values.reduce((most, value) => Math.max(most, value), 0) || 1;
-    const [rows, columns] = shown.shape, canvas = find("canvas"), table = colours();
-    Object.assign(canvas, { width: columns, height: rows });
-    const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
-    const scale = SCALES[find("scale").value], masked = dark.matches ? [70, 74, 80] : [205, 208, 212];
-    for (let row = 0; row < rows; row += 1) {
-      for (let column = 0; column < columns; column += 1) {
-        const place = row * columns + column, weight = shown.values[place];
-        const share = Math.min(Math.max(scale(weight, row), 0), 1);
-        const [red, green, blue] = weight < 0 ? masked : table[Math.round(share * 255)];
-        image.data.set([red, green, blue, 255], 4 * place);
-      }
-    }
-    context.putImageData(image, 0, 0);
-    // few rows or columns are drawn large enough to be seen
-    const size = (count) => count * Math.min(Math.max(Math.floor(512 / count), 1), 24);
-    find("cells").style.cssText = `width:${size(columns)}px;height:${size(rows)}px`;
-    find("map-title").textContent = shown.name;
-    find("down").textContent = `${told.queries[0]}, ${told.queries[1].toLocaleString("en")} pieces`;
-    find("across").textContent = `${told.keys[0]}, ${told.keys[1].toLocaleString("en")} pieces`;
-    const [high, wide] = shown.scale, side = `${high} × ${wide} cells a pixel`;
-    find("said").textContent = shown.is_exact ? `${side}, every query`
-      : `${side}, ${shown.rows} of ${high} queries of each`;
-    legend();
-    at = { row: Math.min(at.row, rows - 1), column: Math.min(at.column, columns - 1) };
-    find("cells").setAttribute("aria-label", `${shown.name}: ${rows} by ${columns} pixels. `
-      + "Arrow keys move.");
-    mark(document.activeElement === find("cells"));
-  }
+function range(place, scale, count) {
+  const first = place * scale, last = Math.min(first + scale, count);
+  return scale === 1 ? `${first + 1}` : `${first + 1}–${last}`;
+}
 
-  function legend() {
-    const ends = { lift: ["lift 0.1 or less", "1,000 or more"], log: ["weight 0.0000001 or less", "1"],
-      sqrt: ["weight 0", shown.top.toPrecision(3)], linear: ["weight 0", shown.top.toPrecision(3)] };
-    [find("low").textContent, find("high").textContent] = ends[find("scale").value];
-    find("ramp").style.background = `linear-gradient(to right, ${stops().map((c) => `rgb(${c})`)})`;
-  }
+function cellText({ scale: [down, across] }, { weights, allowed }, { query, key }) {
+  const weight = weights[query][key], lift = weight * allowed[query];
+  return `queries ${range(query, down, record.queries[1])} → keys ${range(key, across, record.keys[1])}: `
+    + (weight < 0 ? "masked" : `heaviest ${weight.toPrecision(6)} (lift ${lift.toPrecision(3)})`);
+}
 
-  const text = (pieces, first, count) => {
-    const cut = (from, to) => pieces.slice(Math.max(from, 0), to).join("").replaceAll("▁", " ");
-    const end = Math.min(first + count, pieces.length), half = AROUND / 2;
-    const all = count > AROUND ? `${cut(first, first + half)} … ${cut(end - half, end)}` : cut(first, end);
-    return `${cut(first - AROUND, first)}⟦${all}⟧${cut(end, end + AROUND)}`;
-  };
+function around(pieces, place, count) {
+  const first = place * count, end = Math.min(first + count, pieces.length), half = AROUND / 2;
+  const cut = (from, to) => pieces.slice(Math.max(from, 0), to).join("").replaceAll("▁", " ");
+  const all = count > AROUND ? `${cut(first, first + half)} … ${cut(end - half, end)}` : cut(first, end);
+  return `${cut(first - AROUND, first)}⟦${all}⟧${cut(end, end + AROUND)}`;
+}
 
-  function mark(isShown) {
-    const [rows, columns] = shown.shape, { row, column } = at;
-    const lines = { "row-mark": [row / rows, 0, 1 / rows, 1], "column-mark": [0, column / columns, 1, 1 / columns] };
-    for (const [id, [top, left, high, wide]] of Object.entries(lines)) {
-      find(id).style.cssText = `top:${100 * top}%;left:${100 * left}%;height:${100 * high}%;`
-        + `width:${100 * wide}%;display:${isShown ? "block" : "none"}`;
-    }
-    if (!isShown) return;
-    const weight = shown.values[row * columns + column];
-    const [down, across] = shown.scale;
-    const range = (place, scale, count) => {
-      const first = place * scale, last = Math.min(first + scale, count);
-      return scale === 1 ? `${first + 1}` : `${first + 1}–${last}`;
-    };
-    const said = weight < 0 ? "masked"
-      : `heaviest ${weight.toPrecision(6)} (lift ${lift(weight, row).toPrecision(3)})`;
-    find("readout").textContent = `queries ${range(row, down, told.queries[1])} → keys `
-      + `${range(column, across, told.keys[1])}: ${said}`;
-    find("query-text").textContent = text(told.pieces.query, row * down, down);
-    find("key-text").textContent = text(told.pieces.key, column * across, across);
-  }
+function Page() {
+  const [number, setNumber] = useState(0), [name, setName] = useState("lift");
+  const cell = useState({ query: 0, key: 0 }), seen = useState(false);
+  const [isTouched, setTouched] = useState(false);
+  const isDark = useMedia("(prefers-color-scheme: dark)"), picture = record.pictures[number];
+  const stops = useMemo(() => stopsOf(record.ramps[isDark ? "dark" : "light"]), [isDark]);
+  const panel = useMemo(() => panelOf(picture), [picture]), scale = LONG_SCALES[name];
+  const top = useMemo(() => topOf(scale, panel), [scale, panel]);
+  const [rows, columns] = picture.shape, [high, wide] = picture.scale, side = `${high} × ${wide} cells a pixel`;
+  const large = (count) => Math.min(Math.max(Math.floor(SIDE / count), 1), LARGEST);
+  if (seen[0] && !isTouched) setTouched(true);
+  const text = (which, place, count) => isTouched && around(record.pieces[which],
+    Math.min(place, picture.shape[which === "query" ? 0 : 1] - 1), count);
+  return html`<div class="bar"><${Select} label="picture" value=${number}
+      options=${record.pictures.map((one, i) => [i, one.name])} onChange=${(next) => setNumber(Number(next))} />
+    <${Select} label="colours by" value=${name} onChange=${setName}
+      options=${Object.entries(LONG_SCALES).map(([key, one]) => [key, one.name])} /></div>
+    <p class="quiet exactness">${picture.is_exact ? `${side}, every query`
+      : `${side}, ${picture.rows} of ${high} queries of each`}</p>
+    <${Legend} top=${top} stops=${stops} scale=${scale} digits=${(one) => one.toPrecision(3)}
+      hasMasked=${panel.hasMasked} />
+    <h2 class="what">${picture.name}</h2>
+    <${HeatMap} panel=${panel} scale=${scale} top=${top} stops=${stops} hasMargins=${false} linked=${{ cell, seen }}
+      told=${(one, here) => cellText(picture, one, here)} size=${{ wide: large(columns), tall: large(rows) }}
+      extent=${`${rows} by ${columns} pixels`} hint="Point at the map, or reach it with Tab; arrow keys move." />
+    <div class="texts"><p><b>query</b> <span class="query" dir="auto">${text("query", cell[0].query, high)}</span></p>
+      <p><b>key</b> <span class="key" dir="auto">${text("key", cell[0].key, wide)}</span></p></div>`;
+}
 
-  const box = find("cells");
-  const point = (event) => {
-    const frame = box.getBoundingClientRect(), [rows, columns] = shown.shape;
-    const place = (offset, size, count) =>
-      Math.min(Math.max(Math.floor(offset / size * count), 0), count - 1);
-    at = { row: place(event.clientY - frame.top, frame.height, rows),
-      column: place(event.clientX - frame.left, frame.width, columns) };
-    mark(true);
-  };
-  box.addEventListener("pointermove", point);
-  box.addEventListener("pointerdown", point);
-  box.addEventListener("focus", () => mark(true));
-  box.addEventListener("keydown", (event) => {
-    const far = event.ctrlKey ? Infinity : 0;
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
-      PageUp: [-10, 0], PageDown: [10, 0], Home: [-far, -Infinity], End: [far, Infinity] };
-    if (!(event.key in steps)) return;
-    const limit = (place, by, count) => Math.min(Math.max(by ? place + by : place, 0), count - 1);
-    const [down, across] = steps[event.key], [rows, columns] = shown.shape;
-    at = { row: limit(at.row, down, rows), column: limit(at.column, across, columns) };
-    mark(true);
-    event.preventDefault();
-  });
-  find("shown").replaceChildren(...told.pictures.map((one, value) =>
-    Object.assign(document.createElement("option"), { value, textContent: one.name })));
-  find("shown").addEventListener("change", draw);
-  find("scale").addEventListener("change", draw);
-  dark.addEventListener("change", draw);
-  find("look").hidden = false;
-  draw();
-})();
+render(html`<${Page} />`, document.getElementById("look"));

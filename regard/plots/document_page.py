@@ -2,17 +2,15 @@
 
 A text of 16,000 pieces has 256 million weights a head, more than a file can hold; the page holds
 what can be seen of them at once. Every pixel is the heaviest of the cells beneath it, as `Pyramid`
-gives it, in single precision: one picture of 256 × 256 for each head, and a finer one of the head
-that was asked for. Each has its own count of the keys that its rows may see, and −1 where a mask
-lets nothing through. The strongest far links stand there with their exact weights and their words.
+gives it, in single precision: one picture of 256 × 256 for each head, and a finer one of the chosen
+head. Each holds the number of keys that its rows may see, and −1 where everything is masked. The
+strongest far links are listed with their exact weights and their words.
 """
 
 import base64
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from html import escape
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
@@ -22,12 +20,12 @@ from regard.errors import LengthError
 from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.record import MOST_NUMBERS, Attention, Record
 from regard.inspecting.survey import ANYWHERE, Survey, survey
-from regard.inspecting.tiles import PIXELS, Pyramid
-from regard.plots.colours import DARK, LIGHT
-from regard.plots.look_page import ESCAPED, NOTE, look_page
-from regard.plots.page import page, table
+from regard.inspecting.tiles import Pyramid
+from regard.plots.colours import RAMPS
+from regard.plots.look_page import NOTE, TITLE, look_page
+from regard.plots.page import data_page, table
+from regard.plots.scripts import style_sheet
 
-HERE = Path(__file__).parent
 MOST_BYTES = 30_000_000
 """The largest file that is written."""
 FINE = 2
@@ -39,85 +37,55 @@ FAR = 64
 SURVEYED = 1024
 """About how many queries are looked at for far links and for what keys receive."""
 MASKED = -1.0
-"""Instead of a weight, where there can be none."""
+"""The value of a masked pixel, in place of a weight."""
 AROUND = 12
 """Pieces of text on either side of a link's end."""
 
-PARTS = """\
-<div id="look" hidden>
-<div class="bar"><label>picture <select id="shown"></select></label>
-<label>colours by <select id="scale">
-<option value="lift">lift, logarithm</option><option value="log">weight, logarithm</option>
-<option value="sqrt">weight, square root</option><option value="linear">weight</option>
-</select></label></div>
-<p id="said" class="quiet"></p>
-<p id="readout" aria-live="polite">Point at the map, or reach it with Tab; arrow keys move.</p>
-<p class="legend"><span id="low"></span><i id="ramp"></i><span id="high"></span></p>
-<figure id="map"><figcaption id="map-title"></figcaption>
-<p class="axis"><span id="down"></span> ↓ <span id="across"></span> →</p>
-<div class="scroll"><div id="cells" role="application" tabindex="0">
-<canvas id="canvas" aria-hidden="true"></canvas>
-<div id="row-mark" class="cross"></div><div id="column-mark" class="cross"></div></div></div>
-</figure>
-<div id="texts"><div><b>query</b> <span id="query-text" dir="auto"></span></div>
-<div><b>key</b> <span id="key-text" dir="auto"></span></div></div>
-</div>"""
-
 
 def record_page(record: Record, view: View = OVERVIEW) -> str:
-    """The page of a record: with every weight where they fit, else as a document from above.
-
-    Args:
-        record: of any length.
-        view: what it shows first.
-    """
+    """The page of a record: with every weight where they fit, else as a document from above."""
     is_small = record.n_weights <= MOST_NUMBERS
     return look_page(record, view) if is_small else document_page(record, view)
 
 
 def document_page(record: Record, view: View = OVERVIEW) -> str:
-    """One HTML file of a long document; it asks nothing of the network.
+    """One HTML file of a long document; it loads nothing from the network.
 
-    Args:
-        record: what to show.
-        view: the kind that is shown, and the layer and head that are shown finely; the first
-            where they are not said. Where a layer is said, its heads alone are shown.
+    The layer and head of the view are shown finely; None means the first. If the view has a layer,
+    only its heads are shown.
     """
     one = find(view.kind, record.attention)
-    pictures = list(_pictures(one, view))
     seen = _surveyed(one, view)
-    told = {
-        "pictures": pictures,
+    data = {
+        "pictures": list(_pictures(one, view)),
         "queries": [one.query_title, len(one.queries)],
         "keys": [one.key_title, len(one.keys)],
         "pieces": {"query": list(one.queries.pieces), "key": list(one.keys.pieces)},
         "view": asdict(view),
-        "ramps": {"light": LIGHT, "dark": DARK},
+        "ramps": RAMPS,
     }
-    data = json.dumps(told, ensure_ascii=False, separators=(",", ":")).translate(ESCAPED)
-    size = len(data.encode())
+    body = [
+        f'<p class="quiet">{escape(_what(record, view))}</p>',
+        '<div id="look"></div>',
+        f"<h2>Strongest {'far ' if one.is_self else ''}links</h2>",
+        f'<p class="quiet">{escape(_how(seen, one, view))}</p>',
+        _links(one, seen),
+        NOTE.split(" Weights between")[0] + "</p>",
+    ]
+    style = style_sheet("drawing/parts.css") + style_sheet("document_page.css")
+    written = data_page(TITLE, body, data, script="document_page.js", style=style)
+    size = len(written.encode())
     if size > MOST_BYTES:
         raise LengthError(
             f"look: the page would have {size / 1e6:.0f} MB; at most {MOST_BYTES / 1e6:.0f} are "
             "written. Look at one layer (--layer), draw a picture (--out x.png), or look at it "
             "live: regard serve RUN."
         )
-    body = [
-        f'<p class="quiet">{escape(_what(record, view))}</p>',
-        PARTS,
-        f"<h2>Strongest {'far ' if one.is_self else ''}links</h2>",
-        f'<p class="quiet">{escape(_how(seen, one, view))}</p>',
-        _links(one, seen),
-        NOTE.split(" Weights between")[0] + "</p>",
-        f'<script type="application/json" id="record">{data}</script>',
-        f"<script>{(HERE / 'document_page.js').read_text(encoding='utf-8')}</script>",
-    ]
-    style = (HERE / "document_page.css").read_text(encoding="utf-8")
-    return page("What the model looked at", body, style=style)
+    return written
 
 
 def _pictures(one: Attention, view: View) -> Iterator[dict[str, object]]:
-    """The finer picture of what was asked for, then every head of every layer, or of one layer."""
+    """The finer picture of the chosen head, then every head of every layer, or of one layer."""
     layer, head = view.layer or 0, view.head or 0
     fine = min(FINE, Pyramid(one.layers[layer]).max_zoom)
     yield _picture(one, layer, head, fine)
@@ -129,38 +97,32 @@ def _pictures(one: Attention, view: View) -> Iterator[dict[str, object]]:
 def _picture(one: Attention, layer: int, head: int, zoom: int) -> dict[str, object]:
     pyramid = Pyramid(one.layers[layer])
     scale, (down, across) = (pyramid.height(zoom), pyramid.scale(zoom)), pyramid.counts(zoom)
-    whole = np.full((down * PIXELS, across * PIXELS), np.nan, dtype=np.float32)
+    places = [[(zoom, x, y) for x in range(across)] for y in range(down)]
+    tiles = [[pyramid.tile(head, *place, "max", ROWS) for place in row] for row in places]
+    values = np.block([[tile.values for tile in row] for row in tiles])
+    seen = np.block([[pyramid.visible(*place) for place in row] for row in places])
     allowed = np.concatenate([pyramid.allowed(zoom, y, rows=None) for y in range(down)])
-    used, is_exact = 0, True
-    for y in range(down):
-        for x in range(across):
-            tile = pyramid.tile(head, zoom, x, y, "max", ROWS)
-            place = np.s_[y * PIXELS : (y + 1) * PIXELS, x * PIXELS : (x + 1) * PIXELS]
-            seen = pyramid.visible(zoom, x, y)
-            whole[place] = np.where(seen | np.isnan(tile.values), tile.values, MASKED)
-            used = max(used, tile.rows_used)
-            is_exact = is_exact and tile.is_exact
     shape = -(-pyramid.n_queries // scale[0]), -(-pyramid.n_keys // scale[1])
+    every = [tile for row in tiles for tile in row]
     return {
         "name": f"layer {layer + 1}, head {head + 1}{', finer' if zoom else ''}",
         "scale": scale,
         "shape": shape,
-        "rows": used,
-        "is_exact": is_exact,
-        "numbers": _packed(whole[: shape[0], : shape[1]]),
+        "rows": max(tile.rows_used for tile in every),
+        "is_exact": all(tile.is_exact for tile in every),
+        "numbers": _packed(np.where(seen, values, MASKED)[: shape[0], : shape[1]]),
         "allowed": _packed(allowed[: shape[0]]),
     }
 
 
 def _packed(numbers: Float[np.ndarray, "..."]) -> str:
-    """Single-precision numbers, the least byte first, as text."""
+    """Little-endian float32 numbers, encoded as text."""
     return base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode()
 
 
 def _surveyed(one: Attention, view: View) -> Survey:
     every = max(1, len(one.queries) // SURVEYED)
-    hidden = frozenset(j for j, word in enumerate(one.keys.words) if word in one.keys.specials)
-    far = FAR if one.is_self else ANYWHERE
+    far, hidden = FAR if one.is_self else ANYWHERE, one.keys.special_pieces
     return survey(
         one.layers[view.layer or 0], view.head or 0, far=far, count=20, every=every, left_out=hidden
     )

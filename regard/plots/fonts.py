@@ -1,13 +1,13 @@
-"""Fonts that have the characters of some labels: figures in any script, and no empty boxes."""
+"""Fonts that have the characters of some labels, so that figures can be labelled in any script."""
 
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 FIRST = "DejaVu Sans"
-"""Comes with matplotlib."""
+"""The font that comes with matplotlib."""
 LAST = "Last Resort"
-"""Has a box for every character, which is what must not be drawn."""
+"""A font with a box for every character; it must not be chosen."""
 REGULAR = (400, "normal", "regular")
 MISSING = "□"
 
@@ -51,7 +51,7 @@ def _known() -> list[tuple[str, str]]:
 
 
 def _newly_installed() -> list[tuple[str, str]]:
-    """The same again, now that matplotlib knows the fonts that its list is too old for."""
+    """The fonts, after those that matplotlib's cached list lacks were added to it."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager

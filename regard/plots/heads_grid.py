@@ -1,18 +1,20 @@
-"""Every head of a kind side by side: layers down, heads across, one colour scale for all."""
+"""Every head of a kind: small maps, layers down and heads across, or how spread each one is."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from jaxtyping import Float
-from torch import Tensor
+import torch
 
 from regard.choices import find
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
-from regard.plots.heatmap import new_figure
+from regard.inspecting.statistics import head_statistics
+from regard.plots.heatmap import new_figure, on_axis, write_numbers
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BINS = 96
@@ -20,17 +22,11 @@ BINS = 96
 
 
 def heads_grid(record: Record, kind: str = "cross", *, figure: Figure | None = None) -> Figure:
-    """Draw all heads small; tokens have no room here, see `record_map` for one head.
-
-    Args:
-        record: what to draw.
-        kind: "encoder", "decoder" or "cross".
-        figure: draw here instead of on a new figure.
-    """
+    """Draw small maps of all heads, without tokens; `record_map` draws one head with tokens."""
     one = find(kind, record.attention)
     n_layers, n_heads = len(one.layers), one.n_heads
     heads = [
-        [_head(record, View(kind, layer, head)) for head in range(n_heads)]
+        [record.pooled(View(kind, layer, head), BINS) for head in range(n_heads)]
         for layer in range(n_layers)
     ]
     tall = min(2.0, max(0.5, len(one.queries) / len(one.keys)))
@@ -53,8 +49,29 @@ def heads_grid(record: Record, kind: str = "cross", *, figure: Figure | None = N
     return figure
 
 
-def _head(record: Record, view: View) -> Float[Tensor, "q k"]:
-    one = record.attention[view.kind]
-    if max(len(one.queries), len(one.keys)) <= BINS:
-        return record.weights(view.kind, view.layer, view.head)
-    return record.pooled(view, BINS)
+def entropy_plot(
+    record: Record, kind: str = "cross", *, every: int = 1, ax: Axes | None = None
+) -> Figure:
+    """Draw the mean entropy of every head, from 0 (one key) to ln k (uniform over k keys).
+
+    Of a long text one in `every` queries may be used; the title says so.
+    """
+    one = find(kind, record.attention)
+    n_layers, n_heads = len(one.layers), one.n_heads
+    rows = head_statistics(record, kind, every=every)
+    nats = torch.tensor([row.entropy for row in rows], dtype=torch.float64).view(n_layers, n_heads)
+    figure, ax = on_axis(ax, 2.6 + 0.62 * max(n_heads, 5), 1.7 + 0.5 * max(n_layers, 2))
+    top = max(math.log(len(one.keys)), 1e-9)
+    image = ax.imshow(nats.numpy(), cmap="cividis", vmin=0.0, vmax=top, aspect="auto")
+    write_numbers(ax, nats, top=top, size=8)
+    ax.set_xticks(range(n_heads), [str(head + 1) for head in range(n_heads)])
+    ax.set_yticks(range(n_layers), [str(layer + 1) for layer in range(n_layers)])
+    ax.set(xlabel="head", ylabel="layer")
+    sampled = "" if every == 1 else f", every {every}th query"
+    ax.set_title(
+        f"{kind} attention: how spread each head is{sampled}\n"
+        f"mean entropy, at most ln {len(one.keys):,} = {top:.2f} nats",
+        fontsize="medium",
+    )
+    figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label="nats")
+    return figure

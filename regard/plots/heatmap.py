@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.errors import MissingExtra
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
-from regard.plots.fonts import Labels, drawable
+from regard.plots.fonts import MISSING, Labels, drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ NAMED = 80
 BINS = 512
 """Rows and columns of a pooled picture."""
 NUMBERED = 12
-"""Up to so many rows and columns the numbers stand in the cells."""
+"""The most rows and columns of a picture that has its numbers in the cells."""
 BRIGHT = 0.45
 """From this share of the scale on, a number is written in black."""
 
@@ -37,16 +37,9 @@ def heatmap(
     meaning: str = "weight",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw weights; numbers below zero turn the scale into a two-sided one.
+    """Draw one head's weights, or any matrix from -1 to 1, with the names of its rows and columns.
 
-    Args:
-        weights: one head's weights, or any matrix from -1 to 1.
-        queries: names of the rows.
-        keys: names of the columns.
-        row_title: what the rows are.
-        column_title: what the columns are.
-        meaning: what a number is.
-        ax: draw here instead of on a new figure.
+    Numbers below zero turn the scale into a two-sided one.
     """
     rows, columns = weights.shape
     figure, ax = on_axis(ax, 2.2 + 2.4 * min(2.0, columns / rows), 2.9)
@@ -60,25 +53,18 @@ def heatmap(
     )
     ax.set_ylabel(row_title)
     ax.set_xlabel(column_title)
-    # a token with two dollar signs is no formula
     for names, set_ticks in ((queries, ax.set_yticks), (keys, ax.set_xticks)):
         if names:
             set_ticks(range(len(names)), names, parse_math=False)
-    bar = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04)
-    bar.set_label(meaning)
+    figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label=meaning)
     return figure
 
 
 def record_map(record: Record, view: View = OVERVIEW, *, ax: Axes | None = None) -> Figure:
-    """Draw one view of a record, its tokens beside it; a long text is pooled and has no names.
-
-    Args:
-        record: what to draw.
-        view: which kind, layer, head and unit.
-        ax: draw here instead of on a new figure.
-    """
+    """Draw one view of a record, its tokens beside it; a long text is pooled and has no names."""
     is_long = max(record.shape(view)) > NAMED
     figure, ax = _pooled_map(record, view, ax) if is_long else _named_map(record, view, ax)
+    ax.set_aspect("auto")
     ax.set_title(record.title(view), fontsize="medium")
     return figure
 
@@ -94,7 +80,7 @@ def on_axis(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes]
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in nobody's way: no window, no global setting."""
+    """An empty figure; it opens no window and changes no setting of matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as missing:
@@ -105,59 +91,56 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def name_axes(ax: Axes, panel: Panel, *, size: str = "small", room: float = 0.0) -> None:
+    """Label rows and columns with tokens, in fonts that have them; long sides are not labelled.
+
+    Names of columns stand upright, unless they fit the inches of `room` that a column has.
+    """
+    ax.set(ylabel=panel.query_title, xlabel=panel.key_title)
+    labels = drawable([*panel.queries, *panel.keys])
+    split = len(panel.queries)
+    for texts, axis in ((labels.texts[:split], ax.yaxis), (labels.texts[split:], ax.xaxis)):
+        if len(texts) <= NAMED:
+            # without this, matplotlib reads a token with two dollar signs as a formula
+            axis.set_ticks(range(len(texts)), texts, parse_math=False, family=labels.families)
+    ax.tick_params(labelsize=size)
+    if not room:
+        ax.tick_params(axis="x", rotation=90)
+    for tick in ax.get_xticklabels():
+        if len(tick.get_text()) * 0.08 > room:
+            tick.set(rotation=90)
+    note_missing(ax, labels)
+
+
+def note_missing(ax: Axes, labels: Labels) -> None:
+    """Add a note on characters that no font has, if a label holds any."""
+    if labels.missing:
+        ax.annotate(
+            f"{MISSING}: no installed font has this character", (0, 0), (0, -2),
+            xycoords="figure points", textcoords="offset points", fontsize="x-small", va="bottom",
+        )  # fmt: skip
+
+
+def write_numbers(ax: Axes, numbers: Float[Tensor, "q k"], *, top: float, size: int = 7) -> None:
+    """Write each number into its cell, in black or white by its share of `top`."""
+    for row, line in enumerate(numbers.tolist()):
+        for column, number in enumerate(line):
+            ink = "black" if number / top > BRIGHT else "white"
+            text = f"{number:.2f}"
+            ax.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
+
+
 def _named_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:
     panel = record.panel(view)
     rows, columns = panel.weights.shape
     has_numbers = max(rows, columns) <= NUMBERED
     cell = 0.46 if has_numbers else 0.22
     figure, ax = on_axis(ax, 2.4 + cell * max(columns, 6), 1.5 + cell * max(rows, 5))
-    labels = drawable([*panel.queries, *panel.keys])
-    heatmap(
-        panel.weights,
-        queries=labels.texts[:rows],
-        keys=labels.texts[rows:],
-        row_title=panel.query_title,
-        column_title=panel.key_title,
-        ax=ax,
-    )
-    for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        tick.set_fontfamily(labels.families)
-        tick.set_fontsize("medium" if has_numbers else "small")
-    for tick in ax.get_xticklabels():
-        # a label that is wider than its column stands upright
-        if len(tick.get_text()) * 0.08 > cell:
-            tick.set(rotation=90)
-    ax.set_aspect("auto")
-    note_missing(ax, labels)
+    heatmap(panel.weights, ax=ax)
+    name_axes(ax, panel, size="medium" if has_numbers else "small", room=cell)
     if has_numbers:
-        _write_numbers(ax, panel.weights)
+        write_numbers(ax, panel.weights, top=panel.top)
     return figure, ax
-
-
-def name_axes(ax: Axes, panel: Panel) -> None:
-    """Name rows and columns after a panel's tokens; long sides have none."""
-    labels = drawable([*panel.queries, *panel.keys])
-    ax.set_ylabel(panel.query_title)
-    ax.set_xlabel(panel.key_title)
-    split = len(panel.queries)
-    sides = (labels.texts[:split], ax.set_yticks), (labels.texts[split:], ax.set_xticks)
-    for texts, set_ticks in sides:
-        if len(texts) <= NAMED:
-            set_ticks(range(len(texts)), texts, parse_math=False)
-    for tick in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        tick.set_fontfamily(labels.families)
-        tick.set_fontsize("small")
-    ax.tick_params(axis="x", rotation=90)
-    note_missing(ax, labels)
-
-
-def note_missing(ax: Axes, labels: Labels) -> None:
-    """Say what a box in a label is, where there is one."""
-    if labels.missing:
-        ax.annotate(
-            "□: no installed font has this character", (0, 0), (0, -2), xycoords="figure points",
-            textcoords="offset points", fontsize="x-small", va="bottom",
-        )  # fmt: skip
 
 
 def _pooled_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:
@@ -173,13 +156,4 @@ def _pooled_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Ax
         meaning="weight of a bin (mean of its rows, sum of its columns)",
         ax=ax,
     )
-    ax.set_aspect("auto")
     return figure, ax
-
-
-def _write_numbers(ax: Axes, weights: Float[Tensor, "q k"]) -> None:
-    top = float(weights.max()) or 1.0
-    for row, line in enumerate(weights.tolist()):
-        for column, weight in enumerate(line):
-            ink = "black" if weight / top > BRIGHT else "white"
-            ax.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=7, color=ink)

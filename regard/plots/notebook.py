@@ -1,24 +1,26 @@
-"""A record in a notebook: the page in a frame of its own, with a picture for where it cannot run.
+"""A record in a notebook: its page in a frame, and a picture where frames cannot run.
 
-A frame keeps styles, scripts and names apart, so that two records on one page both work; it asks
-nothing of the network, and may do nothing but run its own script.
+A frame keeps styles, scripts and names apart, so that two records on one page both work. It loads
+nothing from the network, and its sandbox permits only its own script.
 """
 
-import io
 from collections.abc import Callable
 from html import escape
-from typing import TypeVar
+from io import BytesIO
+from typing import TYPE_CHECKING, TypeVar
 
 from regard.errors import MissingExtra, RegardError
-from regard.inspecting.caption_record import SHOWN as SHOWN_CAPTIONS
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.panels import View
-from regard.inspecting.record import SHOWN, Record
+from regard.inspecting.record import Record
 from regard.plots.document_page import record_page
 from regard.plots.heatmap import record_map
 from regard.plots.picture_page import picture_page
 from regard.plots.pictures import caption_sheet
-from regard.plots.words import plain_words
+from regard.plots.terminal_words import plain_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 T = TypeVar("T")
 
@@ -29,24 +31,17 @@ HEIGHT = 640
 DOTS_PER_INCH = 110
 
 
-def framed(page: str, *, title: str, height: int = HEIGHT) -> str:
-    """A page in a frame that is part of another page.
-
-    Args:
-        page: a whole HTML document.
-        title: what a screen reader calls the frame.
-        height: in pixels.
-    """
+def framed(page: str, *, title: str) -> str:
+    """A whole HTML document in a frame of another page; screen readers read out its title."""
     return (
-        f'<iframe title="{escape(title, quote=True)}" sandbox="allow-scripts" height="{height}" '
+        f'<iframe title="{escape(title, quote=True)}" sandbox="allow-scripts" height="{HEIGHT}" '
         f'style="width:100%;border:0" srcdoc="{escape(page, quote=True)}"></iframe>'
     )
 
 
-def notebook_html(record: Record) -> str:
-    """The frame that a notebook shows; a message where the page would be too large for one."""
+def _record_html(record: Record) -> str:
     view = _first(record)
-    return _framed_or_said(
+    return _framed_or_reason(
         lambda: record_page(record, view),
         f"What the model looked at: {record.title(view)}",
         "<code>open('look.html', 'w').write(regard.plots.record_page(record))</code>, or draw "
@@ -54,8 +49,16 @@ def notebook_html(record: Record) -> str:
     )
 
 
-def _framed_or_said(make: Callable[[], str], title: str, remedy: str) -> str:
-    """A page in its frame, or why there is none."""
+def _caption_html(record: CaptionRecord) -> str:
+    return _framed_or_reason(
+        lambda: picture_page([record]),
+        f"Where the words looked: {record.caption}",
+        "<code>open('look.html', 'w').write(regard.plots.picture_page([record]))</code>.",
+    )
+
+
+def _framed_or_reason(make: Callable[[], str], title: str, remedy: str) -> str:
+    """A page in its frame, or the reason why it could not be made."""
     try:
         page = make()
     except RegardError as error:
@@ -69,15 +72,11 @@ def _framed_or_said(make: Callable[[], str], title: str, remedy: str) -> str:
     return framed(page, title=title)
 
 
-def notebook_png(record: Record) -> bytes:
-    """The first view as a picture, for papers, and for notebooks that run nothing."""
-    out = io.BytesIO()
-    record_map(record, _first(record)).savefig(out, format="png", dpi=DOTS_PER_INCH)
-    return out.getvalue()
+def _first_map(record: Record) -> "Figure":
+    return record_map(record, _first(record))
 
 
-def notebook_text(record: Record) -> str:
-    """The first view in words."""
+def _record_text(record: Record) -> str:
     try:
         return plain_words(record, _first(record))
     except RegardError as error:
@@ -89,55 +88,31 @@ def _first(record: Record) -> View:
     return View("cross" if "cross" in kinds or not kinds else kinds[0])
 
 
-def _or_nothing(draw: Callable[[T], bytes]) -> Callable[[T], bytes]:
-    """The same, but for nothing where matplotlib is missing: a notebook shows what there is."""
+def _png(draw: Callable[[T], "Figure"]) -> Callable[[T], bytes]:
+    """A figure as PNG bytes; empty without matplotlib, since the notebook has other forms."""
 
     def drawn(record: T) -> bytes:
+        out = BytesIO()
         try:
-            return draw(record)
+            draw(record).savefig(out, format="png", dpi=DOTS_PER_INCH)
         except MissingExtra:
             return b""
+        return out.getvalue()
 
     return drawn
 
 
-def caption_html(record: CaptionRecord) -> str:
-    """The frame that a notebook shows of a caption."""
-    return _framed_or_said(
-        lambda: picture_page([record]),
-        f"Where the words looked: {record.caption}",
-        "<code>open('look.html', 'w').write(regard.plots.picture_page([record]))</code>.",
-    )
-
-
-def caption_png(record: CaptionRecord) -> bytes:
-    """The contact sheet of a caption; without matplotlib, an error that says how to get it."""
-    out = io.BytesIO()
-    figure = caption_sheet(
-        record.picture.pixels,
-        record.words,
-        record.maps().flatten(1),
-        grid=record.grid,
-        shown=record.covered,
-        size=(record.picture.width, record.picture.height),
-        gates=record.gates or (),
-        title=record.caption,
-    )
-    figure.savefig(out, format="png", dpi=DOTS_PER_INCH)
-    return out.getvalue()
-
-
-SHOWN_CAPTIONS.update(
+Record.forms.update(
     {
-        "text/html": caption_html,
-        "image/png": _or_nothing(caption_png),
-        "text/plain": lambda record: f"{record.picture.name}: {record.caption}",
+        "text/html": _record_html,
+        "image/png": _png(_first_map),
+        "text/plain": _record_text,
     }
 )
-SHOWN.update(
+CaptionRecord.forms.update(
     {
-        "text/html": notebook_html,
-        "image/png": _or_nothing(notebook_png),
-        "text/plain": notebook_text,
+        "text/html": _caption_html,
+        "image/png": _png(caption_sheet),
+        "text/plain": lambda record: f"{record.picture.name}: {record.caption}",
     }
 )

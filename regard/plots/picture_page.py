@@ -1,46 +1,40 @@
 """Captioned pictures as a page in one file: choose a word, and see where it looked.
 
-The script reads nothing but the numbers and names that stand in the page as JSON, and writes names
+The script reads only the numbers and names that are in the page as JSON, and writes names
 only as text. How a map lies over a picture is the table of overlays.py: its colours, its densities
 and the matrix that smooths come along as numbers, so that page and figure show the same.
 """
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 
 from regard.choices import find
 from regard.data.pictures import Picture, pillow
 from regard.errors import LengthError, SettingError
 from regard.inspecting.caption_record import CaptionRecord, check_numbers
-from regard.plots.look_page import ESCAPED
-from regard.plots.overlays import OVERLAYS, Overlay
-from regard.plots.page import page, table
-from regard.plots.smooth_maps import smooth
+from regard.plots.overlays import DIM, OVERLAYS, Overlay
+from regard.plots.page import data_page, table
+from regard.plots.scripts import style_sheet
+from regard.plots.smooth_maps import spreading
 
-HERE = Path(__file__).parent
 MOST_PIXELS = 800
 """On the longer side of a picture in the page."""
 FEW_PIXELS = 128 * 128
-"""Up to so many a picture is kept exactly as it is."""
+"""Up to so many pixels a picture is embedded losslessly."""
 MOST_BYTES = 30_000_000
 """The largest file that is written."""
 QUALITY = 88
 """Of a photograph, from 0 to 100."""
 LEVELS = 256
-"""How finely the densities of an overlay are written down, beside none."""
+"""How many densities of an overlay are written, besides that of weight 0."""
 DECIMALS = 5
 """Of densities and of what smooths."""
-SCRIPTS = ("picture_maps.js", "picture_page.js")
-"""In this order."""
 NAMES: Mapping[str, str] = {"cells": "raw cells"}
-"""Overlays that are called otherwise on the page."""
+"""The names of overlays that have another name on the page."""
 
 CONTROLS = """\
 <div id="controls" class="bar" role="group" aria-label="how maps are shown" hidden>
@@ -99,12 +93,9 @@ def picture_page(
     overlay: str = "heat",
     title: str = "Where each word looked",
 ) -> str:
-    """One HTML file that works from disk and asks nothing of the network.
+    """One HTML file that works from disk and loads nothing from the network.
 
-    Args:
-        records: the captions to show, each with its picture.
-        overlay: how maps are shown at first: "heat", "spotlight" or "cells".
-        title: stands above them.
+    Maps lie over the pictures as "heat", "spotlight" or "cells" until the reader chooses.
     """
     find(overlay, OVERLAYS, key="overlay")
     if not records:
@@ -115,11 +106,9 @@ def picture_page(
         *(_article(number, record) for number, record in enumerate(records, 1)),
         NOTE,
         f'<p class="quiet">{escape(_made_by(records))}</p>',
-        f'<script type="application/json" id="records">{_data(records, overlay)}</script>',
-        *(f"<script>{(HERE / name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS),
     ]
-    style = (HERE / "picture_page.css").read_text(encoding="utf-8")
-    written = page(title, body, style=style)
+    data, style = _data(records, overlay), style_sheet("picture_page.css")
+    written = data_page(title, body, data, script="picture_page.js", style=style)
     size = len(written.encode())
     if size > MOST_BYTES:
         raise LengthError(
@@ -158,10 +147,10 @@ def _article(number: int, record: CaptionRecord) -> str:
 
 
 def embedded(picture: Picture) -> tuple[str, int, int]:
-    """A picture as the address of itself, and its width and height there."""
+    """A picture as a data URL, and the width and height of the embedded pixels."""
     image = pillow()
     share = min(1.0, MOST_PIXELS / max(picture.pixels.shape))
-    # the pixels may be fewer than the picture has; its shape is the picture's
+    # there may be fewer pixels than in the original; the stated shape is the original's
     longer = share * max(picture.pixels.shape) / max(picture.width, picture.height)
     wide, high = (max(1, round(side * longer)) for side in (picture.width, picture.height))
     pixels = image.fromarray(picture.pixels)
@@ -175,7 +164,7 @@ def embedded(picture: Picture) -> tuple[str, int, int]:
 
 
 def _table(record: CaptionRecord) -> str:
-    """What there is to know of each word, for readers without scripts too."""
+    """A table of each word's numbers, which can be read without scripts too."""
     head = ["word", "entropy H", "heaviest cell", "its weight"]
     lines = []
     for word, cells, entropy in zip(record.words, record.maps(), record.entropies(), strict=True):
@@ -189,35 +178,28 @@ def _table(record: CaptionRecord) -> str:
     return table(head, lines, caption=record.title())
 
 
-def _data(records: Sequence[CaptionRecord], overlay: str) -> str:
+def _data(records: Sequence[CaptionRecord], overlay: str) -> dict[str, object]:
     sides = {side for record in records for side in record.grid}
-    data = {
+    return {
         "records": [record.as_json() for record in records],
         "overlays": {name: _as_json(one) for name, one in OVERLAYS.items()},
         "spreads": {side: spreading(side).round(DECIMALS).tolist() for side in sorted(sides)},
         "overlay": overlay,
     }
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(ESCAPED)
 
 
 def _as_json(overlay: Overlay) -> dict[str, object]:
-    """An overlay as numbers: what it does to shares from 0 to 1, to red, and to a map."""
-    shares = np.linspace(0.0, 1.0, LEVELS + 1)[None]
-    red, white = (np.array([[colour]], dtype=np.uint8) for colour in ((255, 0, 0), [255] * 3))
+    """An overlay as numbers; its densities are those of shares from 0 to 1."""
+    density = overlay.density(np.linspace(0.0, 1.0, LEVELS + 1)[None])[0]
     return {
-        "said": overlay.said,
+        "said": overlay.note,
         "ramp": overlay.ramp,
         "key": overlay.key,
-        "density": overlay.density(shares)[0].round(DECIMALS).tolist(),
-        "is_smooth": overlay.shape is smooth,
-        "is_grey": bool(np.ptp(overlay.ground(red)) == 0),
-        "bright": float(overlay.ground(white).max() / 255),
+        "density": density.round(DECIMALS).tolist(),
+        "is_smooth": overlay.is_smooth,
+        "is_grey": overlay.is_grey,
+        "bright": DIM if overlay.is_grey else 1.0,
     }
-
-
-def spreading(side: int) -> Float[np.ndarray, "fine side"]:
-    """The matrix with which `smooth` works along a side of so many cells."""
-    return np.stack([smooth(column[:, None])[:, 0] for column in np.eye(side)], axis=-1)
 
 
 def _radio(name: str, chosen: str) -> str:

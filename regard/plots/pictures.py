@@ -1,7 +1,7 @@
 """A contact sheet of a caption: the picture, then one panel a word with its map over the picture.
 
 Coordinates are the original picture's: pixel i reaches from i to i + 1. What the model did not see
-is hatched. How a map may lie over the picture is in overlays.py.
+is hatched. overlays.py has the ways to draw a map over a picture.
 
 Paper: Xu et al. 2015, figures 2 to 5.
 """
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
-from torch import Tensor
+from jaxtyping import UInt8
 
 from regard.choices import find
 from regard.data.boxes import Box
-from regard.errors import SettingError, ShapeError
-from regard.inspecting.dead_maps import dead_maps, entropies
+from regard.inspecting.caption_record import CaptionRecord
+from regard.inspecting.dead_maps import dead_maps
 from regard.plots.fonts import MISSING, Labels, drawable
 from regard.plots.heatmap import new_figure
-from regard.plots.overlays import OVERLAYS, SCALES, Grid, Overlay
+from regard.plots.overlays import OVERLAYS, Grid, Overlay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +38,8 @@ PANEL = 2.6
 """Square inches of a picture in a panel."""
 NARROWEST, WIDEST = 1.25, 3.2
 """Inches; numbers need room above a high picture, and other panels beside a wide one."""
+COLUMNS = 5
+"""Panels in a row."""
 BAR = 2.2
 """Inches of the bar with the colours."""
 LETTER = 0.0085
@@ -47,7 +48,7 @@ LETTER = 0.0085
 
 @dataclass(frozen=True)
 class _Sheet:
-    """What every panel needs."""
+    """The picture and the settings that all panels share."""
 
     pixels: UInt8[np.ndarray, "y x 3"]
     width: int
@@ -57,7 +58,7 @@ class _Sheet:
 
     @property
     def stretch(self) -> float:
-        """How much higher a pixel is drawn than it is wide: a very long picture is squeezed."""
+        """The height of a drawn pixel over its width: very long pictures are squeezed."""
         aspect = self.width / self.height
         return aspect / _within(1 / LONGEST, aspect, LONGEST)
 
@@ -65,23 +66,24 @@ class _Sheet:
         ax.imshow(pixels, extent=(0, self.width, self.height, 0), interpolation="antialiased")
         ax.set(xticks=[], yticks=[])
 
-    def map(self, ax: Axes, cells: Grid, top: float) -> None:
+    def map(self, ax: Axes, cells: Grid) -> None:
         from matplotlib.colors import LinearSegmentedColormap
 
         left, upper, right, lower = self.shown
-        share = np.clip(cells / (top or 1.0), 0.0, 1.0)
+        top = float(cells.max()) or 1.0
+        share = np.clip(cells / top, 0.0, 1.0)
         ax.imshow(
             cells,
             cmap=LinearSegmentedColormap.from_list("map", self.overlay.ramp),
             vmin=0.0,
-            vmax=top or 1.0,
+            vmax=top,
             alpha=self.overlay.density(share),
             extent=(left, right, lower, upper),
             interpolation="nearest",
         )
 
     def frame(self, ax: Axes) -> None:
-        """Hatch what the model was not shown, and show the picture, no more."""
+        """Hatch what the model did not see, and limit the axis to the picture."""
         from matplotlib.patches import Rectangle
 
         left, top, right, bottom = self.shown
@@ -99,88 +101,52 @@ class _Sheet:
 
 
 def caption_sheet(
-    pixels: UInt8[np.ndarray, "y x 3"],
-    words: Sequence[str],
-    maps: Float[Tensor, "t l"],
+    record: CaptionRecord,
+    layer: int | None = None,
+    head: int | None = None,
     *,
-    grid: tuple[int, int],
-    shown: Box | None = None,
-    size: tuple[int, int] | None = None,
-    gates: Sequence[float | int] = (),
     overlay: str = "heat",
-    scale: str = "word",
-    columns: int = 5,
-    title: str = "",
 ) -> Figure:
     """Draw a caption word by word; each title has the gate β and the map's entropy H.
 
-    Args:
-        pixels: the original picture.
-        words: the caption, as it should be read.
-        maps: a row a word, a column a cell, row by row of the grid.
-        grid: rows and columns of the cells.
-        shown: the part of the picture that the model saw, in its pixels; all of it unless given.
-        size: width and height of the picture, where `pixels` are fewer.
-        gates: β of each word, where the model has a gate.
-        overlay: "heat", "spotlight" or "cells".
-        scale: the brightest colour is the largest weight of the "word" or of the whole "caption".
-        columns: panels in a row.
-        title: stands above the sheet.
+    Where layer or head is None, the mean of all. Maps lie over the picture as "heat", "spotlight"
+    or "cells"; a word's brightest colour is its own largest weight.
     """
-    looks, scaling = find(overlay, OVERLAYS, key="overlay"), find(scale, SCALES, key="scale")
-    _check(words, maps, grid, gates, columns)
-    width, height = size or (pixels.shape[1], pixels.shape[0])
-    sheet = _Sheet(
-        _small(pixels), width, height, shown or Box(0.0, 0.0, float(width), float(height)), looks
-    )
-    cells = maps.detach().cpu().double().numpy().reshape(len(words), *grid)
-    drawn = [looks.shape(one) for one in cells]
-    figure, panels, wide = _panels(len(words) + 1, columns, width / height)
-    tops, labels = scaling.tops(drawn), drawable(words)
+    looks, picture = find(overlay, OVERLAYS, key="overlay"), record.picture
+    sheet = _Sheet(_small(picture.pixels), picture.width, picture.height, record.covered, looks)
+    maps = record.maps(layer, head)
+    figure, panels, wide = _panels(len(maps) + 1, picture.width / picture.height)
+    labels = drawable(record.words)
     sheet.picture(panels[0], sheet.pixels)
     sheet.frame(panels[0])
     squeezed = "" if sheet.stretch == 1 else ", squeezed"
-    panels[0].set_title(f"{width} × {height} pixels{squeezed}", fontsize=7, pad=3)
+    title = f"{picture.width} × {picture.height} pixels{squeezed}"
+    panels[0].set_title(title, fontsize=7, pad=3)
     ground = looks.ground(sheet.pixels)
-    for ax, one, top in zip(panels[1:], drawn, tops, strict=True):
+    for ax, one in zip(panels[1:], maps.double().numpy(), strict=True):
         sheet.picture(ax, ground)
-        sheet.map(ax, one, top)
+        sheet.map(ax, looks.shape(one))
         sheet.frame(ax)
-    _write_words(panels[1:], labels, _numbers(maps, gates), wide)
-    _bar(figure, panels, looks, scaling.marks(tops))
-    said = [
-        f"{grid[0]} × {grid[1]} cells, {looks.said}",
-        f"H: entropy in nats, {math.log(maps.shape[1]):.2f} where all cells weigh the same",
-        "β: how open the gate for the picture is" if gates else "",
+    spread = record.entropies(layer, head).tolist()
+    gates = [f"β {gate:.2f} · " for gate in record.gates or ()] or [""] * len(spread)
+    said = [f"{gate}H {entropy:.2f}" for gate, entropy in zip(gates, spread, strict=True)]
+    _write_words(panels[1:], labels, said, wide)
+    _bar(figure, panels, looks)
+    notes = [
+        f"{record.grid.rows} × {record.grid.columns} cells, {looks.note}",
+        f"H: entropy in nats, {math.log(record.grid.n_cells):.2f} where all cells weigh the same",
+        "β: how open the gate for the picture is" if record.gates else "",
         f"{MISSING}: no installed font has this character" if labels.missing else "",
     ]
-    _footer(figure, " · ".join(filter(None, said)), dead_maps(maps))
-    if title:
-        figure.suptitle(title, fontsize="medium", parse_math=False)
+    _footer(figure, " · ".join(filter(None, notes)), dead_maps(maps.flatten(1)))
+    if record.caption:
+        figure.suptitle(record.caption, fontsize="medium", parse_math=False)
     return figure
 
 
-def _check(
-    words: Sequence[str],
-    maps: Float[Tensor, "t l"],
-    grid: tuple[int, int],
-    gates: Sequence[float | int],
-    columns: int,
-) -> None:
-    n_words, n_cells = maps.shape
-    if len(words) != n_words or grid[0] * grid[1] != n_cells or len(gates) not in (0, n_words):
-        raise ShapeError(
-            f"caption_sheet: expected a word (and a gate, if any) for each of {n_words} maps and a "
-            f"grid of {n_cells} cells, got {len(words)} words, {len(gates)} gates and a grid of "
-            f"{grid[0]} by {grid[1]}."
-        )
-    if columns < 1:
-        raise SettingError(f"caption_sheet: columns must be at least 1, got {columns}.")
-
-
 def _small(pixels: UInt8[np.ndarray, "y x 3"]) -> UInt8[np.ndarray, "v u 3"]:
-    """As many pixels as a panel can show, each the mean of those it stands for."""
-    # rows and columns that nobody could see are not even read
+    """A smaller picture with as many pixels as a panel can show, each a mean of the original's."""
+    # every y-th row and x-th column suffice for so small a picture
     y, x = (max(1, side // (4 * MOST_PIXELS)) for side in pixels.shape[:2])
     few = torch.from_numpy(pixels[::y, ::x].copy()).permute(2, 0, 1).float()
     sides = (min(few.shape[1], MOST_PIXELS), min(few.shape[2], MOST_PIXELS))
@@ -188,9 +154,9 @@ def _small(pixels: UInt8[np.ndarray, "y x 3"]) -> UInt8[np.ndarray, "v u 3"]:
     return mean.round().byte().permute(1, 2, 0).numpy()
 
 
-def _panels(count: int, columns: int, aspect: float) -> tuple[Figure, list[Axes], float]:
+def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes], float]:
     """A figure with an axis for each of `count` panels, and their width in inches."""
-    columns = min(columns, count)
+    columns = min(COLUMNS, count)
     rows = math.ceil(count / columns)
     aspect = _within(1 / LONGEST, aspect, LONGEST)
     wide = _within(NARROWEST, math.sqrt(PANEL * aspect), WIDEST)
@@ -203,11 +169,6 @@ def _panels(count: int, columns: int, aspect: float) -> tuple[Figure, list[Axes]
 
 def _within(low: float, number: float, high: float) -> float:
     return min(max(number, low), high)
-
-
-def _numbers(maps: Float[Tensor, "t l"], gates: Sequence[float | int]) -> list[str]:
-    said = [f"H {entropy:.2f}" for entropy in entropies(maps).tolist()]
-    return [f"β {gates[i]:.2f} · {one}" for i, one in enumerate(said)] if gates else said
 
 
 def _write_words(
@@ -231,7 +192,7 @@ def _write_words(
         )
 
 
-def _bar(figure: Figure, panels: Sequence[Axes], looks: Overlay, marks: Sequence[str]) -> None:
+def _bar(figure: Figure, panels: Sequence[Axes], looks: Overlay) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -243,9 +204,9 @@ def _bar(figure: Figure, panels: Sequence[Axes], looks: Overlay, marks: Sequence
         shrink=min(1.0, BAR / width),
         aspect=BAR / 0.1,
         pad=0.1 / height,
-        ticks=np.linspace(0, 1, len(marks)),
+        ticks=[0, 1],
     )
-    bar.set_ticklabels(list(marks))
+    bar.set_ticklabels(["0", "the word's largest"])
     bar.ax.tick_params(labelsize=7)
     bar.set_label("weight of a cell", fontsize=7)
 

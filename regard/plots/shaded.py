@@ -1,20 +1,16 @@
-"""Coloured words and heat maps as plain HTML: no script, no picture, any script of the world.
+"""Coloured words and heat maps as plain HTML: no JavaScript, no image files, any writing system.
 
 A weight becomes one of `LEVELS` classes, whose colours are those of the terminal and follow the
 reader's light or dark setting; the number itself stands in the cell's title.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from regard.evaluating.alignment import AlignmentCounts
-from regard.evaluating.heads import Row
-from regard.evaluating.heads import View as HeadView
-from regard.inspecting.panels import OVERVIEW, Panel, View
+from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.record import Record
 from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
-from regard.plots.page import table
-from regard.plots.words import strongest_line
+from regard.plots.terminal_words import strongest_line
 
 LEVELS = 32
 """How many shades there are beside none."""
@@ -23,7 +19,7 @@ LEVELS = 32
 def shaded_words(record: Record, view: View = OVERVIEW) -> str:
     """A line for each query: its keys, shaded by weight; the heaviest is underlined."""
     panel = record.panel(view)
-    top = _top(panel)
+    top = panel.top
     lines = []
     for name, weights in zip(panel.queries, panel.weights.tolist(), strict=True):
         heaviest = max(weights)
@@ -38,7 +34,7 @@ def shaded_words(record: Record, view: View = OVERVIEW) -> str:
 def shaded_map(record: Record, view: View = OVERVIEW) -> str:
     """A heat map: queries down, keys across, the numbers as titles of the cells."""
     panel = record.panel(view)
-    top = _top(panel)
+    top = panel.top
     heads = "".join(_column(key) for key in panel.keys)
     lines = [
         f"<tr><th>{escape(name)}</th>"
@@ -53,22 +49,6 @@ def shaded_map(record: Record, view: View = OVERVIEW) -> str:
         f"<thead><tr><th></th>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
         "</figure>"
     )
-
-
-def error_table(
-    errors: Mapping[HeadView, AlignmentCounts], chosen: HeadView, *, caption: str
-) -> str:
-    """Alignment error rates in per cent: rows and layers down, heads across, the chosen marked."""
-    layers = sorted({view.layer for view in errors if view.layer is not None})
-    heads = sorted({view.head for view in errors if view.head is not None})
-    lines = []
-    for row in Row:
-        for layer in layers:
-            views = [*(HeadView(layer, head, row) for head in heads), HeadView(layer, None, row)]
-            cells = [_rate(errors[view], is_chosen=view == chosen) for view in views]
-            lines.append([f"{row.name.lower()} row, layer {layer + 1}", *cells])
-    names = ["", *(f"head {head + 1}" for head in heads), "mean of heads"]
-    return table(names, lines, caption=caption)
 
 
 def shade_style() -> str:
@@ -100,20 +80,12 @@ def _word(key: str, weight: float, top: float, *, is_heaviest: bool) -> str:
 
 
 def _column(key: str) -> str:
-    """A name that is wider than its column stands upright."""
+    """A column's heading; a name that is wider than its column is turned upright."""
     return f"<th>{escape(key)}</th>" if len(key) <= 1 else f'<th class="long">{escape(key)}</th>'
-
-
-def _top(panel: Panel) -> float:
-    return float(panel.weights.max()) or 1.0
 
 
 def _level(weight: float, top: float) -> int:
     return round(weight / top * LEVELS)
-
-
-def _rate(counts: AlignmentCounts, *, is_chosen: bool) -> str:
-    return f"{100 * counts.error_rate:.1f}{' (chosen)' if is_chosen else ''}"
 
 
 def _rules(ramp: Sequence[str]) -> str:

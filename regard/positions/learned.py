@@ -30,7 +30,7 @@ class LearnedPositions(nn.Module):
         self, positions: Int[Tensor, "*b n"], tree: Tree | None = None
     ) -> Float[Tensor, "*b n m"]:
         """Look the positions up."""
-        # a recording cannot wait for a number; its shape has come before, and was looked at then
+        # a CUDA graph cannot read a number on the host; an earlier batch of this shape was checked
         is_recording = positions.is_cuda and torch.cuda.is_current_stream_capturing()
         if not is_recording and positions.numel() and int(positions.max()) >= self.P.num_embeddings:
             raise LengthError(

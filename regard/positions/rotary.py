@@ -28,7 +28,7 @@ class RotaryPositions(nn.Module):
         self.width = dims.d_head
 
     def cannot_meet(self, other: object) -> str | None:
-        """Refuse a score that turned vectors would change; links of other kinds have no say."""
+        """Refuse a score that rotated vectors would break; other links are always allowed."""
         if getattr(other, "bears_rotation", True):
             return None
         return (

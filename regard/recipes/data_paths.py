@@ -1,4 +1,4 @@
-"""Where a run's data are: the paths of its recipe, found from any folder.
+"""Data paths: find the files of a run's recipe from any folder.
 
     RUN/data_paths.json     the folder that relative paths start from, and where the run was
 
@@ -16,12 +16,12 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from regard.choices import Choice
 from regard.data import PICTURE_READERS, READERS, Example
 from regard.data.atomic_writes import write_text
-from regard.data.regular_files import Unreadable, read_json
+from regard.data.files import Unreadable, read_json
 from regard.errors import DataError, RunError
 from regard.recipes.recipe import DataRecipe, examples
 from regard.recipes.sections import Mistakes, read_section
@@ -29,21 +29,21 @@ from regard.recipes.sections import Mistakes, read_section
 FILE = "data_paths.json"
 VERSION = 1
 N_ABOVE = 2
-"""How many folders above a run are searched where nothing is recorded: PROJECT/runs/RUN."""
+"""How many folders above a run are searched if it recorded none: PROJECT/runs/RUN."""
 
 
 @final
 @dataclass(frozen=True)
 class Start:
-    """Where a training was started; both folders are absolute."""
+    """The folders at the start of a training; both are absolute."""
 
     folder: Path
-    """What relative paths start from."""
+    """The folder that relative paths start from."""
     run: Path
-    """Where the run was."""
+    """The folder of the run."""
 
     def path_from(self, path: Path) -> Path:
-        """A path from the current folder as a path from the recorded one; absolute ones stay."""
+        """A path from the current folder, made relative to the recorded one unless absolute."""
         if path.is_absolute():
             return path
         here = Path.cwd().resolve() / path
@@ -51,56 +51,41 @@ class Start:
 
 
 def record_start(run: Path, data: DataRecipe) -> None:
-    """Keep the current folder in a run that is begun and reads files.
-
-    Args:
-        run: the run's directory.
-        data: where its examples come from.
-    """
+    """Record the current folder in a new run that reads files."""
     if any(paths_of(each) for each in (data.train, data.valid, data.test) if each):
         write_start(run, Start(Path.cwd().resolve(), run.resolve()))
 
 
 def write_start(run: Path, start: Start) -> None:
-    """Keep where a training was started."""
+    """Write the folders at the start of a training."""
     said = {"version": VERSION, "folder": str(start.folder), "run": str(start.run)}
     write_text(run / FILE, json.dumps(said, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_start(run: Path) -> Start | None:
-    """Where the training of a run was started; None if it recorded nothing."""
+    """The recorded folders of a run; None if it has none."""
     path = run / FILE
     if not os.path.lexists(path):
         return None
     try:
-        said = read_json(path)
+        match read_json(path):
+            case {"version": 1, "folder": str() as folder, "run": str() as then}:
+                return Start(Path(folder), Path(then))
+        raise Unreadable("does not have version 1, folder and run")
     except Unreadable as error:
-        raise _malformed(path, f"it {error}") from error
-    match said:
-        case {"version": 1, "folder": str() as folder, "run": str() as then}:
-            return Start(Path(folder), Path(then))
-        case _:
-            raise _malformed(path, "it does not have version 1, folder and run")
-
-
-def _malformed(path: Path, why: str) -> RunError:
-    return RunError(
-        f"'{path}' cannot be read: {why}. Delete it, and data are looked for from the current "
-        "folder and from the run's own."
-    )
+        raise RunError(
+            f"'{path}' cannot be read: it {error}. Delete it, and data are looked for from the "
+            "current folder and from the run's own."
+        ) from error
 
 
 def find_path(path: Path, run: Path) -> Path:
-    """A path of a run's recipe as it can be opened here; as it is where it is found from here.
+    """A path of a run's recipe that can be opened here; unchanged if it exists from here.
 
-    A path that can only lie in one place is given back without a look, since the reader that opens
-    it tells best what is wrong with it.
-
-    Args:
-        path: as the recipe, or the run's card, has it.
-        run: the run's directory.
+    A path with one possible place is given back unchecked, since the reader that opens it has the
+    better error.
     """
-    places = list(dict.fromkeys(_places(path, run)))
+    places = list(dict.fromkeys(Path(os.path.normpath(one)) for one in _places(path, run)))
     if len(places) == 1:
         return path
     found = next((place for place in places if place.exists()), None)
@@ -115,47 +100,34 @@ def find_path(path: Path, run: Path) -> Path:
 
 
 def _places(path: Path, run: Path) -> Iterator[Path]:
-    """Where a path may lie, the likeliest first, all of them absolute."""
+    """The possible places of a path, the likeliest first, all of them absolute."""
     start, here, own = read_start(run), Path.cwd().resolve(), run.resolve()
     if start is not None:
         then = start.folder / path
-        yield _normal(then)
+        yield then
         if (from_run := _relative(then, start.run)) is not None:
-            yield _normal(own / from_run)
+            yield own / from_run
     # an absolute path is the same from everywhere
-    yield _normal(here / path)
+    yield here / path
     if start is None:
-        yield from (_normal(folder / path) for folder in (own, *own.parents[:N_ABOVE]))
+        yield from (folder / path for folder in (own, *own.parents[:N_ABOVE]))
 
 
 def _relative(path: Path, folder: Path) -> Path | None:
-    """A path from a folder; None where they lie on two drives."""
+    """A path relative to a folder; None if they are on two drives."""
     try:
         return Path(os.path.relpath(path, folder))
     except ValueError:
         return None
 
 
-def _normal(path: Path) -> Path:
-    return Path(os.path.normpath(path))
-
-
 def located(choice: Choice, run: Path) -> Choice:
-    """A reader's settings with the paths at which its files are found; a generator has none.
-
-    Args:
-        choice: a split of the run's recipe.
-        run: the run's directory.
-    """
-    found = {
-        name: [str(find_path(path, run)) for path in paths]
-        for name, paths in paths_of(choice).items()
-    }
-    settings = {
-        name: paths if isinstance(choice.settings[name], list) else paths[0]
-        for name, paths in found.items()
-    }
-    return replace(choice, settings={**choice.settings, **settings})
+    """A reader's settings with the paths at which its files are found; a generator has none."""
+    settings = dict(choice.settings)
+    for name, paths in paths_of(choice).items():
+        found = [str(find_path(path, run)) for path in paths]
+        settings[name] = found if isinstance(choice.settings[name], list) else found[0]
+    return replace(choice, settings=settings)
 
 
 def examples_of(choice: Choice, split: str, run: Path | None) -> Callable[[], Iterator[Example]]:
@@ -166,8 +138,7 @@ def examples_of(choice: Choice, split: str, run: Path | None) -> Callable[[], It
 def data_files(choice: Choice, run: Path) -> list[tuple[Path, Path]]:
     """The files that a reader reads, each as the recipe names it and where it is found.
 
-    None for a generator, or a data set of the hub. A folder of pictures stands for all that is in
-    it.
+    A generator, or a data set of the hub, has none. A folder of pictures counts as one file.
     """
     found = []
     for given in (path for paths in paths_of(choice).values() for path in paths):
@@ -181,7 +152,7 @@ def data_files(choice: Choice, run: Path) -> list[tuple[Path, Path]]:
 
 
 def path_or_unchanged(path: Path, run: Path) -> Path:
-    """What `find_path` gives; a path that is found nowhere is given back as it is."""
+    """The result of `find_path`, or the path itself if it is found nowhere."""
     try:
         return find_path(path, run)
     except DataError:
@@ -192,11 +163,15 @@ def paths_of(choice: Choice) -> dict[str, list[Path]]:
     """The settings of a reader that are paths, by their names."""
     if choice.name not in READERS:
         return {}
-    reader = read_section(READERS[choice.name], choice.settings, "data", Mistakes())
-    values = {} if reader is None else vars(reader)
     each = {
         name: list(value if isinstance(value, tuple) else (value,))
-        for name, value in values.items()
+        for name, value in reader_settings(choice).items()
         if name in choice.settings
     }
     return {name: some for name, some in each.items() if some and isinstance(some[0], Path)}
+
+
+def reader_settings(choice: Choice) -> dict[str, Any]:
+    """All settings of a reader, each as its type; empty where it cannot be made."""
+    reader = read_section(READERS[choice.name], choice.settings, "data", Mistakes())
+    return {} if reader is None else vars(reader)

@@ -1,4 +1,4 @@
-"""Idle settings: what a recipe asks for and training cannot give, each with what to do about it."""
+"""Idle settings: finds settings of a recipe that can have no effect, each with its remedy."""
 
 import filecmp
 from collections.abc import Iterator
@@ -7,23 +7,17 @@ from typing import Any
 
 from regard.choices import Choice
 from regard.data import READERS
-from regard.recipes.data_paths import path_or_unchanged, paths_of
+from regard.recipes.data_paths import path_or_unchanged, paths_of, reader_settings
 from regard.recipes.recipe import DataRecipe, Recipe
-from regard.recipes.sections import Mistakes, read_section
 
 FORM_SETTINGS = frozenset(
     {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees"}
 )
-"""Settings of readers that choose the form of what is read: how it is cut, and how written."""
+"""Settings of readers that choose the form of texts, such as cutting and normalisation."""
 
 
 def idle_settings(recipe: Recipe, run: Path | None = None) -> Iterator[str]:
-    """Sentences for people, before the first update.
-
-    Args:
-        recipe: what is asked for.
-        run: whose recipe it is; its files are looked for where the run finds them.
-    """
+    """Sentences for the user; files are searched for as `run` finds them."""
     training = recipe.training
     update, batch = training.target_tokens_per_update, training.target_tokens_per_batch
     if update < batch:
@@ -55,9 +49,8 @@ def validates_on_training_data(data: DataRecipe, run: Path | None) -> bool:
 
 
 def _what_is_read(choice: Choice, run: Path | None) -> dict[str, Any]:
-    """The settings that choose what a reader reads, with its files where they are found."""
-    reader = read_section(READERS[choice.name], choice.settings, "data", Mistakes())
-    settings = {} if reader is None else vars(reader)
+    """The settings that choose a reader's data, with the paths at which its files are found."""
+    settings = reader_settings(choice)
     files = {
         name: tuple(path if run is None else path_or_unchanged(path, run) for path in paths)
         for name, paths in paths_of(choice).items()

@@ -13,13 +13,13 @@ from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError
 from regard.models import Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
-from regard.recipes.recipe_errors import NO_CHANGES, naming_owner, told
+from regard.recipes.recipe_errors import naming_owner, told
 from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
 from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
 
 MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
-"""What a training may be stopped by."""
+"""The validation scores by which training may stop early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,9 @@ class DataRecipe:
     train: Choice
     """A reader or a generator, for instance { name = "parallel", source = …, target = … }."""
     valid: Choice
-    """The same for the examples that training never learns from."""
+    """The same for validation examples, which training never learns from."""
     test: Choice | None = None
-    """The same for the examples that are looked at once, at the end."""
+    """The same for test examples, which are read once, at the end."""
     max_tokens: int = 256
     """Longest source or target, in tokens, the end token included."""
     on_long: str = "error"
@@ -69,14 +69,14 @@ class TokensRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class PicturesRecipe:
-    """How pictures become what a captioner looks at."""
+    """How pictures become the input of a captioner."""
 
     framing: str = "crop"
     """"crop" (the middle square) or "squeeze" (all of it, its sides made equal)."""
     margin: int = 0
     """Most pixels by which training pictures are shifted, anew in every epoch; 0 shifts none."""
     may_mirror: bool = False
-    """Whether every second one is mirrored; not where captions tell left from right."""
+    """Whether every second one is mirrored; False where captions distinguish left and right."""
 
     def __post_init__(self) -> None:
         find(self.framing, FRAMINGS, key="pictures.framing")
@@ -90,7 +90,7 @@ class TrainingRecipe:
     steps: int
     """Updates of the weights."""
     target_tokens_per_update: int = 4096
-    """Target tokens that one update learns from, on any number of devices; one batch at least."""
+    """Target tokens of one update, over all devices; one batch at least."""
     target_tokens_per_batch: int = 4096
     """Target tokens, padding included, that are in memory at once; the rest is accumulated."""
     schedule: str = "inverse_square_root"
@@ -104,7 +104,7 @@ class TrainingRecipe:
     beta2: float = 0.98
     """Adam's second decay."""
     eps: float = 1e-9
-    """Adam's guard against division by nothing."""
+    """Adam's guard against division by zero."""
     weight_decay: float = 0.0
     """Decoupled (AdamW); not on biases and norms."""
     label_smoothing: float = 0.1
@@ -112,7 +112,7 @@ class TrainingRecipe:
     clip_norm: float = 1.0
     """Gradients longer than this are shortened to it; 0 leaves them."""
     seed: int = 1
-    """Of weights, order and dropout."""
+    """Seed of weights, order and dropout."""
     checkpoint_every: int = 500
     """Updates between checkpoints."""
     keep_checkpoints: int = 3
@@ -124,15 +124,15 @@ class TrainingRecipe:
     validate_bleu: bool = False
     """Whether BLEU is computed at a validation as well."""
     stop_on: str = "loss"
-    """What must become better, and by which the best checkpoint is kept: "loss" or "bleu"."""
+    """The score of early stopping and of the best checkpoint: "loss" or "bleu"."""
     patience: int = 0
-    """Validations without anything better before training stops; 0 means never."""
+    """Validations without improvement before training stops; 0 means never."""
     average_last: int = 0
     """How many of the last checkpoints the final weights are the mean of; 0 takes the last."""
     ema_decay: float = 0.0
     """How much of the moving average of the weights an update keeps, say 0.999; 0 keeps none."""
     r_drop: float = 0.0
-    """How much it costs that two passes with other dropout disagree (R-Drop); 0 makes one pass."""
+    """Weight of the divergence of two passes with different dropout (R-Drop); 0 makes one pass."""
     start_from: Path | None = None
     """A finished run whose weights and sub-words training starts from."""
 
@@ -145,10 +145,13 @@ class TrainingRecipe:
         for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
             _at_least(0, f"training.{name}", getattr(self, name))
         for name in amounts:
-            _finite(f"training.{name}", getattr(self, name))
+            value = getattr(self, name)
+            if not math.isfinite(value):
+                raise SettingError(f"training.{name} must be a finite number, got {value}.")
         for name in ("beta1", "beta2", "label_smoothing", "ema_decay"):
             _within_unit(f"training.{name}", getattr(self, name))
-        _check_seed(self.seed)
+        if not 0 <= self.seed < 2**63:
+            raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {self.seed}.")
         find(self.schedule, SCHEDULES, key="training.schedule")
         find(self.stop_on, MEASURES, key="training.stop_on")
         if self.ema_decay and self.average_last > 1:
@@ -160,18 +163,18 @@ class TrainingRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a run."""
+    """All settings of a run."""
 
     data: DataRecipe
     training: TrainingRecipe
     tokens: TokensRecipe = field(default_factory=TokensRecipe)
     model: Spec = field(default_factory=TransformerSpec)
     pictures: PicturesRecipe | None = None
-    """For models that look at pictures, and for no others."""
+    """Only for models that read pictures."""
 
     @property
     def shown(self) -> PicturesRecipe:
-        """How pictures are shown to the model; by the defaults where the recipe has no section."""
+        """The section on pictures; its defaults if the recipe has none."""
         return self.pictures or PicturesRecipe()
 
     def as_table(self) -> dict[str, Any]:
@@ -192,7 +195,7 @@ def parse_recipe(
     table: Mapping[str, Any],
     where: str,
     lines: dict[str, int],
-    changes: Mapping[str, str] = NO_CHANGES,
+    changes: Mapping[str, str] | None = None,
 ) -> Recipe:
     """Turn a table into a recipe, or raise one error that lists every mistake.
 
@@ -202,33 +205,31 @@ def parse_recipe(
         lines: the line of each key, as far as it has one.
         changes: what was typed behind --set, by the key that it changed.
     """
-    mistakes = Mistakes()
+    mistakes, recipe = Mistakes(), None
     check_extent(table, mistakes)
-    if mistakes.found:
-        said = (told(path, text, where, lines, changes) for path, text in mistakes.found)
-        raise RecipeError("\n".join(said))
-    parts = read_parts(Recipe, with_size(table, mistakes), "", mistakes)
-    recipe = None if mistakes.found else Recipe(**parts)
-    # one section's mistakes hide no other's
-    if parts.get("model") is not None:
-        for path, text in wrong_choices(parts["model"]):
-            mistakes.add(path, text)
-    if recipe is not None:
-        check_sources(recipe, mistakes)
-    _check_splits(table.get("data"), mistakes)
+    if not mistakes.found:
+        parts = read_parts(Recipe, with_size(table, mistakes), "", mistakes)
+        recipe = None if mistakes.found else Recipe(**parts)
+        # mistakes in one section do not hide those in another
+        if parts.get("model") is not None:
+            for path, text in wrong_choices(parts["model"]):
+                mistakes.add(path, text)
+        if recipe is not None:
+            _check_sources(recipe, mistakes)
+        _check_splits(table.get("data"), mistakes)
     if mistakes.found or recipe is None:
         model = table.get("model")
         kind = str(model.get("kind", TransformerSpec.kind)) if isinstance(model, dict) else None
         said = (
-            told(path, naming_owner(path, text, kind, Recipe), where, lines, changes)
+            told(path, naming_owner(path, text, kind, Recipe), where, lines, changes or {})
             for path, text in mistakes.found
         )
         raise RecipeError("\n".join(said))
     return recipe
 
 
-def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
-    """What the data hold must be what the model reads, and nothing said may be without effect."""
+def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
+    """Check that the data have the kind of source the model reads, and no setting is ignored."""
     kind, reads = recipe.model.kind, recipe.model.source_type
     for split in ("train", "valid", "test"):
         choice = getattr(recipe.data, split)
@@ -247,8 +248,7 @@ def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
         mistakes.add(
             "tokens.is_joint", "means nothing for pictures, which have no tokens. Leave it."
         )
-    # most specs do not say; those that read what they write do
-    if getattr(recipe.model, "has_one_vocabulary", False) and not recipe.tokens.is_joint:
+    if recipe.model.has_one_vocabulary and not recipe.tokens.is_joint:
         mistakes.add(
             "tokens.is_joint",
             f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
@@ -258,7 +258,7 @@ def check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
 
 
 def _check_frozen(spec: Spec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:
-    """What is computed once cannot differ from epoch to epoch."""
+    """Refuse augmentation with a frozen encoder, whose annotations are computed once."""
     if not pictures.margin and not pictures.may_mirror:
         return
     try:
@@ -299,7 +299,7 @@ def _source(
 
 
 def _check_splits(data: Any, mistakes: Mistakes) -> None:
-    """Whether every reader and generator can be made, and all give texts of one form."""
+    """Check that every reader and generator can be made, and that all give texts of one form."""
     if not isinstance(data, dict):
         return
     parts = read_parts(DataRecipe, data, "data", Mistakes())
@@ -310,10 +310,10 @@ def _check_splits(data: Any, mistakes: Mistakes) -> None:
 
 
 def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> None:
-    """What is measured must be written as what was learned."""
+    """Check that validation and test texts have the form of the training texts."""
     for key in ("normalise", "tags", "has_trees"):
         wanted, found = (_setting(each, key) for each in (train, other))
-        # texts with tags and trees may also come from a reader that knows of neither
+        # texts with tags and trees may also come from a reader without these settings
         if found != wanted and (key == "normalise" or None not in (wanted, found)):
             mistakes.add(f"{path}.{key}", f"must be that of data.train, {wanted!r}, got {found!r}.")
 
@@ -329,23 +329,13 @@ def _at_least(least: int, name: str, value: float | int) -> None:
         raise SettingError(f"{name} must be at least {least}, got {value}.")
 
 
-def _finite(name: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise SettingError(f"{name} must be a finite number, got {value}.")
-
-
 def _within_unit(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
         raise SettingError(f"{name} must lie in [0, 1), got {value}.")
 
 
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**63:
-        raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {seed}.")
-
-
 def _plain(value: Any) -> Any:
-    """What TOML can hold: no None, no tuples, no paths, choices as tables."""
+    """The value as TOML can hold it: no None, no tuples, no paths, choices as tables."""
     if isinstance(value, dict):
         if set(value) == {"name", "settings"}:
             return {"name": value["name"], **_plain(dict(value["settings"]))}

@@ -1,35 +1,26 @@
-"""Where a mistake of a recipe was made: on a line of its file, or behind --set."""
+"""Recipe errors: add to each mistake its place, a line of the file or a --set option."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 from regard.choices import unknown
 from regard.models import NAMED, Spec
 from regard.recipes.sections import named_key
-from regard.recipes.toml_tables import line_of
-
-NO_CHANGES: Mapping[str, str] = MappingProxyType({})
 
 
 def told(
-    path: str, text: str, where: str, lines: dict[str, int], changes: Mapping[str, str]
+    path: str, text: str, where: str, lines: Mapping[str, int], changes: Mapping[str, str]
 ) -> str:
-    """One mistake, with its place before it.
+    """The error of a key or a section, with its place before it.
 
-    Args:
-        path: the key, or the section, that is wrong.
-        text: what is wrong with it.
-        where: the name of the file.
-        lines: the line of each key of the file.
-        changes: what was typed behind --set, by the key that it changed.
+    The place is a line of the file `where`, or a --set option (`changes`, by key).
     """
     # a check of a whole section already names its key in full
     first = named_key(text)
     names_itself = first.startswith(path.split(".")[0])
     place = _place(first if names_itself else path, where, lines, changes)
-    # and the key may be wrong only together with others of the section
+    # and the key may be wrong only in combination with others of the section
     beside = [f"--set {typed}" for key, typed in changes.items() if key.startswith(f"{path}.")]
     if beside and place not in beside:
         place = f"{place}, with {' '.join(beside)}"
@@ -37,13 +28,9 @@ def told(
 
 
 def naming_owner(path: str, text: str, kind: str | None, recipe: type) -> str:
-    """What is wrong, and who has a key that is unknown where it stands, if anybody has it.
+    """The error of a key; for an unknown one, with the section or kind of model that has it.
 
-    Args:
-        path: the key.
-        text: what is wrong with it.
-        kind: of the recipe's model.
-        recipe: the class whose fields are the sections.
+    `kind` is that of the recipe's model, and the fields of `recipe` are the sections.
     """
     section, _, key = path.rpartition(".")
     if not text.startswith(f"There is no '{key}' here."):
@@ -67,17 +54,17 @@ def naming_owner(path: str, text: str, kind: str | None, recipe: type) -> str:
 
 
 def _keys(made_of: Any) -> list[str]:
-    """What a section may say; for a model that has named sizes, a size too."""
+    """The keys that a section may have; for a model with named sizes, also `size`."""
     sized = ["size"] if getattr(made_of, "kind", "") in NAMED else []
     return [*(one.name for one in fields(made_of)), *sized]
 
 
-def _place(key: str, where: str, lines: dict[str, int], changes: Mapping[str, str]) -> str:
-    """What was typed, if it is about this key or what the key is in; else the line of the file."""
-    around = key
-    while around:
-        if around in changes:
-            return f"--set {changes[around]}"
-        around = around.rpartition(".")[0]
-    line = line_of(key, lines)
+def _place(key: str, where: str, lines: Mapping[str, int], changes: Mapping[str, str]) -> str:
+    """The --set option that changed this key or its table; else the line of the file."""
+    parts = key.split(".")
+    around = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    typed = next((changes[each] for each in around if each in changes), None)
+    if typed is not None:
+        return f"--set {typed}"
+    line = next((lines[each] for each in around if each in lines), None)
     return where if line is None else f"{where}:{line}"

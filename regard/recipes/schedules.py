@@ -1,4 +1,4 @@
-"""Schedules: how large a step may be, from the first update to the last.
+"""Schedules: the learning rate of each update, from the first to the last.
 
     noam                   factor · d^(-1/2) · min(t^(-1/2), t · warmup^(-3/2))
     inverse_square_root    peak · min(t / warmup, sqrt(warmup / t))
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """What a schedule may look at."""
+    """The inputs of a schedule."""
 
     peak: float
     """The largest learning rate (noam: a factor)."""

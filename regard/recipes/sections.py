@@ -1,7 +1,7 @@
 """A table of a recipe → a frozen dataclass, with every mistake collected and none raised.
 
-Unknown keys name the nearest known one; wrong types say what was expected; a dataclass's own
-checks speak with their full path.
+Errors of unknown keys name the nearest known one, those of wrong types the expected type, and
+those of a dataclass's own checks the full path of the key.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from regard.choices import Choice, unknown
+from regard.data.files import Unreadable, is_text
 from regard.errors import RegardError, UnknownChoice
 
 T = TypeVar("T")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass
 class Mistakes:
-    """What is wrong with a recipe, by the path of the key."""
+    """The mistakes of a recipe, by the path of the key."""
 
     found: list[tuple[str, str]] = dataclasses.field(default_factory=list)
 
@@ -42,7 +43,7 @@ def read_section(
         try:
             made = kind(**values)
         except RegardError as error:
-            # what is left out has its default, and beside that only a name is surely wrong
+            # missing keys have their defaults, and with these only an unknown name is surely wrong
             if is_whole or isinstance(error, UnknownChoice):
                 mistakes.add(path, str(error))
             is_whole, key = False, named_key(str(error)).removeprefix(f"{path}.")
@@ -53,6 +54,22 @@ def read_section(
             return made if is_whole else None
 
 
+def read_fields(kind: type[T], held: Any) -> T:
+    """Make the dataclass from the value of a JSON file; the first mistake raises `Unreadable`."""
+    if not isinstance(held, dict):
+        raise Unreadable(f"must hold an object, got {repr(held)[:40]}")
+    mistakes = Mistakes()
+    made = read_section(kind, held, "", mistakes)
+    if made is None or mistakes.found:
+        path, text = mistakes.found[0]
+        wanted, _, got = text.rstrip(".").partition(", got ")
+        if got:
+            what = wanted.replace("must be", "must hold")
+            raise Unreadable(f"{what} as '{path}', got {got[:40]}")
+        raise Unreadable(f"has a mistake: '{path}': {wanted[:120]}")
+    return made
+
+
 def named_key(text: str) -> str:
     """The key that a check of a whole section begins with; it is named in full."""
     return text.split()[0].rstrip(":")
@@ -61,7 +78,7 @@ def named_key(text: str) -> str:
 def read_parts(
     kind: type[Any], table: Mapping[str, Any], path: str, mistakes: Mistakes
 ) -> dict[str, Any]:
-    """What of a dataclass the table has, each value as its type; what is wrong is not among it."""
+    """The valid fields of a dataclass in the table, each value in its type."""
     return _read(get_type_hints(kind), _fields(kind), table, path, mistakes)
 
 
@@ -92,7 +109,7 @@ def _read(
     path: str,
     mistakes: Mistakes,
 ) -> dict[str, Any]:
-    """Every value as its type; `fields` says which names there are, and which have a default."""
+    """Every value in its type; `fields` gives the names, and whether each has a default."""
     values = {}
     for key, value in table.items():
         full = f"{path}.{key}" if path else key
@@ -112,16 +129,22 @@ def _read(
 def _convert(hint: Any, value: Any, path: str, mistakes: Mistakes) -> Any:
     """The value as the field's type, or a mistake."""
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if isinstance(value, str) and not is_text(value):
+        mistakes.add(path, f"must be whole characters, got {value[:40]!a}.")
+        return None
     for option in options:
-        converter = _CONVERTERS.get(option)
-        if converter is not None and isinstance(value, converter[0]):
-            if isinstance(value, bool) and option is not bool:
-                continue
-            return converter[1](value)
-        if option is not Choice and dataclasses.is_dataclass(option) and isinstance(value, dict):
-            return _of_its_kind(options, value, path, mistakes)
+        accepted, _ = _PLAIN.get(option, ((), ""))
+        if value is None and option is type(None):
+            return None
+        if isinstance(value, accepted) and (option is bool or not isinstance(value, bool)):
+            return option(value)
         if option is Choice and isinstance(value, dict | str):
             return _choice(value, path, mistakes)
+        if option is not Choice and dataclasses.is_dataclass(option) and isinstance(value, dict):
+            return _of_its_kind(options, value, path, mistakes)
+        if get_origin(option) in (dict, Mapping) and isinstance(value, dict):
+            inner = get_args(option)[1]
+            return {k: _convert(inner, one, f"{path}.{k}", mistakes) for k, one in value.items()}
         if get_origin(option) in (tuple, Sequence) and isinstance(value, list | str):
             inner, several = get_args(option)[0], [value] if isinstance(value, str) else value
             return tuple(_convert(inner, each, path, mistakes) for each in several)
@@ -146,29 +169,31 @@ def _of_its_kind(
 
 
 def _choice(value: dict[str, Any] | str, path: str, mistakes: Mistakes) -> Choice | None:
-    if isinstance(value, str):
-        try:
+    try:
+        if isinstance(value, str):
             return Choice.parse(value)
-        except RegardError as error:
-            mistakes.add(path, str(error))
-            return None
-    settings = {key: setting for key, setting in value.items() if key != "name"}
-    if not isinstance(value.get("name"), str):
-        mistakes.add(path, 'needs a name, as in { name = "additive", d_hidden = 128 }.')
+    except RegardError as error:
+        mistakes.add(path, str(error))
         return None
-    return Choice(value["name"], settings)
+    settings = dict(value)
+    name = settings.pop("name", None)
+    if isinstance(name, str):
+        return Choice(name, settings)
+    mistakes.add(path, 'needs a name, as in { name = "additive", d_hidden = 128 }.')
+    return None
 
 
-_CONVERTERS: Mapping[Any, tuple[Any, Callable[[Any], Any]]] = {
-    int: (int, int),
-    float: ((int, float), float),
-    str: (str, str),
-    bool: (bool, bool),
-    Path: (str, Path),
+_PLAIN: Mapping[Any, tuple[Any, str]] = {
+    int: (int, "a whole number"),
+    float: ((int, float), "a number"),
+    str: (str, "a text"),
+    bool: (bool, "true or false"),
+    Path: (str, "a path"),
+    Choice: ((), "a name, or a table with a name"),
 }
+"""Types of settings: the types that TOML gives for them, and their names in errors."""
 
 
 def _name(option: Any) -> str:
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false",
-             Path: "a path", Choice: "a name, or a table with a name"}  # fmt: skip
-    return names.get(option) or ("a list" if get_origin(option) is tuple else "a table")
+    other = "a list" if get_origin(option) is tuple else "a table"
+    return _PLAIN.get(option, ((), other))[1]

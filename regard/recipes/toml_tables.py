@@ -1,6 +1,6 @@
 """A recipe's table before it is read: its file, the lines of its keys, what --set changed, sizes.
 
-`tomllib` does not say on which line a key stands, so a small scanner of ours does.
+`tomllib` does not give the line of a key, so that a small scanner here finds it.
 """
 
 import os
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.choices import Choice, toml_value, unknown
-from regard.data.files import CONVERT, is_utf16, names_like
-from regard.data.regular_files import Unreadable, is_text, read_bytes
+from regard.data.files import CONVERT, Unreadable, is_text, is_utf16, names_like, read_bytes
 from regard.errors import RecipeError, SettingError
 from regard.models import NAMED, TransformerSpec
 from regard.recipes.sections import Mistakes
@@ -20,9 +19,9 @@ from regard.recipes.sections import Mistakes
 MAX_NESTING = 32
 """How many tables and lists may stand inside one another."""
 MAX_INTEGER_BITS = 1000
-"""Of a whole number, so that every one can be printed and made a real one."""
+"""The most digits of an integer, so that every one can be printed and converted to float."""
 _DIGITS = re.compile(r"[\d_]{4000,}")
-"""More than Python makes a number of."""
+"""More digits than Python converts to an integer."""
 
 
 def read_table(path: Path) -> tuple[dict[str, Any], str]:
@@ -88,7 +87,7 @@ def _values(table: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
 
 
 def change_table(table: dict[str, Any], change: str) -> None:
-    """Put `section.key=value` into the table, over what is there."""
+    """Put `section.key=value` into the table, replacing an existing value."""
     path, equals, text = change.partition("=")
     if not equals:
         raise RecipeError(f"--set takes section.key=value, got '{change}'.")
@@ -107,12 +106,12 @@ def change_table(table: dict[str, Any], change: str) -> None:
 
 
 def with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
-    """`model.size` stands for a row of the table of sizes; keys beside it win."""
+    """Replace `model.size` by its row of the table of sizes; keys of the recipe win."""
     model = table.get("model")
     if not isinstance(model, dict) or "size" not in model:
         return dict(table)
     given = {key: value for key, value in model.items() if key != "size"}
-    # a list or a table is no name, and its text none that is known
+    # a list or a table is no name, and its text is in no table of sizes
     kind, size = str(model.get("kind", TransformerSpec.kind)), str(model["size"])
     sizes = NAMED.get(kind, {})
     if not sizes:
@@ -146,15 +145,6 @@ def key_lines(text: str) -> dict[str, int]:
             name = _plain(key[1])
             found.setdefault(f"{section}.{name}" if section else name, number)
     return found
-
-
-def line_of(path: str, lines: dict[str, int]) -> int | None:
-    """The line of a key, or of the nearest thing around it."""
-    while path:
-        if path in lines:
-            return lines[path]
-        path = path.rpartition(".")[0]
-    return None
 
 
 def _plain(name: str) -> str:

@@ -1,7 +1,4 @@
-"""A run and test texts → predictions → scores and speed.
-
-What the verbs evaluate, compare and verify have in common.
-"""
+"""A run and test texts → answers → scores and speed, for the verbs evaluate, compare and verify."""
 
 import tempfile
 import time
@@ -10,69 +7,67 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
 from regard.choices import find
-from regard.data import Corpus, Example, too_long
+from regard.data import Corpus, Example
 from regard.data.scenes import is_scene
 from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
 from regard.errors import DataError, SettingError
-from regard.evaluating import Score, bleu, chrf, length_ratio, loss_and_perplexity, ter
-from regard.evaluating.buckets import by_length
-from regard.evaluating.captions import score_captions
-from regard.evaluating.exact_match import measured_exact_match
-from regard.evaluating.rouge import rouge
-from regard.evaluating.row_losses import loss_per_word, measured_loss
-from regard.evaluating.token_accuracy import measured_token_accuracy
+from regard.evaluating import MetricScore, bleu, chrf, length_ratio, loss_and_perplexity, ter
+from regard.evaluating.accuracy import measured_exact_match, measured_token_accuracy
+from regard.evaluating.comparison import by_length
+from regard.evaluating.metrics import score_captions
+from regard.evaluating.perplexity import loss_per_word, measured_loss
+from regard.evaluating.rouge import measured_rouge
 from regard.hardware.hardware import Hardware
 from regard.runs.trained import Trained
 from regard.tasks import task_of
-from regard.tasks.loaded import Loaded
-from regard.tasks.pointing_game import pointing_scores
-from regard.tasks.predictions import Request
+from regard.tasks.captioning import pointing_scores
+from regard.tasks.loaded_run import Loaded
+from regard.tasks.predictions import AnswerOptions, Request, one_line
 from regard.tasks.sources import Split
-from regard.training.loop import summed_loss
-from regard.training.row_losses import RowLosses, row_losses
+from regard.training.corpus_losses import RowLosses, row_losses, summed_loss
+from regard.training.loop import Material
 
 
 def search_for(
-    trained: Trained, *, beam: int, length_penalty: float, limits: Limits | None = None
+    trained: Trained,
+    *,
+    beam: int,
+    length_penalty: float,
+    n_best: int = 1,
+    limits: Limits | None = None,
 ) -> Search:
-    """Beam search; a beam of one is greedy.
+    """Beam search with the Transformer paper's length penalty; a beam of one is greedy.
 
-    Args:
-        trained: the run.
-        beam: its width.
-        length_penalty: the Transformer paper's alpha.
-        limits: how long an answer may be; as the run has it unless given.
+    A beam is at least as wide as there are answers wanted.
     """
     if beam < 1:
         raise SettingError(f"--beam must be at least 1, got {beam}.")
     limits = limits or trained.default_search().limits
-    if beam == 1:
+    if beam == n_best == 1:
         return Greedy(limits=limits)
-    return Beam(width=beam, penalty=PaperPenalty(length_penalty), limits=limits)
-
-
-def _nothing() -> None:
-    pass
+    penalty, width = PaperPenalty(length_penalty), max(beam, n_best)
+    return Beam(width=width, n_best=n_best, penalty=penalty, limits=limits)
 
 
 @final
 @dataclass(frozen=True)
 class Answers:
-    """What a run said to some texts, and how long that took."""
+    """A run's answers to some texts, and how long they took."""
 
     texts: tuple[str, ...]
     tokens: int
-    """That were written, end tokens counted."""
+    """Tokens written, end tokens counted."""
     seconds: float
-    """To search for them, from text to text; reading the run does not count."""
+    """The time of the search, from texts to texts, without loading the run."""
     notes: tuple[str, ...] = ()
-    """What a reader should know: how many texts were left out, in pieces, or cut."""
+    """Notes for the reader: how many texts were left out, split or cut."""
 
     @property
     def sentences_per_second(self) -> float:
@@ -88,45 +83,29 @@ class Answers:
 def answer(
     trained: Trained,
     sources: Sequence[str],
-    search: Search | None = None,
+    options: AnswerOptions | None = None,
     *,
-    on_long: str = "error",
-    dictionary: Mapping[str, str] | None = None,
-    each: Callable[[], object] = _nothing,
+    each: Callable[[], object] = lambda: None,
 ) -> Answers:
-    """Answer each text.
-
-    Args:
-        trained: the run.
-        sources: what is asked.
-        search: how answers are found; the run's own way unless given.
-        on_long: what becomes of a text that is too long: "error", "skip" or "split".
-        dictionary: by which unknown words are replaced, if they are to be.
-        each: called after each answer, so that a bar can count them.
-    """
-    texts, tokens, notes = [""] * len(sources), 0, Counter[str]()
+    """Answer each text, as `Trained.predict` does; `each` is called after each answer."""
+    texts, tokens, counts = [""] * len(sources), 0, Counter[str]()
     start = time.perf_counter()
-    asked = [Request(source, name=f"text {number:,}") for number, source in enumerate(sources, 1)]
-    for place, said in trained.predict_each(
-        asked, search=search, on_long=on_long, dictionary=dictionary
-    ):
-        texts[place] = " ".join(said.text.splitlines())
-        # of a text that was not answered no end was written either
-        tokens += len(said.tokens) + bool(said.tokens or said.n_best)
-        notes.update([said.note] if said.note else [])
+    requests = [Request(text, name=f"text {number:,}") for number, text in enumerate(sources, 1)]
+    options = options or AnswerOptions(trained.default_search())
+    for place, one in trained.predict_each(requests, options):
+        texts[place] = one_line(one.text)
+        # a text without an answer has no end token either
+        tokens += len(one.tokens) + bool(one.tokens or one.n_best)
+        counts.update([one.note] if one.note else [])
         each()
     seconds = time.perf_counter() - start
-    return Answers(
-        tuple(texts),
-        tokens,
-        seconds,
-        tuple(f"{count:,} of {len(sources):,} texts: {note}" for note, count in notes.items()),
-    )
+    notes = (f"{count:,} of {len(sources):,} texts: {note}" for note, count in counts.items())
+    return Answers(tuple(texts), tokens, seconds, tuple(notes))
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a score may be computed from."""
+class ScoredAnswers:
+    """The inputs of a score: a run, its examples and its answers."""
 
     trained: Trained
     examples: Sequence[Example]
@@ -138,109 +117,83 @@ class Judged:
         """All references of each text."""
         return [example.targets for example in self.examples]
 
-    @cached_property
-    def surprise(self) -> "Surprise":
-        """What every reference that the model can read costs; read once for all scores."""
+    @contextmanager
+    def readable(self) -> Iterator[tuple[Corpus, np.ndarray, str]]:
+        """The examples as numbers, the rows that the model can read, and a note on the others."""
         trained, limit = self.trained, self.trained.longest
         with numbered(self.examples, trained.loaded, trained.hardware) as corpus:
-            long = too_long(corpus, max_source=limit, max_target=limit)
-            rows = np.setdiff1d(np.arange(len(corpus)), long)
-            recipe = trained.loaded.recipe
-            task_of(recipe).check_corpus(recipe, corpus, rows, "evaluate")
-            losses = row_losses(
-                trained.loaded.model,
-                corpus,
-                rows,
-                target_tokens=trained.loaded.recipe.training.target_tokens_per_batch,
-                hardware=trained.hardware,
+            rows = Material.within(corpus, limit).used
+            n_long = len(corpus) - len(rows)
+            note = (
+                f"{n_long:,} of {len(corpus):,} pairs have more tokens than the {limit:,} that the "
+                "model reads; they do not count"
             )
-            return Surprise(losses, rows.tolist(), _long_note(len(long), len(corpus), limit))
+            yield corpus, rows, note if n_long else ""
+
+    @cached_property
+    def surprise(self) -> tuple[RowLosses, list[int], str]:
+        """The losses of the references that the model can read, their rows, and a note on others.
+
+        They are computed once for all scores.
+        """
+        trained, recipe = self.trained, self.trained.loaded.recipe
+        model, limit = trained.loaded.model, recipe.training.target_tokens_per_batch
+        with self.readable() as (corpus, rows, note):
+            task_of(recipe).check_corpus(recipe, corpus, rows, "evaluate")
+            losses = row_losses(model, corpus, rows, target_tokens=limit, hardware=trained.hardware)
+            return losses, rows.tolist(), note
 
 
-class Surprise(NamedTuple):
-    """How surprised a run is by references, each of which is a row."""
+def loss(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
+    """Loss per sub-word and perplexity of the tokens that the run should predict.
 
-    losses: RowLosses
-    rows: list[int]
-    """Which of all references they are."""
-    note: str
-    """About those that are too long."""
-
-
-def loss(judged: Judged) -> tuple[Score, ...]:
-    """How surprised the run is by what was asked of it: loss per sub-word, and perplexity.
-
-    A running text has no end that is asked for, and of a text with hidden words only these are.
+    Running text has no end token, and in a text with hidden words only these count.
     """
-    recipe = judged.trained.loaded.recipe
-    task = task_of(recipe)
-    summed = _summed_by_row if task.sources.has_lengths else _summed_at_once
-    nats, tokens, note = summed(judged)
+    task = answers.trained.task
+    if task.sources.has_lengths:
+        losses, _, note = answers.surprise
+        nats, tokens = sum(losses.nats, 0.0), sum(losses.tokens)
+    else:
+        nats, tokens, note = _summed_at_once(answers)
     if not tokens:
         return ()
-    note = "; ".join(filter(None, (note, task.loss_note(judged.examples))))
+    note = "; ".join(filter(None, (note, task.loss_note(answers.examples))))
     found = loss_and_perplexity(nats, tokens, unit=task.loss_unit)
     return tuple(replace(one, note=note) for one in found)
 
 
-def _summed_by_row(judged: Judged) -> tuple[float, int, str]:
-    """All nats, for how many tokens, and a note."""
-    losses, _, note = judged.surprise
-    return sum(losses.nats, 0.0), sum(losses.tokens), note
-
-
-def _summed_at_once(judged: Judged) -> tuple[float, int, str]:
-    """The same; a picture may be looked at several times, and every token is asked for."""
-    trained = judged.trained
-    limit, loaded = trained.longest, trained.loaded
-    with numbered(judged.examples, loaded, trained.hardware) as corpus:
-        long = too_long(corpus, max_source=limit, max_target=limit)
-        rows = np.setdiff1d(np.arange(len(corpus)), long)
-        note = _long_note(len(long), len(corpus), limit)
+def _summed_at_once(answers: ScoredAnswers) -> tuple[float, int, str]:
+    """The summed loss in nats, the number of tokens, and a note; for pictures."""
+    loaded, hardware = answers.trained.loaded, answers.trained.hardware
+    limit = loaded.recipe.training.target_tokens_per_batch
+    with answers.readable() as (corpus, rows, note):
         if not len(rows):
             return 0.0, 0, note
-        total, tokens = summed_loss(
-            loaded.model,
-            corpus,
-            target_tokens=loaded.recipe.training.target_tokens_per_batch,
-            hardware=trained.hardware,
-            rows=rows,
-        )
-    return total, tokens, note
+        found = summed_loss(loaded.model, corpus, target_tokens=limit, hardware=hardware, rows=rows)
+    return *found, note
 
 
-def words(judged: Judged) -> tuple[Score, ...]:
-    """The same per word between spaces, which does not depend on the sub-words."""
-    losses, rows, note = judged.surprise
-    targets = [text for example in judged.examples for text in example.targets]
+def words(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
+    """Loss and perplexity per word between spaces, which do not depend on the sub-words."""
+    losses, rows, note = answers.surprise
+    targets = [text for example in answers.examples for text in example.targets]
     read = [targets[row] for row in rows]
     if not any(text.split() for text in read):
         return ()
     return tuple(replace(one, note=note) for one in loss_per_word(sum(losses.nats), read))
 
 
-def lengths(judged: Judged) -> tuple[Score, ...]:
+def lengths(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
     """Loss per sub-word of references whose sources are of like length."""
-    losses, _, note = judged.surprise
+    losses, _, note = answers.surprise
     if not any(losses.tokens):
         return ()
     classes = by_length([measured_loss(losses.nats, losses.tokens)], losses.source_tokens)
-    return tuple(
-        Score("loss", one.values[0], f"nats|per:sub-word|rows:{one.count}|source:{one.label}", note)
-        for one in classes
-    )
+    signature = "nats|per:sub-word|rows:{0.count}|source:{0.label}"
+    return tuple(MetricScore("loss", one.values[0], signature.format(one), note) for one in classes)
 
 
-def _long_note(n_long: int, n_all: int, limit: int) -> str:
-    if not n_long:
-        return ""
-    return (
-        f"{n_long:,} of {n_all:,} pairs have more tokens than the {limit:,} that the model reads; "
-        "they do not count"
-    )
-
-
-METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
+METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]]] = {
     "bleu": lambda it: (bleu(it.texts, it.references, tokenizer=it.tokenizer),),
     "chrf": lambda it: (chrf(it.texts, it.references),),
     "ter": lambda it: (ter(it.texts, it.references),),
@@ -249,30 +202,32 @@ METRICS: Mapping[str, Callable[[Judged], tuple[Score, ...]]] = {
     "loss": loss,
     "words": words,
     "lengths": lengths,
-    "rouge": lambda it: rouge(it.texts, it.references),
+    "rouge": lambda it: tuple(one.score for one in measured_rouge(it.texts, it.references)),
     "accuracy": lambda it: (measured_token_accuracy(it.texts, it.references).score,),
     "captions": lambda it: score_captions(it.texts, it.references, tokenizer=it.tokenizer),
     "pointing": lambda it: pointing_scores(it.trained, it.examples),
 }
-"""Scores by the name under which they are asked for."""
+"""The scores that `regard evaluate --metrics` takes, by name. A new metric is a function and a line
+here; `regard.evaluating.metrics` holds those that `regard compare` resamples."""
 
 
-def score(judged: Judged, metrics: Sequence[str]) -> tuple[Score, ...]:
-    """The scores of a run's answers, in the order in which they were asked for."""
-    return tuple(one for some in score_each(judged, metrics).values() for one in some)
+def score(answers: ScoredAnswers, metrics: Sequence[str]) -> tuple[MetricScore, ...]:
+    """The scores of a run's answers, in the order of `metrics`."""
+    return tuple(chain.from_iterable(score_each(answers, metrics).values()))
 
 
-def score_each(judged: Judged, metrics: Sequence[str]) -> dict[str, tuple[Score, ...]]:
-    """The same by the name under which each was asked for; some may have no number."""
-    recipe = judged.trained.loaded.recipe
-    task_of(recipe).check_metrics(recipe, metrics, METRICS)
+def score_each(
+    answers: ScoredAnswers, metrics: Sequence[str]
+) -> dict[str, tuple[MetricScore, ...]]:
+    """The scores by metric; a metric that cannot be computed has none."""
+    answers.trained.task.check_metrics(answers.trained.loaded.recipe, metrics, METRICS)
     chosen = {name: find(name, METRICS) for name in metrics}
-    return {name: metric(judged) for name, metric in chosen.items()}
+    return {name: metric(answers) for name, metric in chosen.items()}
 
 
 @contextmanager
 def numbered(found: Sequence[Example], loaded: Loaded, hardware: Hardware) -> Iterator[Corpus]:
-    """Examples as a run reads them, for a while, in a folder that is gone afterwards."""
+    """The corpus of some examples, encoded for a run, in a temporary folder."""
     sources = task_of(loaded.recipe).sources
     with tempfile.TemporaryDirectory() as folder:
         split, path = Split(loaded.recipe, Path(folder), "valid"), Path(folder) / "corpus"
@@ -281,13 +236,7 @@ def numbered(found: Sequence[Example], loaded: Loaded, hardware: Hardware) -> It
 
 
 def check_has_sources(examples: Sequence[Example], who: str, remedy: str) -> None:
-    """Refuse to score answers where every source is empty.
-
-    Args:
-        examples: what a run is asked.
-        who: scores it, for errors.
-        remedy: what else could be done, besides giving other texts.
-    """
+    """Refuse to score answers if every source is empty; `remedy` is the error's alternative."""
     if examples and not any(example.source.strip() for example in examples):
         raise DataError(
             f"{who} needs texts to answer, but every source is empty, as those of a running text "

@@ -1,41 +1,32 @@
-"""Texts that a run is evaluated on: files that the caller gives, or a split of the recipe's data.
+"""The texts on which a run is evaluated: files that the caller gives, or a split of its data."""
 
-What the verbs evaluate, compare and verify read.
-"""
-
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from regard.choices import Choice, find
 from regard.data import READERS, Example, reader_for
-from regard.data.imported_data import LearnedElsewhere
-from regard.data.readers import Reader
+from regard.data.readers import LearnedElsewhere
 from regard.errors import DataError, SettingError
 from regard.recipes.data_paths import examples_of
 from regard.recipes.recipe import Recipe
-from regard.tasks.input_format import holds_both_sides, reader_like, text_like
+from regard.tasks.input_format import holds_both_sides, reader_of_file, text_of_line
 
 SPLITS: Mapping[str, Callable[[Recipe], Choice | None]] = {
     "valid": lambda recipe: recipe.data.valid,
     "test": lambda recipe: recipe.data.test,
 }
-"""What a run can be evaluated on: data that it has not learned from."""
+"""The splits on which a run can be evaluated, since it has not learned from them."""
 
 
 def texts_of_files(
-    source: Path,
-    references: Sequence[Path],
-    recipe: Recipe | None = None,
-    run: Path | None = None,
+    source: Path, references: Sequence[Path], recipe: Recipe | None = None, run: Path | None = None
 ) -> list[Example]:
-    """Lines that belong together; a .tsv, .jsonl or .conllu file alone holds both sides.
+    """Examples from parallel files, or from one .tsv, .jsonl or .conllu file with both sides.
 
-    Args:
-        source: a file.
-        references: files whose lines answer the source's.
-        recipe: of a run; a file that comes alone is read as its data are.
-        run: the run's directory, from which pictures are found that the file names.
+    With the recipe of a run, a single file is read as the run's data are, and pictures that it
+    names are found from the run's directory.
     """
     train = None if recipe is None else recipe.data.train
     # a run's own form is that of sources: references may have tabs
@@ -46,28 +37,20 @@ def texts_of_files(
                 f"test texts: '{path}' holds {held}, and so both sides, but two files were given, "
                 "and their lines would be taken for texts. Give it alone, as --source."
             )
-    like: Reader | None = None
-    if recipe is not None and not references:
-        like = reader_like(recipe, source, run)
+    like = reader_of_file(recipe, source, run) if recipe and not references else None
     found = list((like or reader_for([source, *references])).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
     if train is None or like is not None:
         return found
     return [
-        replace(one, source=text_like(train, one.source, f"'{source}', line {number}"))
+        replace(one, source=text_of_line(train, one.source, f"'{source}', line {number}"))
         for number, one in enumerate(found, 1)
     ]
 
 
 def texts_of_split(recipe: Recipe, split: str, run: Path | None = None) -> list[Example]:
-    """A split of the recipe's data, with all its references.
-
-    Args:
-        recipe: of the run.
-        split: "valid" or "test".
-        run: the run's directory, from which its data are found; without, paths start from here.
-    """
+    """The split "valid" or "test" of a recipe's data; paths start from the run's directory."""
     choice = find(split, SPLITS, key="--split")(recipe)
     if choice is None:
         is_imported = READERS.get(recipe.data.valid.name) is LearnedElsewhere
@@ -88,23 +71,15 @@ def chosen_texts(
     split: str | None,
     run: Path | None = None,
 ) -> list[Example]:
-    """Test texts as they were asked for: by files, or by a split of a recipe's data.
-
-    Args:
-        recipe: of the run; None where there is no run.
-        source: a file.
-        references: files whose lines answer the source's.
-        split: "valid" or "test".
-        run: the run's directory, from which its data are found.
-    """
+    """Test texts by files, or by a split of a run's data; `recipe` is None without a run."""
     if split is None and source is not None:
         return texts_of_files(source, references, recipe, run)
     if split is not None and recipe is not None and source is None and not references:
         return texts_of_split(recipe, split, run)
     given = {"--source": source, "--reference": references, "--split": split, "a run": recipe}
-    said = ", ".join(name for name, value in given.items() if value) or "nothing"
+    names = ", ".join(name for name, value in given.items() if value) or "nothing"
     raise SettingError(
-        f"test texts: expected --source with --reference, or a run with --split, got {said}. "
+        f"test texts: expected --source with --reference, or a run with --split, got {names}. "
         "Give one of the two."
     )
 
@@ -112,23 +87,13 @@ def chosen_texts(
 def places_of_short(
     found: Sequence[Example], *, max_source_words: int | None, max_target_words: int | None
 ) -> list[int]:
-    """Where the texts stand that have no more words between spaces than asked for; all if not.
-
-    Args:
-        found: test texts; of several references the first counts.
-        max_source_words: of the source.
-        max_target_words: of the reference.
-    """
-    limits = {"source": max_source_words, "target": max_target_words}
-    for side, limit in limits.items():
+    """The places of texts with at most so many words; of several references the first counts."""
+    for side, limit in (("source", max_source_words), ("target", max_target_words)):
         if limit is not None and limit < 1:
             raise SettingError(f"--max-{side}-words must be at least 1, got {limit}.")
-    kept = [
-        place
-        for place, example in enumerate(found)
-        if (max_source_words is None or len(example.source.split()) <= max_source_words)
-        and (max_target_words is None or len(example.targets[0].split()) <= max_target_words)
-    ]
-    if not kept:
+    most_source, most_target = max_source_words or math.inf, max_target_words or math.inf
+    lengths = ((len(one.source.split()), len(one.targets[0].split())) for one in found)
+    short = [i for i, (n, m) in enumerate(lengths) if n <= most_source and m <= most_target]
+    if not short:
         raise DataError(f"test texts: all {len(found):,} have more words than asked for.")
-    return kept
+    return short

@@ -1,18 +1,22 @@
-"""Planning: what a recipe will take, before its first step.
+"""The plan of a training: the memory, time and disk space that a recipe will take.
 
-Sub-words and batches are made as training makes them, in a folder that is gone afterwards. A few
-updates on real batches and a validation give the time, and an update on the largest batch gives the
-memory. From a corpus of very many examples only some are read, evenly spread; the plan says so.
+Sub-words and batches are made as training makes them, in a temporary folder. A few updates and a
+validation give the time, an update on the largest batch the memory. From a corpus of very many
+examples only some are read, evenly spread; the plan says so.
 """
 
 import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,34 +24,39 @@ import torch
 from regard.choices import Choice
 from regard.data.batches import padding_share
 from regard.hardware.hardware import Hardware
-from regard.hardware.memory import available_memory
+from regard.hardware.memory import (
+    available_memory,
+    in_a_fork,
+    lacks_memory,
+    limit_memory,
+    resident,
+    start_counting,
+)
 from regard.models import shapes_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TrainingRecipe, examples
-from regard.runs.trial import Tried, try_a_little
 from regard.tasks import task_of
 from regard.tasks.trees import check_trees
-from regard.training.loop import epoch_updates
-from regard.training.preflight import check_beginnings
-from regard.training.preparation import Prepared, prepare
+from regard.training.checkpoints import Progress
+from regard.training.events import Step
+from regard.training.loop import Material, epoch_updates, learn, make_optimiser
+from regard.training.preparation import Prepared, check_first_examples, prepare
+from regard.training.unreached_weights import check_reaches_all_weights
+from regard.training.validation import seconds_per_validation
 from regard.training.workers import ALONE
 
-SAMPLE = 200_000
-"""Examples that are read at most."""
-NUMBER = 4
-"""Bytes of a weight."""
+T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Doing:
-    """What is being done now."""
-
-    text: str
+MAX_READ_EXAMPLES = 200_000
+BYTES_PER_WEIGHT = 4
+TIMED_UPDATES_S, MAX_TIMED_UPDATES = 4.0, 30
+TIMED_VALIDATIONS_S, MAX_TIMED_VALIDATIONS = 1.0, 5
+"""How long each is timed, in seconds and at most so many of them."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """How many numbers are learned."""
+    """The numbers of learned weights."""
 
     total: int
     embeddings: int
@@ -57,7 +66,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Examples:
-    """What is learned from."""
+    """The numbers of training and validation examples."""
 
     training: int
     read: int
@@ -71,13 +80,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class Updates:
-    """How an epoch falls into updates, and updates into batches that are in memory at once."""
+    """The updates of an epoch, and the batches of an update that are in memory at once."""
 
     steps: int
     target_tokens: float
-    """Of one update, on average."""
+    """Of one update, on average; so are its batches."""
     batches: float
-    """Of one update, on average."""
     per_epoch: float
     epochs: float
     padding: float
@@ -112,7 +120,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class Disk:
-    """Bytes."""
+    """Bytes that files take."""
 
     checkpoint: int
     checkpoints: int
@@ -124,8 +132,20 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a training will take, and what is against it."""
+class Tried:
+    """The measurements of a few updates; without numbers if the memory was too small."""
+
+    updates: int = 0
+    seconds_per_token: float | None = None
+    """The median over the updates: other work on the machine slows down some of them."""
+    peak_bytes: int | None = None
+    splits: int = 0
+    seconds_per_validation: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The resources that a training will take, and the problems found."""
 
     parameters: Parameters
     examples: Examples
@@ -134,66 +154,58 @@ class Plan:
     time: Duration
     disk: Disk
     problems: tuple[str, ...]
-    """What will not fit."""
+    """The limits that it exceeds."""
     notes: tuple[str, ...]
 
 
-def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[Doing | Plan]:
-    """Say what is being done, and at last the plan.
-
-    Args:
-        recipe: what would be trained.
-        hardware: where.
-        out: where the run would be written; only its free space is looked at.
-    """
+def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | TrainingPlan]:
+    """Yield descriptions of the steps, then the plan; disk space is measured at `out`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        yield Doing("reading the training examples")
+        yield "reading the training examples"
         check_trees(recipe)
-        check_beginnings(recipe)
+        check_first_examples(recipe)
         count = sum(1 for _ in examples(recipe.data.train, "train")())
-        sampled = _sampled(recipe, count, folder)
-        yield Doing("learning sub-words and encoding")
+        stride = max(1, math.ceil(count / MAX_READ_EXAMPLES))
+        read = math.ceil(count / stride)
+        sampled = recipe if stride == 1 else _sampled(recipe, stride, folder)
+        yield "learning sub-words and encoding"
         prepared = prepare(sampled, folder, ALONE)
         prepared.check_lengths()
-        corpus, rows = prepared.train.corpus, prepared.train.rows
-        first = epoch_updates(corpus, recipe.training, 0, rows)
-        yield Doing("measuring a few updates")
+        first = epoch_updates(prepared.train.corpus, recipe.training, 0, prepared.train.rows)
+        yield "measuring a few updates"
         tried = try_a_little(prepared, hardware, _largest(prepared, first))
-        read = math.ceil(count / _stride(count))
         parameters = _parameters(prepared)
         updates = _updates(prepared, first, scale=count / read)
-        memory = _memory(recipe, parameters.total, tried, hardware)
-        made = sum(_bytes_in(folder / name) for name in ("corpus", "pictures"))
-        disk = _disk(recipe, parameters.total, made, count / read, out)
-        yield Plan(
+        weights, is_gpu = BYTES_PER_WEIGHT * parameters.total, hardware.device.type == "cuda"
+        free = torch.cuda.mem_get_info(hardware.device)[0] if is_gpu else available_memory()
+        average = weights if recipe.training.ema_decay else 0
+        memory = MemoryEstimate(weights, weights, 2 * weights, average, tried.peak_bytes, free)
+        made = (*(folder / "corpus").rglob("*"), *(folder / "pictures").rglob("*"))
+        made_bytes = sum(path.stat().st_size for path in made if path.is_file())
+        disk = _disk(recipe, weights, int(made_bytes * (count / read)), out)
+        found = Examples(
+            training=count,
+            read=read,
+            validation=int(prepared.valid.corpus.examples[-1]) + 1,
+            left_out=prepared.left_out["train"],
+            source_vocabulary=len(prepared.source),
+            target_vocabulary=len(prepared.target),
+        )
+        yield TrainingPlan(
             parameters=parameters,
-            examples=Examples(
-                training=count,
-                read=read,
-                validation=int(prepared.valid.corpus.examples[-1]) + 1,
-                left_out=prepared.left_out["train"],
-                source_vocabulary=len(prepared.source),
-                target_vocabulary=len(prepared.target),
-            ),
+            examples=found,
             updates=updates,
             memory=memory,
             time=_duration(recipe.training, updates, tried),
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, hardware, count, read, tried)),
+            notes=tuple(_notes(recipe, hardware, found, tried)),
         )
 
 
-def _stride(count: int) -> int:
-    return max(1, math.ceil(count / SAMPLE))
-
-
-def _sampled(recipe: Recipe, count: int, folder: Path) -> Recipe:
-    """The recipe itself, or one that reads every so-many-th example, if there are very many."""
-    stride = _stride(count)
-    if stride == 1:
-        return recipe
+def _sampled(recipe: Recipe, stride: int, folder: Path) -> Recipe:
+    """A recipe that reads one in `stride` examples."""
     path = folder / "sample.jsonl"
     with path.open("w", encoding="utf-8") as file:
         for each in islice(examples(recipe.data.train, "train")(), 0, None, stride):
@@ -204,55 +216,30 @@ def _sampled(recipe: Recipe, count: int, folder: Path) -> Recipe:
 
 
 def _parameters(prepared: Prepared) -> Parameters:
-    shapes = shapes_of(
-        prepared.recipe.model,
-        n_source_tokens=len(prepared.source),
-        n_target_tokens=len(prepared.target),
-    )
-    parts: dict[str, int] = {}
+    sides = {"n_source_tokens": len(prepared.source), "n_target_tokens": len(prepared.target)}
+    shapes = shapes_of(prepared.recipe.model, **sides)
+    parts = Counter[str]()
     for name, shape in shapes.items():
-        part = name.partition(".")[0]
-        parts[part] = parts.get(part, 0) + math.prod(shape)
+        parts[name.partition(".")[0]] += math.prod(shape)
     tables = (".E.weight", "source.weight", "target.weight")
     embeddings = sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(tables))
-    return Parameters(sum(parts.values()), embeddings, parts)
+    return Parameters(parts.total(), embeddings, dict(parts))
 
 
 def _updates(prepared: Prepared, first: list[list[np.ndarray]], *, scale: float) -> Updates:
     corpus, steps = prepared.train.corpus, prepared.recipe.training.steps
-    batches = [batch for update in first for batch in update]
-    tokens = sum(int(corpus.target_lengths[batch].sum()) for batch in batches)
-    per_epoch = len(first) * scale
-    return Updates(
-        steps=steps,
-        target_tokens=tokens / len(first),
-        batches=len(batches) / len(first),
-        per_epoch=per_epoch,
-        epochs=steps / per_epoch,
-        padding=padding_share(corpus, batches),
-    )
+    batches, per_epoch = list(chain.from_iterable(first)), len(first) * scale
+    tokens = sum(int(corpus.target_lengths[batch].sum()) for batch in batches) / len(first)
+    epochs, padding = steps / per_epoch, padding_share(corpus, batches)
+    return Updates(steps, tokens, len(batches) / len(first), per_epoch, epochs, padding)
 
 
 def _largest(prepared: Prepared, updates: list[list[np.ndarray]]) -> np.ndarray:
     """The batch with the most numbers in it."""
     sources, targets = prepared.train.corpus.source_lengths, prepared.train.corpus.target_lengths
-
-    def numbers(rows: np.ndarray) -> int:
-        return len(rows) * int(sources[rows].max() + targets[rows].max())
-
-    return max((batch for update in updates for batch in update), key=numbers)
-
-
-def _memory(recipe: Recipe, parameters: int, tried: Tried, hardware: Hardware) -> MemoryEstimate:
-    weights = NUMBER * parameters
-    is_gpu = hardware.device.type == "cuda"
-    return MemoryEstimate(
-        weights=weights,
-        gradients=weights,
-        optimiser=2 * weights,
-        average=weights if recipe.training.ema_decay else 0,
-        peak=tried.peak_bytes,
-        available=torch.cuda.mem_get_info(hardware.device)[0] if is_gpu else available_memory(),
+    return max(
+        chain.from_iterable(updates),
+        key=lambda rows: len(rows) * int(sources[rows].max() + targets[rows].max()),
     )
 
 
@@ -262,33 +249,21 @@ def _duration(training: TrainingRecipe, updates: Updates, tried: Tried) -> Durat
     if tried.seconds_per_token is None or tried.seconds_per_validation is None:
         return Duration(0, None, None, count)
     per_update, each = tried.seconds_per_token * updates.target_tokens, tried.seconds_per_validation
-    return Duration(
-        tried.updates, per_update, per_update * updates.steps + each * count, count, each
-    )
+    total = per_update * updates.steps + each * count
+    return Duration(tried.updates, per_update, total, count, each)
 
 
-def _disk(recipe: Recipe, parameters: int, corpus: int, scale: float, out: Path) -> Disk:
-    training, model = recipe.training, NUMBER * parameters
-    # weights and two numbers of the optimiser for each
-    checkpoint = 3 * model + (model if training.ema_decay else 0)
+def _disk(recipe: Recipe, model: int, corpus: int, out: Path) -> Disk:
+    training = recipe.training
+    # weights, two numbers of the optimiser for each, and maybe their average
+    checkpoint = (4 if training.ema_decay else 3) * model
     made = math.ceil(training.steps / training.checkpoint_every)
-    kept = max(training.keep_checkpoints, training.average_last) + 1
-    # the newest is whole before an old one goes
-    n_checkpoints = min(made, kept + 1)
-    corpora = int(corpus * scale) * (2 if recipe.tokens.dropout else 1)
+    # beside those kept, the best, and the newest, which is whole before an old one goes
+    n_checkpoints = min(made, max(training.keep_checkpoints, training.average_last) + 2)
+    corpora = corpus * (2 if recipe.tokens.dropout else 1)
     there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
-    return Disk(
-        checkpoint=checkpoint,
-        checkpoints=n_checkpoints,
-        model=model,
-        corpus=corpora,
-        total=n_checkpoints * checkpoint + model + corpora,
-        available=shutil.disk_usage(there).free,
-    )
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    total, free = n_checkpoints * checkpoint + model + corpora, shutil.disk_usage(there).free
+    return Disk(checkpoint, n_checkpoints, model, corpora, total, free)
 
 
 def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
@@ -309,15 +284,13 @@ def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
         )
 
 
-def _notes(
-    recipe: Recipe, hardware: Hardware, count: int, read: int, tried: Tried
-) -> Iterator[str]:
+def _notes(recipe: Recipe, hardware: Hardware, found: Examples, tried: Tried) -> Iterator[str]:
     if hardware.threads is not None:
         yield f"measured on {hardware.threads}"
-    if read < count:
+    if found.read < found.training:
         yield (
-            f"estimated from a sample: {read:,} of {count:,} training examples, evenly spread; the "
-            "sub-words were learned from it too"
+            f"estimated from a sample: {found.read:,} of {found.training:,} training examples, "
+            "evenly spread; the sub-words were learned from it too"
         )
     if tried.splits:
         yield "the largest batch does not fit into memory at once; it is cut until it does"
@@ -329,3 +302,67 @@ def _notes(
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
+
+
+def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+    """Update a model a few times, `largest` at last, and drop it; on a CPU in its own process."""
+    if hardware.device.type == "cuda":
+        # no fork here, since a fork cannot use its parent's GPU
+        torch.cuda.reset_peak_memory_stats(hardware.device)
+        held = torch.cuda.memory_allocated(hardware.device)
+        try:
+            found = _learn_a_little(prepared, hardware, largest)
+        except Exception as error:
+            if lacks_memory(error):
+                return Tried()
+            raise
+        return replace(found, peak_bytes=torch.cuda.max_memory_allocated(hardware.device) - held)
+    with hardware.on_threads():
+        threads, free = torch.get_num_threads(), available_memory()
+
+    def run() -> dict[str, Any]:
+        torch.set_num_threads(threads)
+        limit_memory(free)
+        before = start_counting()
+        found = _learn_a_little(prepared, hardware, largest)
+        return replace(found, peak_bytes=resident("VmHWM") - before).__dict__
+
+    return Tried(**(in_a_fork(run) or {}))
+
+
+def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+    """Time some updates after the first, one on the largest batch, and some validations."""
+    recipe, corpus = prepared.recipe, prepared.train.corpus
+    model = hardware.place(prepared.build())
+    check_reaches_all_weights(model, prepared, hardware)
+    optimiser = make_optimiser(model, recipe.training)
+    endless = replace(recipe, training=replace(recipe.training, steps=1 << 30))
+
+    def updates(material: Callable[[int], Material]) -> Iterator[Step]:
+        return learn(model, optimiser, material, endless, Progress(), hardware=hardware)
+
+    steps = updates(prepared.of_epoch)
+    next(steps)
+    done = _repeated(lambda: next(steps), TIMED_UPDATES_S, least=2, most=MAX_TIMED_UPDATES)
+    last = next(updates(lambda _: Material(corpus, largest)))
+    took = _repeated(
+        lambda: seconds_per_validation(model, prepared, hardware),
+        TIMED_VALIDATIONS_S,
+        least=1,
+        most=MAX_TIMED_VALIDATIONS,
+    )
+    return Tried(
+        updates=len(done),
+        seconds_per_token=median(step.seconds / step.target_tokens for step in done),
+        splits=last.splits,
+        seconds_per_validation=median(took),
+    )
+
+
+def _repeated(work: Callable[[], T], seconds: float, *, least: int, most: int) -> list[T]:
+    """The results of work that is repeated for this time, within the limits on its number."""
+    found: list[T] = []
+    begun = time.perf_counter()
+    while len(found) < least or (time.perf_counter() - begun < seconds and len(found) < most):
+        found.append(work())
+    return found

@@ -1,32 +1,31 @@
-"""A finished run that one can ask: texts in, answers out, and what was looked at on the way.
+"""A finished run, loaded: it predicts answers to texts or pictures, and records attention.
 
     regard.load("runs/dates").predict(["9. Mai 2029"])[0].text
     regard.load("runs/captions").predict(["dog.jpg"])[0].text
 
-Nothing is cut in silence: a text that is longer than the model can read is an error, or it is left
-out or answered in pieces, as the caller wishes, and its prediction says so.
+A call goes `predict` → `predict_each` → the task's `answer_each` → `regard.tasks.searched_texts` →
+`regard.decoding`. `on_long` chooses what becomes of long texts. Loading a run executes no code.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.decoding import Beam, Ensemble, Limits, Search, fast_model
+from regard.decoding import Limits, Search
+from regard.errors import CheckpointError, RunError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
-from regard.inspecting.text_record import check_reads_answers, look_at, reads_answers
-from regard.models import Stepper
-from regard.runs.finished_runs import check_can_write_together, load_run
+from regard.models import build_model, shapes_of
+from regard.recipes.recipe import Recipe, read_recipe
 from regard.tasks import Task, task_of
 from regard.tasks.captioning import pictures_refusal
-from regard.tasks.embedding import check_one_run, sentence_vectors
-from regard.tasks.loaded import Loaded
-from regard.tasks.long_texts import answer_refusal, encode_fitting, text_refusal
+from regard.tasks.embedding import sentence_vectors
+from regard.tasks.loaded_run import Loaded, LoadedRun, load_subwords
 from regard.tasks.predictions import (
     Answer,
     AnswerOptions,
@@ -36,45 +35,27 @@ from regard.tasks.predictions import (
     without_answer,
 )
 from regard.tasks.searched_texts import ON_LONG
-from regard.tasks.unknown_words import check_has_unknown_words
-from regard.training.loop import CPU
+from regard.tasks.word_links import check_has_unknown_words
+from regard.training.checkpoints import load_weights, tensor_forms
+from regard.training.run_folder import finished_weights
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
 
 @final
 @dataclass(frozen=True)
-class Trained:
-    """A model with its vocabularies, where it runs, and others that write with it."""
-
-    path: Path
-    loaded: Loaded
-    hardware: Hardware = CPU
-    others: tuple[Loaded, ...] = ()
-    """Runs that write together with this one."""
-    stepper: Stepper = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        place = self.hardware.device
-        models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
-        stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
-        object.__setattr__(self, "stepper", stepper)
+class Trained(LoadedRun):
+    """A loaded run: its model, vocabularies and hardware, and the other runs of an ensemble."""
 
     @property
     def task(self) -> Task:
         """What the run is for."""
         return task_of(self.loaded.recipe)
 
-    @property
-    def longest(self) -> int:
-        """The most tokens that the model reads or writes, the end token counted."""
-        return self.loaded.recipe.model.max_len
-
-    def default_search(self) -> Beam:
-        """A beam of 5, with answers at most 50 tokens longer than their source."""
-        # what says something of each place of a text says its end too
-        most = self.longest - reads_answers(self.loaded.model)
-        return Beam(width=5, limits=Limits(max_tokens=most, beyond_source=50))
+    def limits(self, max_tokens: int | None, who: str, key: str) -> Limits:
+        """The limits of a search: `max_tokens`, checked by `check_limit`, or the default."""
+        check_limit(self.loaded.recipe, max_tokens, who, key)
+        return self.default_search().limits if max_tokens is None else Limits(max_tokens=max_tokens)
 
     def predict(
         self,
@@ -98,29 +79,16 @@ class Trained:
             dictionary: translations of source words (regard.runs.dictionaries); given one, an
                 unknown word becomes that of the source word it was read off, else that word itself.
         """
-        found = dict(
-            self.predict_each(
-                texts,
-                search=search,
-                has_alignments=has_alignments,
-                on_long=on_long,
-                dictionary=dictionary,
-            )
-        )
+        search = search or self.default_search()
+        options = AnswerOptions(search, has_alignments, on_long, dictionary)
+        found = dict(self.predict_each(texts, options))
         return [found[place] for place in range(len(texts))]
 
     def predict_each(
-        self,
-        texts: Sequence[str | Request],
-        *,
-        search: Search | None = None,
-        has_alignments: bool = False,
-        on_long: str = "error",
-        dictionary: Mapping[str, str] | None = None,
+        self, texts: Sequence[str | Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
-        """Answers as they come, each with the place of its text, so that a bar can count them."""
-        wishes = AnswerOptions(search or self.default_search(), has_alignments, on_long, dictionary)
-        each = self._answer_each(texts, wishes)
+        """Yield answers in the order of completion, each with the place of its text."""
+        each = self._answer_each(texts, options)
         while True:
             # between two answers torch has the threads that the caller gave it
             with self.hardware.on_threads():
@@ -130,86 +98,54 @@ class Trained:
             yield found
 
     def _answer_each(
-        self, texts: Sequence[str | Request], wishes: AnswerOptions
+        self, texts: Sequence[str | Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         check_are_several(texts, "predict")
-        if wishes.dictionary is not None:
+        if options.dictionary is not None:
             self.check_reads_texts("unknown words")
             check_has_unknown_words(self.loaded)
-        requests = [Request(one) if isinstance(one, str) else one for one in texts]
-        asked = [
-            place for place, one in enumerate(requests) if not self.task.is_blank(self, one.text)
-        ]
-        for place in sorted(set(range(len(requests))) - set(asked)):
-            yield place, without_answer(requests[place])
-        some = [requests[place] for place in asked]
-        for number, answer in self.task.answer_each(self, some, wishes):
-            yield asked[number], answer
+        filled: dict[int, Request] = {}
+        for place, text in enumerate(texts):
+            request = Request(text) if isinstance(text, str) else text
+            if self.task.is_blank(self, request.text):
+                yield place, without_answer(request)
+            else:
+                filled[place] = request
+        places = list(filled)
+        for number, answer in self.task.answer_each(self, list(filled.values()), options):
+            yield places[number], answer
 
     def vectors(
         self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "n m"]:
         """A vector of length 1 for each text, of a run whose model is an encoder.
 
-        Args:
-            texts: what is read.
-            each: called after each text, so that a bar can count them.
+        `each` is called after each text, so that a bar can count them.
         """
-        check_one_run(self.others)
-        check_are_several(texts, "vectors")
-        with self.hardware.on_threads():
-            return sentence_vectors(self.loaded, self.hardware, texts, read=self.read, each=each)
+        return sentence_vectors(self, texts, each)
 
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
-        """Every weight with which a text was answered; `target` is an answer to look at instead."""
+        """The record of the run's answer, or of `target`: texts, tokens and all weights."""
         return self.task.look(self, text, target, search)
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None
     ) -> CaptionRecord:
         """Where each word of a picture's caption looked; `target` is a caption to look at."""
-        with self.hardware.on_threads():
-            return self.task.look_at_picture(self, address, target, search)
-
-    def read_over(self, read: str, answer: Sequence[int]) -> Record:
-        """Every weight with which the model reads a normalised text and writes an answer."""
-        with self.hardware.on_threads():
-            return look_at(self.loaded.model, self.loaded.source, self.loaded.target, read, answer)
+        return self.task.look_at_picture(self, address, target, search)
 
     def check_reads_texts(self, who: str) -> None:
-        """Refuse a run that looks at pictures, for work that needs the words of a source."""
+        """Refuse a run on pictures, for work that needs the words of a source."""
         if not self.task.sources.has_lengths:
             raise pictures_refusal(who)
 
-    def check_length(self, request: Request, remedy: str = "look at a part of it") -> None:
-        """Refuse a text that is too long to be read as a whole, and say what to do about it."""
-        refusal = text_refusal(request, remedy)
-        encode_fitting(self.loaded.source, self.read(request.text), self.longest, refusal)
-
-    def check_answer(self, target: str) -> None:
-        """Refuse an answer that the model could not have written."""
-        check_reads_answers(self.loaded.model)
-        self.answer_tokens(target)
-
-    def answer_tokens(self, target: str) -> list[int]:
-        """The tokens of an answer that the caller gave."""
-        read = self.read(target)
-        return encode_fitting(self.loaded.target, read, self.longest, answer_refusal)
-
     def read(self, text: str) -> str:
-        """A text normalised as those that the run learned from."""
+        """A text normalised as the training data are."""
         return self.task.read_text(self.loaded.recipe, text)
-
-    def length(self, text: str) -> int:
-        """How many tokens the model would read, the end token counted."""
-        return len(self.loaded.source.encode(self.read(text))) + 1
 
 
 def load(
-    run: Path | str,
-    *others: Path | str,
-    device: str | None = None,
-    precision: str | None = None,
+    run: Path | str, *others: Path | str, device: str | None = None, precision: str | None = None
 ) -> Trained:
     """Read a finished run, or several that write together.
 
@@ -221,6 +157,52 @@ def load(
     """
     hardware = Hardware.chosen(device, precision or "float32", compiles=False)
     first, *rest = (load_run(Path(path)) for path in (run, *others))
-    for path, other in zip(others, rest, strict=True):
-        check_can_write_together(first, other, f"ensemble: '{path}'", f"'{run}'")
+    forms = [task_of(one.recipe).sources.form(one.recipe) for one in (first, *rest)]
+    for path, other, form in zip(others, rest, forms[1:], strict=True):
+        sides = ((other.source, first.source), (other.target, first.target))
+        if any(theirs.fingerprint != ours.fingerprint for theirs, ours in sides):
+            raise RunError(
+                f"ensemble: '{path}' has other vocabularies than '{run}'. Train it with "
+                "training.start_from, or with the same data and [tokens]."
+            )
+        if form != forms[0]:
+            raise RunError(
+                f"ensemble: '{path}' looks at other sources than '{run}': texts or pictures, of "
+                "one size and framing, must be the same for all."
+            )
     return Trained(Path(run), first, hardware, tuple(rest))
+
+
+def load_run(path: Path) -> Loaded:
+    """Read a finished run; inconsistent files are refused."""
+    weights = finished_weights(path)
+    recipe = read_recipe(path / "recipe.toml")
+    source, target = load_subwords(recipe, path)
+    sizes = {"n_source_tokens": len(source), "n_target_tokens": len(target)}
+    wanted, found = shapes_of(recipe.model, **sizes), tensor_forms(weights)
+    for name, shape in wanted.items():
+        if name in found and found[name][1] != shape:
+            raise CheckpointError(
+                f"'{weights}': '{name}' must be {shape} by the recipe, got {found[name][1]}."
+            )
+    if missing := sorted(wanted.keys() - found.keys()):
+        raise CheckpointError(f"'{weights}' lacks {missing[:3]}, which the recipe asks for.")
+    model = build_model(recipe.model, **sizes)
+    load_weights(weights, model)
+    return Loaded(recipe, source, target, model.eval())
+
+
+def check_limit(recipe: Recipe, max_tokens: int | None, who: str, key: str) -> None:
+    """Refuse a limit of tokens that exceeds the run's; errors name `who` and `key`."""
+    if max_tokens is None:
+        return
+    if not task_of(recipe).has_free_length:
+        raise SettingError(
+            f"{who}: this run writes no answers of a length of its own, so {key} has no meaning "
+            "for it. Leave it out."
+        )
+    most = recipe.model.max_len - 1
+    if not 1 <= max_tokens <= most:
+        raise SettingError(
+            f"{who}: {key} must lie between 1 and {most}, the model's limit, got {max_tokens}."
+        )

@@ -1,6 +1,6 @@
-"""runs → an HTTP interface and the studio page, for the machine they stand on.
+"""runs → an HTTP interface and the studio page, by default for this machine alone.
 
-api.py has pure functions, app.py the routes, guard.py who may ask, page/ what a browser loads.
+api.py: answers without HTTP; app.py: routes; server.py: process; guard.py: access; page/: studio.
 """
 
 from regard.serving.app import build_app

@@ -1,9 +1,11 @@
-"""The routes: each reads what was asked, calls a pure function, and answers in JSON or numbers."""
+"""The HTTP routes: each calls a function of api.py or its siblings; server.py runs the app."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from time import perf_counter
+from typing import Annotated
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
@@ -14,43 +16,45 @@ from starlette.types import ASGIApp
 
 import regard
 from regard.errors import LengthError, RegardError, UnknownChoice
+from regard.plots.scripts import DRAWING
 from regard.serving import api, captions, gold
-from regard.serving.atlas import Asked, atlas, profile, tile
+from regard.serving.atlas import TileRequest, atlas, profile, tile
 from regard.serving.colour_maps import colour_ramps
-from regard.serving.files import page_files, read_file
 from regard.serving.guard import Guard, Names, fault
-from regard.serving.link_drawing import Drawing
 from regard.serving.loaded_head import loaded_head
-from regard.serving.pools import Pools
+from regard.serving.quantities import QuantitySettings
 from regard.serving.registry import Registry
-from regard.serving.schemas import AskedToPredict, AskedToWork
-from regard.serving.shown_numbers import Wish
+from regard.serving.schemas import AskedToPredict, AskedToWork, described, read_json, received
 from regard.serving.side_by_side import side_by_side
-from regard.serving.turns import GONE
-from regard.serving.uploads import described, read_json, received
+from regard.serving.turns import GONE, Pools
 from regard.serving.worked_steps import start, worked_steps
 
 STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
-"""What a mistake is in HTTP; 400 where nothing else is said."""
+"""The HTTP status of each kind of error; 400 for all others."""
 OCTETS = "application/octet-stream"
+PAGE_FOLDERS: Mapping[str, Path] = {"": Path(__file__).parent / "page", "drawing/": DRAWING}
+"""By prefix of the path: the studio's own files, and those that exported pages share."""
+PAGE_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+"""Fixed here, since some systems map .js to plain text, and modules then fail to load."""
+SentSettings = Annotated[QuantitySettings, Depends()]
+SentDrawing = Annotated[gold.Drawing, Depends()]
 
 
 def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
-    """The application, guarded.
-
-    Args:
-        registry: the runs it serves.
-        host: what the server is bound to; other names are refused.
-    """
-    # FastAPI's own pages for people load scripts from elsewhere
+    """The application, guarded: requests that name another host are refused."""
+    # FastAPI's documentation pages load scripts from other hosts
     app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
     _count(app)
-    _say_mistakes(app)
+    _answer_errors(app)
     pools = Pools(registry.runs)
     _about(app, registry, pools)
     _answers(app, registry, pools)
     _looks(app, registry)
-    _atlas(app, registry)
     _worked(app, pools)
     _gold(app, registry)
     _page(app)
@@ -76,60 +80,48 @@ def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
     @app.get("/api/runs/{run}/info", tags=["runs"])
     async def info(run: str) -> dict[str, object]:
         """What a run is."""
-        return await pools.reading.run(lambda: api.info(registry.run(run)))
+        return await pools.read(lambda: api.info(registry.run(run)))
 
     @app.get("/api/runs/{run}/curves", tags=["runs"])
     async def curves(run: str) -> dict[str, object]:
         """How a run learned."""
-        return await pools.reading.run(lambda: api.curves(registry.run(run)))
+        return await pools.read(lambda: api.curves(registry.run(run)))
 
 
 def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
     @app.post("/api/runs/{run}/predict", tags=["looking"], openapi_extra=described(AskedToPredict))
     async def predict(run: str, request: Request) -> dict[str, object]:
         """Answer a text; each answer names a record."""
-        # before the body is read, which may be long
+        # checked before the body is read, which may be long
         api.reader(registry, run)
-        asked = await read_json(request, AskedToPredict)
-        # a text that is refused waits for no other
-        answer = await pools.reading.run(
-            lambda: api.prepare_prediction(
-                registry,
-                run,
-                asked.text,
-                target=asked.target,
-                n_best=asked.n_best,
-                max_tokens=asked.max_tokens,
-            )
-        )
-        return await pools.of_run[run].run(answer)
+        body = await read_json(request, AskedToPredict)
+        # a refused text is answered at once, without a turn at the model
+        asked = dict(body)
+        answer = await pools.read(lambda: api.prepare_prediction(registry, run, **asked))
+        return await pools.ask(run, answer)
 
     @app.post("/api/runs/{run}/caption", tags=["looking"])
     async def caption(run: str, request: Request) -> dict[str, object]:
         """Caption the picture that is the body of the request, as the bytes of its file."""
         served = captions.captioner(registry, run)
         async with received(request) as upload:
-            return await pools.of_run[run].run(
-                lambda: captions.caption_upload(registry, served, upload)
-            )
+            return await pools.ask(run, lambda: captions.caption_upload(registry, served, upload))
 
     @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
     async def caption_example(run: str, number: int) -> dict[str, object]:
         """Caption one of the run's own pictures."""
         served = captions.captioner(registry, run)
-        return await pools.of_run[run].run(
-            lambda: captions.caption_example(registry, served, number)
-        )
+        return await pools.ask(run, lambda: captions.caption_example(registry, served, number))
 
     @app.get("/api/captions/{record}", tags=["looking"])
     async def kept_caption(record: str) -> dict[str, object]:
         """A caption that was saved in a file, or that is still kept."""
-        return await pools.reading.run(lambda: captions.caption(registry, record))
+        return await pools.read(lambda: captions.caption(registry, record))
 
     @app.get("/api/captions/{record}/picture", tags=["looking"], response_class=Response)
     async def picture(record: str) -> Response:
         """A picture that was captioned."""
-        content = await pools.reading.run(lambda: captions.picture_png(registry, record))
+        content = await pools.read(lambda: captions.picture_png(registry, record))
         return Response(content, media_type="image/png")
 
 
@@ -140,15 +132,9 @@ def _looks(app: FastAPI, registry: Registry) -> None:
         return api.record(registry, record)
 
     @app.get("/api/records/{record}/weights/{kind}", tags=["looking"], response_class=Response)
-    def weights(
-        record: str,
-        kind: str,
-        shown: str = "weights",
-        temperature: float = 1.0,
-        residual: float = 0.5,
-    ) -> Response:
+    def weights(record: str, kind: str, settings: SentSettings, shown: str = "weights") -> Response:
         """All numbers of a kind: float32, little end first; X-Shape says how many."""
-        numbers = api.weights(registry, record, kind, shown, Wish(temperature, residual))
+        numbers = api.weights(registry, record, kind, shown, settings)
         shape = ",".join(map(str, numbers.shape))
         return Response(numbers.tobytes(), media_type=OCTETS, headers={"X-Shape": shape})
 
@@ -172,8 +158,6 @@ def _looks(app: FastAPI, registry: Registry) -> None:
         """The queries, keys and values of one head, for the worked example."""
         return loaded_head(registry.record(record), kind, layer, head)
 
-
-def _atlas(app: FastAPI, registry: Registry) -> None:
     @app.get("/api/records/{record}/atlas/{kind}/{layer}", tags=["atlas"])
     def size(record: str, kind: str, layer: int) -> dict[str, object]:
         """How large a layer's map is, and how it is cut."""
@@ -184,49 +168,31 @@ def _atlas(app: FastAPI, registry: Registry) -> None:
         tags=["atlas"],
         response_class=Response,
     )
-    def one_tile(
-        record: str,
-        kind: str,
-        layer: int,
-        head: str,
-        zoom: int,
-        x: int,
-        y: int,
-        pooling: str = "max",
-        rows: int = 4,
-        type: str = "float16",
-    ) -> Response:
+    def one_tile(record: str, request: Annotated[TileRequest, Depends()]) -> Response:
         """256 × 256 weights; then how many keys each row of pixels may see. 204: all masked."""
-        made = tile(registry, record, Asked(kind, layer, head, zoom, x, y, pooling, rows, type))
-        headers = {
-            "X-Min": repr(made.lowest),
-            "X-Max": repr(made.highest),
-            "X-Rows-Sampled": str(made.rows_used),
-            "X-Exact": str(made.is_exact).lower(),
-        }
-        if made.is_empty:
+        content, headers = tile(registry, record, request)
+        if not content:
             return Response(status_code=204, headers=headers)
-        return Response(made.content, media_type=OCTETS, headers=headers)
+        return Response(content, media_type=OCTETS, headers=headers)
 
     @app.get("/api/records/{record}/profile/{kind}/{layer}/{head}", tags=["atlas"])
     def one_profile(
         record: str, kind: str, layer: int, head: int, far: int = 64, every: int = 0
     ) -> dict[str, object]:
         """What each key receives, and the strongest far links; every=1 uses all queries."""
-        kept = registry.record(record)
-        return profile(kept, kind, layer, head, far=far, every=every)
+        return profile(registry.record(record), kind, layer, head, far=far, every=every)
 
 
 def _worked(app: FastAPI, pools: Pools) -> None:
     @app.get("/api/worked", tags=["worked example"])
     async def begin() -> dict[str, object]:
         """The worked example as `regard explain` prints it."""
-        return await pools.reading.run(start)
+        return await pools.read(start)
 
     @app.post("/api/worked", tags=["worked example"])
     async def work(asked: AskedToWork) -> dict[str, object]:
         """Every step with other numbers."""
-        return await pools.reading.run(lambda: worked_steps(asked.wished()))
+        return await pools.read(lambda: worked_steps(asked))
 
 
 def _gold(app: FastAPI, registry: Registry) -> None:
@@ -236,23 +202,26 @@ def _gold(app: FastAPI, registry: Registry) -> None:
         return gold.sentences(registry)
 
     @app.get("/api/gold/{run}", tags=["gold"])
-    def errors_of_heads(
-        run: str, drawing: str = "argmax", threshold: float = 0.2, punctuation: str = "counted"
-    ) -> dict[str, object]:
+    def errors_of_heads(run: str, drawing: SentDrawing) -> dict[str, object]:
         """The alignment error rate of every head."""
-        return gold.errors_of_heads(registry, run, Drawing(drawing, threshold, punctuation))
+        return gold.errors_of_heads(registry, run, drawing)
 
     @app.get("/api/gold/{run}/{place}", tags=["gold"])
     def sentence(
-        run: str,
-        place: int,
-        row: str = "predicting",
-        drawing: str = "argmax",
-        threshold: float = 0.2,
-        punctuation: str = "counted",
+        run: str, place: int, drawing: SentDrawing, row: str = "predicting"
     ) -> dict[str, object]:
         """One pair with its links, every head's weights and the links that they draw."""
-        return gold.sentence(registry, run, place, row, Drawing(drawing, threshold, punctuation))
+        return gold.sentence(registry, run, place, row, drawing)
+
+
+def page_files() -> dict[str, Path]:
+    """Every file of the page by its address, "index.html" among them."""
+    return {
+        beginning + path.relative_to(folder).as_posix(): path
+        for beginning, folder in PAGE_FOLDERS.items()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in PAGE_TYPES
+    }
 
 
 def _page(app: FastAPI) -> None:
@@ -260,42 +229,43 @@ def _page(app: FastAPI) -> None:
 
     @app.get("/{address:path}", include_in_schema=False)
     async def page(address: str) -> Response:
-        content, kind = read_file(files, address)
-        return Response(content, media_type=kind)
+        path = files.get(address or "index.html")
+        if path is None:
+            raise UnknownChoice(
+                f"page: there is no '{address}' here. Open the address without a path."
+            )
+        return Response(path.read_bytes(), media_type=PAGE_TYPES[path.suffix])
 
 
-def _say_mistakes(app: FastAPI) -> None:
+def _answer_errors(app: FastAPI) -> None:
     """Every error has one shape."""
 
+    @app.exception_handler(RegardError)
     async def regard_error(request: Request, error: Exception) -> Response:
         kind = type(error)
         status = next((code for known, code in STATUS.items() if issubclass(kind, known)), 400)
         return JSONResponse(fault(kind.__name__, str(error)), status)
 
-    async def unfit(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        said = "; ".join(
+    @app.exception_handler(RequestValidationError)
+    async def unfit(request: Request, error: RequestValidationError) -> Response:
+        found = "; ".join(
             f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()
         )
-        return JSONResponse(fault("bad_request", f"serve: {said}."), 422)
+        return JSONResponse(fault("bad_request", f"serve: {found}."), 422)
 
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        said = f"serve: {request.method} {request.url.path}: {error.detail}."
-        return JSONResponse(fault("bad_request", said), error.status_code)
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        message = f"serve: {request.method} {request.url.path}: {error.detail}."
+        return JSONResponse(fault("bad_request", message), error.status_code)
 
+    @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
-        said = "serve: something broke; the terminal that serve runs in says what."
-        return JSONResponse(fault("internal", said), 500)
+        message = "serve: something broke; the terminal that serve runs in says what."
+        return JSONResponse(fault("internal", message), 500)
 
+    @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: Exception) -> Response:
         return JSONResponse(fault("gone", "serve: the client left before it had sent all."), GONE)
-
-    app.add_exception_handler(RegardError, regard_error)
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(RequestValidationError, unfit)
-    app.add_exception_handler(HTTPException, refused)
-    app.add_exception_handler(Exception, broken)
 
 
 def _count(app: FastAPI) -> None:

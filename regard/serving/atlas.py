@@ -1,7 +1,7 @@
 """The atlas of a long text: tiles of its maps, what each key receives, and its strongest far links.
 
-A tile travels as 256 × 256 numbers, little end first, NaN where the matrix has ended and −1 where a
-mask lets nothing through; behind them stand 256 float32: how many keys each row of pixels may see.
+A tile is sent as 256 × 256 little-endian numbers, NaN outside the matrix and −1 where everything is
+masked, followed by 256 float32: how many keys each row of pixels may see.
 """
 
 from collections.abc import Mapping
@@ -14,28 +14,27 @@ from regard.choices import find
 from regard.errors import SettingError
 from regard.inspecting.record import Record
 from regard.inspecting.survey import ANYWHERE, survey
-from regard.inspecting.tiles import BLOCK, EXACT, PIXELS, Head, Pause, Pyramid
-from regard.serving.lru_cache import Once, name_of_answer
-from regard.serving.registry import Registry, SentTile
-from regard.serving.turns import Turns, check_asker
+from regard.inspecting.tiles import BLOCK, MAX_EXACT_CELLS, PIXELS, Pyramid
+from regard.serving.lru_cache import name_of_answer
+from regard.serving.registry import Registry, Tile
+from regard.serving.turns import ComputingTurns, check_client
 
 TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 """How the numbers of a tile may be written."""
 MASKED = -1.0
-BINS = 2048
-"""The most bars of a profile."""
-ROWS_OF_A_SURVEY = 512
-"""About how many queries one pass takes of a long text, unless all are asked for."""
-HEAVIEST = 20
+MAX_BINS = 2048
+SURVEY_ROWS = 512
+"""About how many queries one pass takes of a long text, unless all are requested."""
+N_HEAVIEST = 20
 """How many of the keys that receive most are named."""
-QUICK = 4 * BLOCK
-"""The most weights of a survey that takes no longer than a tile."""
-TURNS = Turns()
-"""For all that is served here: there is one machine."""
+MAX_QUICK_WEIGHTS = 4 * BLOCK
+"""The most weights of a survey that takes a quick turn, as a tile does."""
+TURNS = ComputingTurns()
+"""Shared by all requests, since they compute on the same machine."""
 
 
 def atlas(record: Record, kind: str, layer: int) -> dict[str, object]:
-    """How large the map of one layer is, and how it is cut."""
+    """The size of one layer's map, and how it is cut into tiles."""
     pyramid = _pyramid(record, kind, layer)
     one = record.attention[kind]
     return {
@@ -54,8 +53,8 @@ def atlas(record: Record, kind: str, layer: int) -> dict[str, object]:
 
 @final
 @dataclass(frozen=True)
-class Asked:
-    """Which tile, and how."""
+class TileRequest:
+    """The tile of a record that is requested, and its pooling and number type."""
 
     kind: str
     layer: int
@@ -69,47 +68,38 @@ class Asked:
     type: str = "float16"
 
 
-def tile(registry: Registry, name: str, asked: Asked) -> SentTile:
-    """One tile, computed once; not at all if whoever asked goes before its turn comes."""
-    key = name_of_answer(name, asked)
+def tile(registry: Registry, name: str, request: TileRequest) -> Tile:
+    """One tile as bytes, and its headers; a fully masked tile has no bytes.
+
+    It is computed once, and not at all if the client disconnects before its turn.
+    """
     record = registry.record(name)
-    made = registry.tiles.put(key, Once(lambda: _in_turn(record, asked)))
-    try:
-        return made()
-    except BaseException:
-        # what was never computed must not push out what was
-        registry.tiles.drop(key, made)
-        raise
-
-
-def _in_turn(record: Record, asked: Asked) -> SentTile:
-    pyramid = _pyramid(record, asked.kind, asked.layer)
-    is_long = not asked.rows and PIXELS * pyramid.scale(asked.zoom) > EXACT
-    with TURNS.long() if is_long else TURNS.quick():
-        return _computed(pyramid, asked, TURNS.give_way if is_long else check_asker)
-
-
-def _computed(pyramid: Pyramid, asked: Asked, pause: Pause) -> SentTile:
-    made = pyramid.tile(
-        head_of(asked.head),
-        asked.zoom,
-        asked.x,
-        asked.y,
-        asked.pooling,
-        asked.rows or None,
-        pause=pause,
+    return registry.tiles.computed(
+        name_of_answer(name, request), lambda: _computed(record, request)
     )
-    hidden = ~pyramid.visible(asked.zoom, asked.x, asked.y) & ~np.isnan(made.values)
-    values = np.where(hidden, MASKED, made.values).astype(find(asked.type, TYPES))
-    allowed = pyramid.allowed(asked.zoom, asked.y).astype("<f4")
-    return SentTile(
-        values.tobytes() + allowed.tobytes(),
-        made.lowest,
-        made.highest,
-        made.rows_used,
-        made.is_exact,
-        made.is_empty,
-    )
+
+
+def _computed(record: Record, request: TileRequest) -> Tile:
+    pyramid, place = _pyramid(record, request.kind, request.layer), (request.x, request.y)
+    # the head is a number, "mean" or "max"
+    is_number = request.head.isascii() and request.head.isdigit()
+    head = int(request.head) if is_number else request.head
+    is_long = not request.rows and PIXELS * pyramid.scale(request.zoom) > MAX_EXACT_CELLS
+    turn, pause = (TURNS.long(), TURNS.give_way) if is_long else (TURNS.quick(), check_client)
+    with turn:
+        made = pyramid.tile(
+            head, request.zoom, *place, request.pooling, request.rows or None, pause=pause
+        )
+        hidden = ~pyramid.visible(request.zoom, *place) & ~np.isnan(made.values)
+        values = np.where(hidden, MASKED, made.values).astype(find(request.type, TYPES))
+        allowed = pyramid.allowed(request.zoom, request.y).astype("<f4")
+    headers = {
+        "X-Min": repr(made.lowest),
+        "X-Max": repr(made.highest),
+        "X-Rows-Sampled": str(made.rows_used),
+        "X-Exact": str(made.is_exact).lower(),
+    }
+    return b"" if made.is_empty else values.tobytes() + allowed.tobytes(), headers
 
 
 def profile(
@@ -117,37 +107,22 @@ def profile(
 ) -> dict[str, object]:
     """What each key receives, which keys receive most, and the strongest far links.
 
-    Args:
-        record: what was looked at.
-        kind: "encoder", "decoder" or "cross".
-        layer: counted from 0.
-        head: counted from 0.
-        far: how far apart the ends of a link are, at least one more; where two texts look at each
-            other there is no distance, and all links count.
-        every: one in so many queries is used; 0 for as many as take no longer than a moment.
+    The ends of a link are more than `far` apart; between two texts there is no distance, and all
+    links count. One in `every` queries is used; with 0, as many as take a moment.
     """
     one = find(kind, record.attention)
     pyramid = _pyramid(record, kind, layer)
-    used = every or max(1, pyramid.n_queries // ROWS_OF_A_SURVEY)
-    special = frozenset(
-        place for place, word in enumerate(one.keys.words) if word in one.keys.specials
-    )
+    used = every or max(1, pyramid.n_queries // SURVEY_ROWS)
     apart = far if one.is_self else ANYWHERE
-    is_long = pyramid.n_queries // used * pyramid.n_keys > QUICK
-    pause = TURNS.give_way if is_long else check_asker
-    with TURNS.long() if is_long else TURNS.quick():
-        found = survey(
-            pyramid.weights,
-            head,
-            far=apart,
-            every=used,
-            left_out=special,
-            pause=pause,
-        )
-    bins = min(BINS, pyramid.n_keys)
+    is_long = pyramid.n_queries // used * pyramid.n_keys > MAX_QUICK_WEIGHTS
+    hidden = one.keys.special_pieces
+    turn, pause = (TURNS.long(), TURNS.give_way) if is_long else (TURNS.quick(), check_client)
+    with turn:
+        found = survey(pyramid.weights, head, far=apart, every=used, left_out=hidden, pause=pause)
+    bins = min(MAX_BINS, pyramid.n_keys)
     edges = np.arange(bins) * pyramid.n_keys // bins
     received = np.add.reduceat(found.received.astype(np.float64), edges)
-    heaviest = np.argsort(-found.received, kind="stable")[:HEAVIEST]
+    heaviest = np.argsort(-found.received, kind="stable")[:N_HEAVIEST]
     return {
         "received": received.round(7).tolist(),
         "heaviest": [[int(key), round(float(found.received[key]), 7)] for key in heaviest],
@@ -158,11 +133,6 @@ def profile(
         "n_queries": pyramid.n_queries,
         "is_exact": found.is_exact,
     }
-
-
-def head_of(text: str) -> Head:
-    """A head's number, or "mean" or "max"."""
-    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def _pyramid(record: Record, kind: str, layer: int) -> Pyramid:

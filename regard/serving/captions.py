@@ -1,4 +1,4 @@
-"""Captions: a picture that somebody sent, or one of the run's own, and where each word looked."""
+"""Captions of uploaded pictures and of a run's examples, and where each word looked."""
 
 from dataclasses import replace
 from io import BytesIO
@@ -7,14 +7,12 @@ import numpy as np
 
 from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
-from regard.inspecting.caption_record import CaptionRecord
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.registry import Registry, Served
-from regard.serving.turns import held
-from regard.serving.uploads import Upload
-from regard.serving.watched_search import WatchedSearch
+from regard.serving.schemas import Upload
+from regard.serving.turns import WatchedSearch, held
 
-MOST_SIDE = 1600
+MAX_SIDE = 1600
 """Pixels along the longer side of a picture that is kept for the page."""
 
 
@@ -27,44 +25,37 @@ def captioner(registry: Registry, run: str) -> Served:
 
 
 def caption_upload(registry: Registry, served: Served, upload: Upload) -> dict[str, object]:
-    """Caption a picture that was sent.
-
-    Args:
-        registry: all that is served.
-        served: a run that captions pictures.
-        upload: the picture's file, of any make that the project reads.
-    """
-    if upload.is_empty:
+    """Caption an uploaded picture, in any format that the project reads."""
+    if not upload.path.stat().st_size:
         raise DataError("caption: no picture was sent. Send the bytes of a file, such as a JPEG.")
-    try:
-        record = _looked(served, str(upload.path))
-    except DataError as error:
-        # the sender does not know the name that the file has here
-        said = str(error).replace(str(upload.path), "the picture that was sent")
-        raise DataError(said) from error
-    own = replace(record, picture=replace(record.picture, name="your picture"))
-    return _kept(registry, name_of_answer(served.name, upload.mark), own)
+    names = "your picture", "the picture that was sent"
+    return _captioned(registry, served, str(upload.path), upload.mark, *names)
 
 
 def caption_example(registry: Registry, served: Served, number: int) -> dict[str, object]:
-    """Caption one of the pictures that `info` offers.
-
-    Args:
-        registry: all that is served.
-        served: a run that captions pictures.
-        number: of the example, counted from 0.
-    """
-    offered = served.offer.examples
+    """Caption one of the pictures that `info` offers, counted from 0."""
+    offered = served.offer().examples
     if not 0 <= number < len(offered):
         raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
     address = offered[number]
-    name = served.trained.task.sources.title(address)
+    title = served.trained.task.sources.title(address)
+    return _captioned(registry, served, address, address, title, title)
+
+
+def _captioned(
+    registry: Registry, served: Served, address: str, mark: str, title: str, in_errors: str
+) -> dict[str, object]:
+    """Caption a picture; answers and errors name its title, not its path on this machine."""
+    search = WatchedSearch(served.trained.default_search(), served.busy)
     try:
-        record = _looked(served, address)
+        with held(served.busy):
+            found = served.trained.look_at_picture(address, search=search)
     except DataError as error:
-        raise DataError(str(error).replace(address, name)) from error
-    named = replace(record, picture=replace(record.picture, name=name))
-    return _kept(registry, name_of_answer(served.name, address), named)
+        raise DataError(str(error).replace(address, in_errors)) from error
+    record = replace(found, picture=replace(found.picture, name=title))
+    small, name = replace(record, picture=_small(record.picture)), name_of_answer(served.name, mark)
+    registry.captions.put(name, lambda: small)
+    return {"record": name, **record.as_json()}
 
 
 def caption(registry: Registry, name: str) -> dict[str, object]:
@@ -80,21 +71,10 @@ def picture_png(registry: Registry, name: str) -> bytes:
     return file.getvalue()
 
 
-def _looked(served: Served, address: str) -> CaptionRecord:
-    search = WatchedSearch(served.trained.default_search(), served.busy)
-    with held(served.busy):
-        return served.trained.look_at_picture(address, search=search)
-
-
-def _kept(registry: Registry, name: str, record: CaptionRecord) -> dict[str, object]:
-    registry.captions.put(name, replace(record, picture=_small(record.picture)))
-    return {"record": name, **record.as_json()}
-
-
 def _small(picture: Picture) -> Picture:
-    """With no more pixels than a page shows; its size stays that of the whole picture."""
-    if max(picture.pixels.shape) <= MOST_SIDE:
+    """The picture with no more pixels than a page shows; its stated size stays the original's."""
+    if max(picture.pixels.shape) <= MAX_SIDE:
         return picture
     image = pillow().fromarray(np.ascontiguousarray(picture.pixels))
-    image.thumbnail((MOST_SIDE, MOST_SIDE))
+    image.thumbnail((MAX_SIDE, MAX_SIDE))
     return replace(picture, pixels=np.asarray(image))

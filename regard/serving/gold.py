@@ -1,36 +1,102 @@
-"""Gold alignments: links that people drew, beside those that each head draws.
+"""Gold alignments: links that people drew, beside those read off the weights of each head.
 
-The run is made to write the given translation, as `regard evaluate --alignment` does it.
+    argmax         each target word to the source word that it weighs most
+    intersection   those of these that are also the heaviest target word of their source word
+    threshold      every pair of words whose weight is at least τ
+
+Weights come from a teacher-forced pass over the given translation, as in `evaluate --alignment`.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.choices import find
-from regard.data.kinds import EOS
 from regard.errors import DataError, LengthError, SettingError
-from regard.evaluating import AlignmentCounts, Pieces, View, best_head
-from regard.evaluating.heads import LEFT_OUT, Row, merge_pieces, views
-from regard.inspecting.alignments import words_of
-from regard.inspecting.capture import weights_of
+from regard.evaluating import AlignmentCounts, Gold, HeadView
+from regard.evaluating.alignment import Link
+from regard.evaluating.heads import DecoderRow, argmax_links, merge_pieces, weights_by_view
 from regard.inspecting.record import rounded
-from regard.runs.alignment import Aligned, cross_maps, has_gold, read_gold
+from regard.runs.alignment import AlignmentErrors, piece_weights, read_gold
 from regard.runs.evaluation_texts import texts_of_files
-from regard.serving.link_drawing import Drawing
-from regard.serving.lru_cache import Once, name_of_answer
-from regard.serving.registry import GoldPairs, Registry, Served, WordWeights
+from regard.serving.lru_cache import name_of_answer
+from regard.serving.registry import GoldPairs, GoldWeights, Registry, Served, WordWeights
 from regard.serving.turns import held
-from regard.tasks.normalisation import as_read
 
-ROWS = {row.name.lower(): row for row in Row}
-MOST_PAIRS = 300
-"""How many pairs are scored, the first ones; all of a usual gold file are."""
+ROWS = {row.name.lower(): row for row in DecoderRow}
+MAX_PAIRS = 300
+"""How many pairs are scored, from the first on; usual gold files have fewer."""
+Links = frozenset[Link]
+Weights = Float[Tensor, "t s"]
+
+
+def _heaviest(weights: Weights) -> Links:
+    return argmax_links(weights, range(len(weights)))
+
+
+DRAWINGS: Mapping[str, Callable[[Weights, float], Links]] = {
+    "argmax": lambda weights, _: _heaviest(weights),
+    "intersection": lambda weights, _: _heaviest(weights) & _swapped(_heaviest(weights.mT)),
+    "threshold": lambda weights, least: _swapped((weights >= least).nonzero().tolist()),
+}
+PUNCTUATION: Mapping[str, Callable[[str], bool]] = {
+    "counted": lambda word: True,
+    "left_out": lambda word: any(character.isalnum() for character in word),
+}
+"""Which words may have links that count, by the name of the choice."""
+
+
+def _swapped(links: Iterable[Sequence[int]]) -> Links:
+    return frozenset((source, target) for target, source in links)
+
+
+@final
+@dataclass(frozen=True)
+class Drawing:
+    """How links are drawn, and between which words they count."""
+
+    drawing: str = "argmax"
+    threshold: float = 0.2
+    """The least weight of a link, where `drawing` is "threshold"."""
+    punctuation: str = "counted"
+    """Whether links from or to words without a letter or digit are "counted" or "left_out"."""
+
+    def __post_init__(self) -> None:
+        find(self.drawing, DRAWINGS, key="drawing")
+        find(self.punctuation, PUNCTUATION, key="punctuation")
+        if not 0 < self.threshold <= 1:
+            raise SettingError(
+                f"gold: the threshold lies above 0 and up to 1, got {self.threshold}."
+            )
+
+    def links(self, weights: Weights, source: Sequence[str], target: Sequence[str]) -> Links:
+        """The links of one pair, from its weights, its words and those of its translation."""
+        drawn = DRAWINGS[self.drawing](weights, self.threshold)
+        return self._counted(drawn, source, target)
+
+    def gold(self, gold: Gold, source: Sequence[str], target: Sequence[str]) -> Gold:
+        """The gold links that count."""
+        sure, also = (self._counted(links, source, target) for links in (gold.sure, gold.also))
+        return Gold(sure, also)
+
+    def counts(
+        self, weights: Weights, gold: Gold, source: Sequence[str], target: Sequence[str]
+    ) -> AlignmentCounts:
+        """The counts for the error rate of one pair's links."""
+        links = self.links(weights, source, target)
+        return AlignmentCounts.of(links, self.gold(gold, source, target))
+
+    def _counted(self, links: Links, source: Sequence[str], target: Sequence[str]) -> Links:
+        counts = PUNCTUATION[self.punctuation]
+        return frozenset((s, t) for s, t in links if counts(source[s]) and counts(target[t]))
+
+
 ARGMAX = Drawing()
-"""As `regard evaluate` draws links."""
-Counts = dict[View, AlignmentCounts]
+"""The drawing that `regard evaluate` uses."""
 
 
 def read_pairs(
@@ -42,16 +108,7 @@ def read_pairs(
     first: int | None = None,
     is_swapped: bool = False,
 ) -> GoldPairs:
-    """Texts and links from files; links that do not fit the texts are refused.
-
-    Args:
-        source: texts, one a line.
-        reference: their translations.
-        links: in naacl or Pharaoh format.
-        kind: "naacl" or "pharaoh"; as the file looks unless given.
-        first: the number of a sentence's first word; 1 in naacl, 0 in Pharaoh, unless given.
-        is_swapped: whether the file has target words first.
-    """
+    """Read texts, their translations and their links (see `read_gold`) from parallel files."""
     pairs = texts_of_files(source, [reference])
     golds = read_gold(links, sentences=len(pairs), kind=kind, first=first, is_swapped=is_swapped)
     try:
@@ -61,57 +118,35 @@ def read_pairs(
 
 
 def sentences(registry: Registry) -> dict[str, object]:
-    """The pairs that there are."""
+    """All pairs that can be shown."""
     gold = _gold(registry)
-    return {"sentences": [[pair.source, pair.targets[0]] for pair in gold.pairs[:MOST_PAIRS]]}
+    return {"sentences": [[pair.source, pair.targets[0]] for pair in gold.pairs[:MAX_PAIRS]]}
 
 
 def errors_of_heads(registry: Registry, run: str, drawing: Drawing = ARGMAX) -> dict[str, object]:
-    """The alignment error rate of every head over all pairs; the model computes once.
-
-    Args:
-        registry: all that is served.
-        run: the name of a run.
-        drawing: how links are drawn, and which of them count.
-    """
-    name = name_of_answer(run, drawing)
-    return registry.errors_of_heads.put(name, Once(lambda: _errors(registry, run, drawing)))()
+    """The alignment error rate of every head over all pairs; the weights are computed once."""
+    return registry.errors_of_heads.computed(
+        name_of_answer(run, drawing), lambda: _errors(registry, run, drawing)
+    )
 
 
 def _errors(registry: Registry, run: str, drawing: Drawing) -> dict[str, object]:
     gold = _gold(registry)
-    halves: tuple[Counts, Counts] = ({}, {})
-    weighed = registry.word_weights.put(run, Once(lambda: _all_word_weights(registry, run)))()
+    halves = dict[HeadView, AlignmentCounts](), dict[HeadView, AlignmentCounts]()
+    weighed = registry.word_weights.computed(run, lambda: _all_word_weights(registry, run))
     for place, by_row in weighed.items():
         source, target = gold.words(place)
         table = halves[place % 2]
         for row, words in by_row.items():
-            for view, weights in _by_view(words, row).items():
+            for view, weights in weights_by_view(words, row).items():
                 counts = drawing.counts(weights, gold.links[place], source, target)
                 table[view] = table.get(view, AlignmentCounts()) + counts
-    aligned = _aligned(halves, len(weighed), min(MOST_PAIRS, len(gold.pairs)))
-    n_without = sum(not gold.links[place].possible for place in weighed)
-    return replace(aligned, without_gold=n_without).as_json()
-
-
-def _aligned(halves: tuple[Counts, Counts], n_scored: int, n_asked: int) -> Aligned:
-    none = AlignmentCounts()
-    first, second = halves
-    table = {view: first.get(view, none) + second.get(view, none) for view in first or second}
-    has_both = has_gold(first) and has_gold(second)
-    of_row = {
-        row: best_head(*({v: n for v, n in half.items() if v.row is row} for half in halves))
-        for row in (Row if has_both else ())
-    }
-    best = best_head(first, second) if has_both else None
-    return Aligned(table, best, of_row, n_scored, n_asked - n_scored)
-
-
-def _by_view(words: WordWeights, row: Row) -> dict[View, Float[Tensor, "t s"]]:
-    """The weights of every head, every layer's mean, and the mean of all."""
-    stacked = [*words.flatten(0, 1), *words.mean(dim=1), words.mean(dim=(0, 1))]
-    layers, heads = words.shape[:2]
-    return dict(zip(views(layers, heads, row), stacked, strict=True))
+    return AlignmentErrors.of_halves(
+        halves,
+        sentences=len(weighed),
+        left_out=min(MAX_PAIRS, len(gold.pairs)) - len(weighed),
+        without_gold=sum(not gold.links[place].possible for place in weighed),
+    ).as_json()
 
 
 def sentence(
@@ -119,12 +154,7 @@ def sentence(
 ) -> dict[str, object]:
     """One pair: its words, the gold links, every head's weights, and the links they draw.
 
-    Args:
-        registry: all that is served.
-        run: the name of a run.
-        place: of the pair, counted from 0.
-        row: "predicting" or "next"; which decoder row speaks for a word.
-        drawing: how links are drawn, and which of them count.
+    Pairs are counted from 0; `row`, "predicting" or "next", chooses the decoder row of a word.
     """
     served, gold, reading = registry.run(run), _gold(registry), find(row, ROWS)
     if not 0 <= place < len(gold.pairs):
@@ -137,6 +167,8 @@ def sentence(
         )
     source, target = gold.words(place)
     counting = drawing.gold(gold.links[place], source, target)
+    views = weights_by_view(found[reading], reading)
+    drawn = {view: drawing.links(weights, source, target) for view, weights in views.items()}
     return {
         "source": source,
         "target": target,
@@ -147,54 +179,39 @@ def sentence(
             {
                 "layer": None if view.layer is None else view.layer + 1,
                 "head": None if view.head is None else view.head + 1,
-                "links": sorted(map(list, drawing.links(weights, source, target))),
-                "error_rate": drawing.counts(weights, gold.links[place], source, target).error_rate,
+                "links": sorted(map(list, links)),
+                "error_rate": AlignmentCounts.of(links, counting).error_rate,
             }
-            for view, weights in _by_view(found[reading], reading).items()
+            for view, links in drawn.items()
         ],
         "row": row,
     }
 
 
-def _all_word_weights(registry: Registry, run: str) -> dict[int, dict[Row, WordWeights]]:
-    """The weights between the words of every pair that fits, by its place and by reading."""
+def _all_word_weights(registry: Registry, run: str) -> GoldWeights:
+    """Weights between words of every pair that the model can read, by place and decoder row."""
     served, gold = registry.run(run), _gold(registry)
-    places = range(min(MOST_PAIRS, len(gold.pairs)))
-    found = {place: _word_weights(served, gold, place) for place in places}
-    fitting = {place: one for place, one in found.items() if one is not None}
-    if not fitting:
+    places = range(min(MAX_PAIRS, len(gold.pairs)))
+    found = {place: one for place in places if (one := _word_weights(served, gold, place))}
+    if not found:
         raise DataError(
             f"gold: all {len(places)} pairs have more tokens than the {served.trained.longest} "
             "that the model reads. Train with a larger model.max_len."
         )
-    return fitting
+    return found
 
 
-def _word_weights(served: Served, gold: GoldPairs, place: int) -> dict[Row, WordWeights] | None:
+def _word_weights(
+    served: Served, gold: GoldPairs, place: int
+) -> dict[DecoderRow, WordWeights] | None:
     """The weights between the words of one pair; None where it is too long for the model."""
     served.trained.check_reads_texts("gold")
-    loaded, pair = served.trained.loaded, gold.pairs[place]
-    text, origins = _form(served, pair.source)
-    said, answered = _form(served, pair.targets[0])
-    read, written = [*loaded.source.encode(text), EOS], loaded.target.encode(said)
-    if max(len(read), len(written) + 1) > served.trained.longest:
-        return None
     with held(served.busy):
-        cross = cross_maps(served.trained, read, written)
-    pieces = Pieces(
-        [*(origins[word] for word in words_of(text, loaded.source.offsets(text))), LEFT_OUT],
-        [answered[word] for word in words_of(said, loaded.target.offsets(said))],
-    )
-    weights = weights_of(cross).cpu()
-    return {row: merge_pieces(weights, pieces, row) for row in Row}
-
-
-def _form(served: Served, text: str) -> tuple[str, dict[int, int]]:
-    """A text as the run reads it, and the word of the given text that each of its words is of."""
-    form = as_read(served.trained.loaded.recipe, text)
-    if form is None:
-        return text, {place: place for place in range(LEFT_OUT, len(text.split()))}
-    return form.text, {LEFT_OUT: LEFT_OUT, **dict(enumerate(form.origins))}
+        found = piece_weights(served.trained, gold.pairs[place])
+    if found is None:
+        return None
+    weights, pieces = found
+    return {row: merge_pieces(weights, pieces, row) for row in DecoderRow}
 
 
 def _gold(registry: Registry) -> GoldPairs:

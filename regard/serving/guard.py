@@ -1,16 +1,15 @@
-"""Who may ask, and how much: foreign names are refused, bodies have a limit, answers a policy.
+"""Access checks: foreign hosts and origins are refused, bodies limited, security headers added.
 
-A page elsewhere may make a browser ask this server. It cannot hide whom it thinks it asks (Host)
-or where it stands (Origin, Sec-Fetch-Site), so these must be this server's
-own; but a link anywhere may lead to its page.
+A page of another site can make a browser send requests to this server. The browser states the host
+that it addresses (Host) and the page's origin (Origin, Sec-Fetch-Site), so these must be this
+server's own; following a link from another site to the studio is allowed.
 """
 
 import ipaddress
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serving.turns import answer_while_there
@@ -28,31 +27,28 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
-MOST_BYTES = 2_000_000
-"""Of a request, but for pictures."""
-MOST_PICTURE_BYTES = 32_000_000
+MAX_BYTES = 2_000_000
+MAX_PICTURE_BYTES = 32_000_000
 PICTURES = "/caption"
-"""How the addresses end to which pictures are sent."""
+"""The end of the paths that receive pictures."""
 ELSEWHERE = frozenset({"cross-site", "same-site"})
-"""What browsers say of pages that this server did not send; "same-site" is another port of it."""
+"""Sec-Fetch-Site of pages from other servers; "same-site" is another port of this host."""
 DISCONNECT_MESSAGE: Message = {"type": "http.disconnect"}
-"""What ends the reading of a body."""
-MOST_DIGITS = 18
-"""Of a length; more are not worth reading."""
+MAX_LENGTH_DIGITS = 18
 
 
 @final
 @dataclass(frozen=True)
 class Names:
-    """By which names this server may be asked."""
+    """The names by which clients address this server."""
 
     allowed: frozenset[str] = LOCAL
     may_be_any_address: bool = False
-    """Whether any numeric address will do: nobody can make one of those mean another machine."""
+    """Whether any numeric address is allowed: DNS cannot redirect one to another machine."""
 
     @classmethod
     def of(cls, host: str) -> "Names":
-        """Those of a server that is bound to a host."""
+        """The names of a server that is bound to a host."""
         is_everywhere = _is_address(host) and ipaddress.ip_address(host).is_unspecified
         return cls(LOCAL | {host.lower()}, may_be_any_address=is_everywhere)
 
@@ -69,9 +65,7 @@ class Names:
 def _name(host: str) -> str:
     """A host without its port and brackets."""
     bare = host.strip().lower()
-    if bare.startswith("["):
-        return bare[1:].partition("]")[0]
-    return bare.partition(":")[0]
+    return bare[1:].partition("]")[0] if bare.startswith("[") else bare.partition(":")[0]
 
 
 def _is_address(name: str) -> bool:
@@ -83,18 +77,13 @@ def _is_address(name: str) -> bool:
 
 
 def fault(kind: str, message: str) -> dict[str, dict[str, str]]:
-    """The one shape of an error: what kind it is, and what happened and what to do."""
+    """The JSON form of all errors: a kind, and a message with the cause and the remedy."""
     return {"error": {"kind": kind, "message": message}}
 
 
 @final
 class Guard:
-    """Stands before an application.
-
-    Args:
-        app: what it guards.
-        names: by which names the server may be asked.
-    """
+    """ASGI middleware that checks each request to a server of these names."""
 
     def __init__(self, app: ASGIApp, names: Names) -> None:
         self.app, self.names = app, names
@@ -106,9 +95,8 @@ class Guard:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1")
                    for name, value in scope["headers"]}  # fmt: skip
-        limit = MOST_PICTURE_BYTES if scope["path"].endswith(PICTURES) else MOST_BYTES
-        refusal = self._refusal(headers, limit)
-        if refusal is not None:
+        limit = MAX_PICTURE_BYTES if scope["path"].endswith(PICTURES) else MAX_BYTES
+        if refusal := self._refusal(headers, limit):
             await _refuse(send, *refusal)
             return
         counted = _Counted(receive, send, limit)
@@ -122,7 +110,8 @@ class Guard:
                 f"serve: this server is not '{host}'. Ask it as "
                 f"{', '.join(sorted(self.names.allowed))}; to serve others, start it with --host."
             )  # fmt: skip
-        if origin is not None and origin.lower() not in _origins(host):
+        origins = (f"http://{host.lower()}", f"https://{host.lower()}")
+        if origin is not None and origin.lower() not in origins:
             return 403, "foreign_origin", (
                 f"serve: a page of '{origin}' may not ask this server. Open the page that it "
                 "serves itself."
@@ -136,13 +125,9 @@ class Guard:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
             return 400, "bad_request", "serve: Content-Length is no number."
-        if len(length) > MOST_DIGITS or int(length) > limit:
+        if len(length) > MAX_LENGTH_DIGITS or int(length) > limit:
             return 413, "too_large", _too_large(limit)
         return None
-
-
-def _origins(host: str) -> Iterable[str]:
-    return tuple(f"{scheme}://{host.lower()}" for scheme in ("http", "https"))
 
 
 def _too_large(limit: int) -> str:
@@ -152,14 +137,13 @@ def _too_large(limit: int) -> str:
 
 
 class _Counted:
-    """One request whose body is counted as it comes; past the limit, the answer is a refusal."""
+    """One request whose body is counted as it arrives; past the limit it is answered with 413."""
 
     def __init__(self, receive: Receive, send: Send, limit: int) -> None:
         self._receive, self._send, self._limit = receive, send, limit
         self._came, self._is_refused = 0, False
 
     async def receive(self) -> Message:
-        """The next part of the body."""
         if self._came > self._limit:
             return DISCONNECT_MESSAGE
         message = await self._receive()
@@ -167,7 +151,6 @@ class _Counted:
         return DISCONNECT_MESSAGE if self._came > self._limit else message
 
     async def send(self, message: Message) -> None:
-        """The answer with the house's headers, or a refusal where too much came."""
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
@@ -182,7 +165,7 @@ class _Counted:
 
 
 async def _refuse(send: Send, status: int, kind: str, message: str) -> None:
-    body = json.dumps(fault(kind, message), ensure_ascii=False).encode()
-    sized = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*sized, *HEADERS]})
-    await send({"type": "http.response.body", "body": body})
+    response = JSONResponse(fault(kind, message), status)
+    headers = [*response.raw_headers, *HEADERS]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})

@@ -2,70 +2,46 @@
 
     K = K' B,  Q' = Q Bᵀ,  Q' K'ᵀ = Q Kᵀ      rows of B: of length 1, at right angles, span all keys
 
-A head has more numbers to a word than a page has room for, but n keys lie in a space of n
-dimensions: turned into it, they have n numbers each and every product stays what it was. Values are
-turned likewise, so that the context keeps its length and its direction in their space.
+A head has more numbers per word than fit on a page, but n keys span at most n dimensions: rotated
+into that space they have n numbers each, and every product stays the same. Values are rotated
+likewise, so that the context keeps its length and its direction in their space.
 """
-
-from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import AttentionMap
-from regard.attention.links import Dot
 from regard.choices import find
 from regard.errors import LengthError, SettingError
 from regard.inspecting.panels import View
-from regard.inspecting.record import Record
+from regard.inspecting.record import Attention, Record
 
-MOST_PIECES = 24
-"""Queries or keys; every number of them has to be read."""
-
-REFUSALS: Sequence[tuple[Callable[[AttentionMap], bool], str]] = (
-    (lambda seen: _dot(seen) is None, "its scores are no products of queries and keys"),
-    (lambda seen: not seen.relation.is_zero, "its scores have a part for the distance"),
-    (lambda seen: seen.select.as_softmax() is None, "its weights are no softmax"),
-    (lambda seen: seen.value is None, "its values were not kept"),
-    (lambda seen: seen.columns != "keys", "its keys are slots of a shortened memory"),
-    (lambda seen: _causality(seen) is None, "its mask is neither none nor causal"),
-)
-"""What the steps of the example cannot follow, and how to say so."""
+MAX_PIECES = 24
+"""The most queries or keys; readers look at every number of them."""
 
 
 def loaded_head(record: Record, kind: str, layer: int, head: int) -> dict[str, object]:
-    """Queries, keys and values of one head, turned so that they fit a page.
-
-    Args:
-        record: what the model looked at.
-        kind: "encoder", "decoder" or "cross".
-        layer: counted from 0.
-        head: counted from 0.
-    """
-    one = find(kind, record.attention)
-    if max(len(one.queries), len(one.keys)) > MOST_PIECES:
-        raise LengthError(
-            f"worked: {len(one.queries)} by {len(one.keys)} pieces are too many to read every "
-            f"number of; at most {MOST_PIECES}. Take a shorter text."
-        )
-    own = record.weights(kind, layer, head)
-    seen = one.layers[layer]
-    if not isinstance(seen, AttentionMap):
+    """Queries, keys and values of one head, rotated so that they fit a page."""
+    who = "worked", "read every number of", "the example needs"
+    one, own, seen = short_head(record, kind, layer, head, MAX_PIECES, *who)
+    with torch.inference_mode():
+        dot = seen.score.as_dot(seen.query, seen.key)
+    softmax, value, is_causal = seen.select.as_softmax(), seen.value, _causality(seen)
+    reasons = {
+        "its scores are no products of queries and keys": dot is None,
+        "its scores have a part for the distance": not seen.relation.is_zero,
+        "its weights are no softmax": softmax is None,
+        "its values were not kept": value is None,
+        "its keys are slots of a shortened memory": seen.columns != "keys",
+        "its mask is neither none nor causal": is_causal is None,
+    }
+    if dot is None or softmax is None or value is None or any(reasons.values()):
+        reason = next(reason for reason, holds in reasons.items() if holds)
         raise SettingError(
-            "worked: this record holds weights alone; the example needs its queries and keys. Look "
-            "at the text again."
+            f"worked: the example cannot follow this head: {reason}. Take another kind of "
+            "attention, or a run with scaled dot products."
         )
-    for holds, reason in REFUSALS:
-        if holds(seen):
-            raise SettingError(
-                f"worked: the example cannot follow this head: {reason}. Take another kind of "
-                "attention, or a run with scaled dot products."
-            )
-    dot, softmax, value = _dot(seen), seen.select.as_softmax(), seen.value
-    assert dot is not None
-    assert softmax is not None
-    assert value is not None
     key, query = _turned(_rows(dot.key, head), _rows(dot.query, head))
     (values,) = _turned(_rows(value, head))
     return {
@@ -77,14 +53,32 @@ def loaded_head(record: Record, kind: str, layer: int, head: int) -> dict[str, o
         "V": values.tolist(),
         "width": dot.key.shape[-1],
         "divisor": 1 / (dot.scale * softmax),
-        "is_causal": _causality(seen),
+        "is_causal": is_causal,
         "weights": own.tolist(),
     }
 
 
-def _dot(seen: AttentionMap) -> Dot | None:
-    with torch.inference_mode():
-        return seen.score.as_dot(seen.query, seen.key)
+def short_head(
+    record: Record, kind: str, layer: int, head: int, most: int, who: str, purpose: str, needs: str
+) -> tuple[Attention, Float[Tensor, "q k"], AttentionMap]:
+    """One kind of attention, the weights of one of its heads, and the map of the head's layer.
+
+    Layers and heads are counted from 0. The last three are parts of the errors for a text of more
+    than `most` pieces, and for a record without queries and keys.
+    """
+    one = find(kind, record.attention)
+    if max(len(one.queries), len(one.keys)) > most:
+        raise LengthError(
+            f"{who}: {len(one.queries)} by {len(one.keys)} pieces are too many to {purpose}; at "
+            f"most {most}. Take a shorter text."
+        )
+    own, seen = record.weights(kind, layer, head), one.layers[layer]
+    if not isinstance(seen, AttentionMap):
+        raise SettingError(
+            f"{who}: this record holds weights alone; {needs} its queries and keys. Look at the "
+            "text again."
+        )
+    return one, own, seen
 
 
 def _rows(numbers: Float[Tensor, "b h n d"], head: int) -> Float[Tensor, "n d"]:
@@ -94,7 +88,7 @@ def _rows(numbers: Float[Tensor, "b h n d"], head: int) -> Float[Tensor, "n d"]:
 def _turned(
     first: Float[Tensor, "n d"], *others: Float[Tensor, "m d"]
 ) -> tuple[Float[Tensor, "..."], ...]:
-    """All of them in the space that the rows of the first span, where that is smaller."""
+    """All matrices in the space that the rows of the first span, if that is smaller."""
     if len(first) >= first.shape[-1]:
         return first, *others
     basis = torch.linalg.svd(first, full_matrices=False).Vh
@@ -102,7 +96,7 @@ def _turned(
 
 
 def _causality(seen: AttentionMap) -> bool | None:
-    """False where all is seen, True where nothing that comes later is, None for other masks."""
+    """False without a mask, True for a causal mask, None for others."""
     n_queries, n_keys = seen.shape[-2:]
     visible = seen.may_hold(slice(None), slice(None), size=1)
     if bool(visible.all()):

@@ -1,4 +1,4 @@
-"""Answers that were looked at lately, so that a page may ask for more of them."""
+"""A least-recently-used cache of answers, so that a page can request more about them."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,63 +12,19 @@ from regard.serving.turns import held
 
 T = TypeVar("T")
 
-MOST = 64
-"""How many are kept."""
+MAX_VALUES = 64
 
 
 def name_of_answer(*facts: object) -> str:
-    """A short name that is the same whenever the same is asked of the same run."""
+    """A short hash of the facts that determine an answer; equal facts have equal names."""
     return blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
 
 @final
-@dataclass
-class Kept(Generic[T]):
-    """Things by name; the one that was asked for longest ago goes first."""
-
-    most: int = MOST
-    _things: OrderedDict[str, T] = field(default_factory=OrderedDict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._things)
-
-    def put(self, name: str, thing: T) -> T:
-        """Keep a thing; where one of this name is kept already, that one stays."""
-        with self._lock:
-            kept = self._things.setdefault(name, thing)
-            self._things.move_to_end(name)
-            while len(self._things) > self.most:
-                self._things.popitem(last=False)
-            return kept
-
-    def get(self, name: str, what: str = "record") -> T:
-        """A thing that is still kept."""
-        with self._lock:
-            if name not in self._things:
-                raise UnknownChoice(
-                    f"{what}: '{name}' is not kept any more; the last {self.most} are. Ask the "
-                    "run again."
-                )
-            self._things.move_to_end(name)
-            return self._things[name]
-
-    def drop(self, name: str, thing: T) -> None:
-        """Forget a thing, unless another has taken its name."""
-        with self._lock:
-            if self._things.get(name) is thing:
-                del self._things[name]
-
-
-@final
 class Once(Generic[T]):
-    """A value that is computed when it is first needed, by one caller, and kept.
+    """A value that the first caller computes, and that is kept for all others.
 
-    Where its computing fails, the next caller tries again.
-
-    Args:
-        make: computes it.
+    If the computation fails, the next caller tries again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -81,3 +37,49 @@ class Once(Generic[T]):
             if not self._made:
                 self._made.append(self._make())
             return self._made[0]
+
+
+@final
+@dataclass
+class LruCache(Generic[T]):
+    """Values by name; when full, the least recently used one is dropped."""
+
+    most: int = MAX_VALUES
+    _kept: OrderedDict[str, Once[T]] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def put(self, name: str, make: Callable[[], T]) -> Once[T]:
+        """Keep a value that is made when first needed, unless there is one of this name."""
+        with self._lock:
+            kept = self._kept.setdefault(name, Once(make))
+            self._kept.move_to_end(name)
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+            return kept
+
+    def get(self, name: str, what: str = "record") -> T:
+        """A value that is still kept, else an error."""
+        with self._lock:
+            if name not in self._kept:
+                raise UnknownChoice(
+                    f"{what}: '{name}' is not kept any more; the last {self.most} are. Ask the "
+                    "run again."
+                )
+            self._kept.move_to_end(name)
+            kept = self._kept[name]
+        return kept()
+
+    def computed(self, name: str, make: Callable[[], T]) -> T:
+        """A value that is kept, or that is computed now."""
+        kept = self.put(name, make)
+        try:
+            return kept()
+        except BaseException:
+            # a failed computation must not take the place of a computed value
+            with self._lock:
+                if self._kept.get(name) is kept:
+                    del self._kept[name]
+            raise

@@ -1,6 +1,6 @@
 """The runs that are served, by name; each answers one request at a time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -14,40 +14,29 @@ from regard.choices import find
 from regard.data import Example
 from regard.errors import DataError, RunError
 from regard.evaluating import Gold, check_links
-from regard.evaluating.heads import Row
-from regard.inspecting.caption_files import load_caption
+from regard.evaluating.heads import DecoderRow
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
-from regard.inspecting.record_files import load_record
+from regard.inspecting.record_files import load_caption, load_record
 from regard.runs.trained import Trained, load
-from regard.serving.lru_cache import Kept, Once
+from regard.serving.lru_cache import LruCache, Once
 from regard.serving.offers import Offer, own_examples
 
-MOST_TILES = 512
+MAX_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
-MOST_RECORDS = 16
+MAX_RECORDS = 16
 """How many records are kept; one of a long text takes many megabytes."""
-MOST_CAPTIONS = 8
-"""How many captions are kept, each with its picture."""
-MOST_MATRICES = 4
-"""How many sets of numbers that follow from weights are kept; each has at most 4 million."""
-MOST_WEIGHED = 2
-"""Of how many runs the weights between all gold words are kept."""
+MAX_CAPTIONS = 8
+MAX_MATRICES = 4
+"""How many arrays of quantities are kept; each has at most 4 million numbers."""
+MAX_WEIGHED_RUNS = 2
 
 WordWeights = Float[Tensor, "layers heads t s"]
-
-
-@final
-@dataclass(frozen=True)
-class SentTile:
-    """A tile of a map, as it is sent."""
-
-    content: bytes
-    lowest: float
-    highest: float
-    rows_used: int
-    is_exact: bool
-    is_empty: bool
+GoldWeights = dict[int, dict[DecoderRow, WordWeights]]
+"""Weights between words, by the place of a pair and by decoder row."""
+Matrices = np.ndarray[Any, np.dtype[np.float32]]
+Tile = tuple[bytes, dict[str, str]]
+"""The bytes of a tile, and its headers."""
 
 
 @final
@@ -71,49 +60,41 @@ class GoldPairs:
 @final
 @dataclass(frozen=True)
 class Served:
-    """One run, and what is known of it."""
+    """One run, its lock and its examples."""
 
     name: str
     trained: Trained
     busy: RLock = field(default_factory=RLock)
     """Held while the model computes."""
-    _offer: Once[Offer] = field(init=False, repr=False)
+    offer: Once[Offer] = field(init=False, repr=False)
+    """Examples of its own data; read when first needed."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_offer", Once(lambda: own_examples(self.trained)))
+        object.__setattr__(self, "offer", Once(lambda: own_examples(self.trained)))
 
     @property
     def reads(self) -> str:
-        """What it reads: texts or pictures."""
+        """The kind of its sources: "texts" or "pictures"."""
         return self.trained.task.sources.name
-
-    @property
-    def offer(self) -> Offer:
-        """Some of its own data that it may be asked (offering.py); read when first needed."""
-        return self._offer()
 
 
 @final
 @dataclass(frozen=True)
 class Registry:
-    """All that is served."""
+    """All runs, records and caches of the server."""
 
     runs: Mapping[str, Served]
     gold: GoldPairs | None = None
     saved: Mapping[str, Record] = field(default_factory=dict)
-    """Records from files, by name; they are never forgotten."""
+    """Records from files, by name; they are never dropped."""
     saved_captions: Mapping[str, CaptionRecord] = field(default_factory=dict)
     """Captions from files, by name."""
-    records: Kept[Once[Record]] = field(default_factory=lambda: Kept(most=MOST_RECORDS))
-    tiles: Kept[Once[SentTile]] = field(default_factory=lambda: Kept(most=MOST_TILES))
-    captions: Kept[CaptionRecord] = field(default_factory=lambda: Kept(most=MOST_CAPTIONS))
-    errors_of_heads: Kept[Once[dict[str, object]]] = field(default_factory=Kept)
-    word_weights: Kept[Once[dict[int, dict[Row, WordWeights]]]] = field(
-        default_factory=lambda: Kept(most=MOST_WEIGHED)
-    )
-    matrices: Kept[Once[np.ndarray[Any, np.dtype[np.float32]]]] = field(
-        default_factory=lambda: Kept(most=MOST_MATRICES)
-    )
+    records: LruCache[Record] = field(default_factory=lambda: LruCache(MAX_RECORDS))
+    tiles: LruCache[Tile] = field(default_factory=lambda: LruCache(MAX_TILES))
+    captions: LruCache[CaptionRecord] = field(default_factory=lambda: LruCache(MAX_CAPTIONS))
+    errors_of_heads: LruCache[dict[str, object]] = field(default_factory=LruCache)
+    word_weights: LruCache[GoldWeights] = field(default_factory=lambda: LruCache(MAX_WEIGHED_RUNS))
+    matrices: LruCache[Matrices] = field(default_factory=lambda: LruCache(MAX_MATRICES))
 
     def run(self, name: str) -> Served:
         """One run by its name, or an error that names the nearest."""
@@ -121,7 +102,7 @@ class Registry:
 
     def record(self, name: str) -> Record:
         """A record that was saved, or that is still kept."""
-        return self.saved[name] if name in self.saved else self.records.get(name)()
+        return self.saved[name] if name in self.saved else self.records.get(name)
 
     def caption(self, name: str) -> CaptionRecord:
         """A caption that was saved, or that is still kept."""
@@ -136,13 +117,9 @@ def open_runs(
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
 ) -> Registry:
-    """Load runs and records; those of one name are told apart by the folders above.
+    """Load finished runs, and records in files; equal names are extended by their folders.
 
-    Args:
-        paths: finished runs, or records in files.
-        device: "cpu" or "cuda"; a GPU where there is one.
-        gold: pairs with gold links, to show alignments with.
-        saved: more records, that `save_record` or `save_caption` wrote.
+    The device is "cpu" or "cuda"; a GPU where there is one, unless given.
     """
     if not paths and not saved:
         raise RunError(
@@ -161,7 +138,7 @@ def open_runs(
 
 
 def _read(path: Path) -> Record | CaptionRecord:
-    """A record of a text, or of a caption, whichever the file says it is."""
+    """A record of a text or of a caption, by the form in the file's header."""
     try:
         return load_record(path)
     except DataError as error:
@@ -172,7 +149,7 @@ def _read(path: Path) -> Record | CaptionRecord:
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of paths that tell them apart.
+    """The shortest suffixes of paths that are unique.
 
     >>> names_of([Path("/runs/en-de"), Path("/runs/dates"), Path("/old/dates")])
     ['en-de', 'runs-dates', 'old-dates']
@@ -181,22 +158,15 @@ def names_of(paths: Sequence[Path]) -> list[str]:
         raise RunError("serve: a run or record was given twice. Give each once.")
     names: list[str] = []
     for path in paths:
-        free = (name for name in _ends(path, paths) if name not in names)
-        names.append(next(free, ""))
+        others = [other.parts for other in paths if other != path]
+        ends = [path.parts[-count:] for count in range(1, len(path.parts))]
+        own = [end for end in ends if all(other[-len(end) :] != end for other in others)]
+        # a path that is a suffix of another is named by all its parts
+        free = ("-".join(end) for end in (*own, path.parts[1:]))
+        names.append(next((name for name in free if name not in names), ""))
         if not names[-1]:
             raise RunError(
                 f"serve: no end of '{path}' tells it from the other runs or records. Rename its "
                 "folder, or serve it alone."
             )
     return names
-
-
-def _ends(path: Path, paths: Sequence[Path]) -> Iterator[str]:
-    """Ends of a path that no other path has, the shortest first."""
-    others = [other for other in paths if other != path]
-    for count in range(1, len(path.parts)):
-        end = path.parts[-count:]
-        if all(other.parts[-count:] != end for other in others):
-            yield "-".join(end)
-    # the end of all others: its whole path
-    yield "-".join(path.parts[1:])

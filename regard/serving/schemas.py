@@ -1,14 +1,29 @@
-"""What is sent to the server, checked before anything is computed."""
+"""Bodies of requests: JSON checked against a schema, and pictures as temporary files.
 
-from pydantic import BaseModel, ConfigDict, Field
+A body is read only after the run was found able to use it. JSON is small (guard.py) and is read at
+once. A picture is streamed to a file, so that memory does not grow with uploads that arrive at the
+same time, or that never arrive completely.
+"""
 
-from regard.serving.worked_steps import MOST_ROWS, Projections, Wished
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, TypeVar
 
-MOST_CHARACTERS = 400_000
-"""Of a text."""
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
 
-Row = list[float]
-Rows = list[Row]
+JSON = "application/json"
+MAX_TEXT_CHARACTERS = 400_000
+MAX_WORDS = 24
+"""The most words of the worked example, as many as `loaded_head` allows pieces."""
+
+Matrix = list[list[float]]
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class AskedToPredict(BaseModel):
@@ -16,8 +31,8 @@ class AskedToPredict(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str = Field(max_length=MOST_CHARACTERS)
-    target: str | None = Field(default=None, max_length=MOST_CHARACTERS)
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
+    target: str | None = Field(default=None, max_length=MAX_TEXT_CHARACTERS)
     """An answer to look at instead of the model's own."""
     n_best: int = Field(default=5, ge=1, le=5)
     max_tokens: int | None = None
@@ -29,9 +44,9 @@ class AskedHead(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    W_Q: Rows = Field(max_length=2 * MOST_ROWS)
-    W_K: Rows = Field(max_length=2 * MOST_ROWS)
-    W_V: Rows = Field(max_length=2 * MOST_ROWS)
+    W_Q: Matrix = Field(max_length=2 * MAX_WORDS)
+    W_K: Matrix = Field(max_length=2 * MAX_WORDS)
+    W_V: Matrix = Field(max_length=2 * MAX_WORDS)
 
 
 class AskedToWork(BaseModel):
@@ -39,18 +54,48 @@ class AskedToWork(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    queries: Rows = Field(max_length=MOST_ROWS)
-    keys: Rows = Field(max_length=MOST_ROWS)
+    queries: Matrix = Field(max_length=MAX_WORDS)
+    keys: Matrix = Field(max_length=MAX_WORDS)
     heads: list[AskedHead] = Field(min_length=1, max_length=4)
-    W_O: Rows = Field(max_length=4 * MOST_ROWS)
+    W_O: Matrix = Field(max_length=4 * MAX_WORDS)
     is_scaled: bool = False
     is_causal: bool = False
     temperature: float = Field(default=1.0, gt=0)
 
-    def wished(self) -> Wished:
-        """The same for `worked_steps`."""
-        heads = [Projections(one.W_Q, one.W_K, one.W_V) for one in self.heads]
-        return Wished(
-            self.queries, self.keys, heads, self.W_O, self.is_scaled, self.is_causal,
-            self.temperature,
-        )  # fmt: skip
+
+async def read_json(request: Request, form: type[Form]) -> Form:
+    """The body of a request, checked against a schema."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise HTTPException(415, f"expected a body of Content-Type {JSON}, got '{kind}'")
+    try:
+        return form.model_validate_json(await request.body())
+    except ValidationError as error:
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        raise RequestValidationError(found) from error
+
+
+def described(form: type[BaseModel]) -> dict[str, object]:
+    """The entry in /openapi.json for a body that `read_json` reads."""
+    content = {JSON: {"schema": form.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+class Upload(NamedTuple):
+    """An uploaded file; it exists while its request is answered."""
+
+    path: Path
+    mark: str
+    """A hash of the content."""
+
+
+@asynccontextmanager
+async def received(request: Request) -> AsyncIterator[Upload]:
+    """The body of a request as a file, which is deleted afterwards."""
+    with TemporaryDirectory() as folder:
+        path, mark = Path(folder) / "upload", blake2b(digest_size=16)
+        with path.open("wb") as file:
+            async for part in request.stream():
+                mark.update(part)
+                file.write(part)
+        yield Upload(path, mark.hexdigest())

@@ -1,4 +1,4 @@
-"""A server that runs until it is told to stop, on a port that was free when it began."""
+"""The running process: uvicorn serves the app of app.py on a bound port until it is stopped."""
 
 import socket
 import threading
@@ -11,15 +11,25 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from regard.errors import SettingError
+from regard.hardware.threads import asked_by, use_threads
 
-WAITING = 128
-"""How many may wait to be let in."""
-GRACE = 3
-"""Seconds that requests in progress are waited for at the end."""
+MAX_WAITING_CLIENTS = 128
+GRACE_SECONDS = 3
+"""How long a shutdown waits for requests in progress."""
+
+
+def take_one_thread() -> None:
+    """Let torch use one thread per request, unless the user chose a number of threads.
+
+    Requests are answered outside the main thread, where torch's threads hardly help each other: 50
+    answers of a small model took 19.1 s on two threads, and 4.7 s on one.
+    """
+    if asked_by() is None:
+        use_threads(1)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take a port; one that is taken is the caller's mistake."""
+    """Listen on a port; a port in use raises a `SettingError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only where the protocol is named; without it the body of an answer
     # waits 40 ms until the client acknowledges its head
@@ -27,8 +37,8 @@ def bind(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        # who asks before the first answer waits for it
-        listening.listen(WAITING)
+        # clients that connect before the server answers wait in this queue
+        listening.listen(MAX_WAITING_CLIENTS)
     except OSError as error:
         listening.close()
         raise SettingError(
@@ -39,7 +49,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """What to type into a browser."""
+    """The URL to type into a browser."""
     host, port = listening.getsockname()[:2]
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
     named = everywhere.get(host, f"[{host}]" if ":" in host else host)
@@ -53,23 +63,19 @@ def run_server(
     opens: bool = False,
     open_page: Callable[[str], object] = webbrowser.open,
 ) -> None:
-    """Answer until Ctrl-C.
-
-    Args:
-        app: what answers.
-        listening: where.
-        opens: whether a browser is shown the page.
-        open_page: how.
-    """
+    """Serve until Ctrl-C; with `opens`, open the page in a browser."""
     server = _server(app)
+
+    def show_page() -> None:
+        _wait(server)
+        open_page(address_of(listening))
+
     if opens:
-        threading.Thread(
-            target=_open, args=(server, address_of(listening), open_page), daemon=True
-        ).start()
+        threading.Thread(target=show_page, daemon=True).start()
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
-        # uvicorn has ended cleanly by now; it raises what it was stopped by
+        # uvicorn has shut down cleanly and raises the interrupt again
         return
 
 
@@ -91,15 +97,10 @@ def running(app: ASGIApp, host: str = "127.0.0.1") -> Iterator[str]:
 
 def _server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, lifespan="off",
-        ws="none",
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS,
+        lifespan="off", ws="none",
     )  # fmt: skip
     return uvicorn.Server(config)
-
-
-def _open(server: uvicorn.Server, address: str, open_page: Callable[[str], object]) -> None:
-    _wait(server)
-    open_page(address)
 
 
 def _wait(server: uvicorn.Server) -> None:

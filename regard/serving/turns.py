@@ -1,57 +1,62 @@
-"""Whose turn it is to compute: a few quick pieces at a time, and one long one that gives way.
+"""Turns of requests: on the threads of the server, to search, and to compute maps of long texts.
 
-Whoever asked may have gone meanwhile: a page that is moved gives up what has left its sight. Then
-nothing is computed for them any more, whether it waited for its turn or was under way.
+    event loop    immediate answers: health, metrics, names, files of the page
+    reading       work that reads files or tokenises texts, without a model
+    one a run     predictions and captions: one at a time
+
+Maps and records use Starlette's threads, as all other routes do: a few quick pieces are computed
+at a time, and one long one that pauses for them.
+
+A client may disconnect meanwhile: a page cancels the tiles that scroll out of view. Its work is
+then dropped, whether it waits for its turn or is under way.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from threading import Condition, Event
-from typing import Protocol, final, runtime_checkable
+from threading import Condition, Event, Lock, Semaphore
+from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
+import torch
+from anyio import CapacityLimiter, to_thread
+from jaxtyping import Float, Int
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from torch import Tensor
+
+from regard.decoding import Hypothesis, Search, Sentence
+from regard.models import Stepper
+
+T = TypeVar("T")
 
 GONE = 499
-"""What an answer to nobody is called among servers."""
+"""The status of a request whose client has disconnected; nginx uses the same."""
 PATIENCE = 0.05
-"""Seconds after which somebody who waits looks whether anybody still wants the answer."""
-AT_ONCE = 2
-"""Quick pieces; each of them may use several cores."""
+"""How often, in seconds, waiting work checks whether its client is still connected."""
+MAX_QUICK_PIECES = 2
+"""Quick pieces at a time; each may use several cores."""
+MAX_READING_REQUESTS = 8
 
 
 @final
-class Asker:
-    """Somebody who asked, and may go."""
-
-    def __init__(self) -> None:
-        self._gone = Event()
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether nobody waits for the answer any more."""
-        return self._gone.is_set()
-
-    def go(self) -> None:
-        """They are gone."""
-        self._gone.set()
+class Client(Event):
+    """The client of a request; the event is set once it has disconnected."""
 
 
-_ASKER: ContextVar[Asker | None] = ContextVar("asker", default=None)
+_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
 
 
-def check_asker() -> None:
-    """Stop here if whoever asked has gone; in a thread that answers nobody, go on."""
-    asker = _ASKER.get()
-    if asker is not None and asker.is_gone:
-        raise HTTPException(GONE, "nobody waits for this answer any more")
+def check_client() -> None:
+    """Raise if this thread's client has disconnected; do nothing in a thread without a request."""
+    client = _CLIENT.get()
+    if client is not None and client.is_set():
+        raise HTTPException(GONE, "the client has gone")
 
 
 @runtime_checkable
 class Lockable(Protocol):
-    """A lock of `threading`, whether or not its thread may take it twice."""
+    """A lock or semaphore of `threading`."""
 
     def acquire(self, *, timeout: float) -> bool:
         """Take it; False if it was not free in time."""
@@ -62,11 +67,11 @@ class Lockable(Protocol):
 
 @contextmanager
 def held(lock: Lockable) -> Iterator[None]:
-    """Hold a lock, unless the client goes before it is free."""
+    """Hold a lock; raise if the client disconnects before it is free."""
     while not lock.acquire(timeout=PATIENCE):
-        check_asker()
+        check_client()
     try:
-        check_asker()
+        check_client()
         yield
     finally:
         lock.release()
@@ -75,121 +80,140 @@ def held(lock: Lockable) -> Iterator[None]:
 async def answer_while_there(
     app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, has_body: bool = False
 ) -> None:
-    """Let an application answer a request, and notice when its asker goes.
+    """Let an application answer a request, and watch for the client's disconnection.
 
-    Args:
-        app: what answers.
-        scope: of the request.
-        receive: gives what comes from the asker; the end of the connection too.
-        send: takes the answer.
-        has_body: whether the application is to take a body, part by part; the asker's going is
-            noticed as soon as the body has ended.
+    The application reads a body part by part, so that a disconnection is noticed only after the
+    body has ended.
     """
-    coming = _RequestMessages(receive)
-    _ASKER.set(coming.asker)
-    if not has_body:
-        await coming.begin()
-    try:
-        await app(scope, coming.receive, send)
-    finally:
-        coming.stop()
+    client, end = Client(), list[asyncio.Task[Message]]()
+    _CLIENT.set(client)
 
-
-class _RequestMessages:
-    """What comes from an asker: the parts of a body as they are taken, and then the end."""
-
-    def __init__(self, receive: Receive) -> None:
-        self.asker = Asker()
-        self._receive = receive
-        self._first: Message | None = None
-        self._end: asyncio.Task[Message] | None = None
-
-    async def begin(self) -> None:
-        """Take the message that stands for an empty body, and listen from now on."""
-        self._first = await self._next()
-
-    async def receive(self) -> Message:
-        """The next message for the application."""
-        if self._first is not None:
-            message, self._first = self._first, None
-            return message
-        if self._end is not None:
-            # an application that stops waiting does not end the listening
-            return await asyncio.shield(self._end)
-        return await self._next()
-
-    def stop(self) -> None:
-        """Listen no longer."""
-        if self._end is not None:
-            self._end.cancel()
-
-    async def _next(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            self.asker.go()
-        elif not message.get("more_body", False):
-            self._end = asyncio.create_task(self._listen())
+    async def wait_for_end() -> Message:
+        while (message := await receive())["type"] != "http.disconnect":
+            pass
+        client.set()
         return message
 
-    async def _listen(self) -> Message:
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                self.asker.go()
-                return message
+    async def take() -> Message:
+        if end:
+            # shielded: an application that stops waiting must not cancel the watch
+            return await asyncio.shield(end[0])
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            client.set()
+        elif not message.get("more_body", False):
+            end.append(asyncio.create_task(wait_for_end()))
+        return message
+
+    # without a body, its single empty message is taken first, so that the watch can begin
+    taken = [] if has_body else [await take()]
+
+    async def next_message() -> Message:
+        return taken.pop() if taken else await take()
+
+    try:
+        await app(scope, next_message, send)
+    finally:
+        for task in end:
+            task.cancel()
 
 
 @final
-class Turns:
-    """How much is computed at a time.
+class Pools:
+    """Threads for requests: work for a model does not block requests that need none.
 
-    Args:
-        at_once: how many quick pieces.
+    A run answers texts in the order in which their checks end: a short one may overtake.
     """
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
-        self.at_once = at_once
+    def __init__(self, runs: Iterable[str]) -> None:
+        self._reading = CapacityLimiter(MAX_READING_REQUESTS)
+        self._of_run = {name: CapacityLimiter(1) for name in runs}
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Run work that needs no model."""
+        return await _in_thread(work, self._reading)
+
+    async def ask(self, run: str, work: Callable[[], T]) -> T:
+        """Run work of a run's model, one request at a time."""
+        return await _in_thread(work, self._of_run[run])
+
+
+async def _in_thread(work: Callable[[], T], limiter: CapacityLimiter) -> T:
+    """The result of the work; raises if the client disconnects before its turn."""
+
+    def checked_work() -> T:
+        check_client()
+        return work()
+
+    return await to_thread.run_sync(checked_work, limiter=limiter)
+
+
+@final
+class ComputingTurns:
+    """Limits of concurrent work: `max_quick` quick pieces, and one long one."""
+
+    def __init__(self, max_quick: int = MAX_QUICK_PIECES) -> None:
+        self.max_quick = max_quick
+        self._quick, self._long = Semaphore(max_quick), Lock()
+        self._n_quick = 0
+        """Quick pieces that are under way or waiting."""
         self._change = Condition()
-        self._n_quick = self._n_waiting = 0
-        self._is_long_under_way = False
 
     @contextmanager
     def quick(self) -> Iterator[None]:
-        """Around what takes a moment."""
+        """A context for work that takes a moment."""
         with self._change:
-            self._n_waiting += 1
-            try:
-                self._wait(lambda: self._n_quick < self.at_once)
-                self._n_quick += 1
-            finally:
-                self._n_waiting -= 1
+            self._n_quick += 1
         try:
-            yield
+            with held(self._quick):
+                yield
         finally:
             with self._change:
                 self._n_quick -= 1
                 self._change.notify_all()
 
-    @contextmanager
-    def long(self) -> Iterator[None]:
-        """Around what takes seconds; it calls `give_way` now and then."""
-        with self._change:
-            self._wait(lambda: not self._is_long_under_way)
-            self._is_long_under_way = True
-        try:
-            yield
-        finally:
-            with self._change:
-                self._is_long_under_way = False
-                self._change.notify_all()
+    def long(self) -> AbstractContextManager[None]:
+        """A context for work that takes seconds and calls `give_way` now and then."""
+        return held(self._long)
 
     def give_way(self) -> None:
-        """Wait until nothing quick is under way or waiting."""
+        """Wait until no quick piece is under way or waiting."""
+        check_client()
         with self._change:
-            self._wait(lambda: not self._n_quick and not self._n_waiting)
+            while self._n_quick:
+                self._change.wait(PATIENCE)
+                check_client()
 
-    def _wait(self, is_my_turn: Callable[[], bool]) -> None:
-        check_asker()
-        while not is_my_turn():
-            self._change.wait(PATIENCE)
-            check_asker()
+
+@final
+class WatchedSearch:
+    """A search for one request that stops at its next step once the client has disconnected.
+
+    It keeps what it found, so that each answer can be looked at as it was written. `busy` is held
+    only while the model computes, so that other requests can tokenise meanwhile.
+    """
+
+    def __init__(self, search: Search, busy: Lockable) -> None:
+        self.search, self.busy = search, busy
+        self.found = list[list[Hypothesis]]()
+
+    def __call__(
+        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+    ) -> list[list[Hypothesis]]:
+        """Search, and keep what is found."""
+        with held(self.busy):
+            found = self.search(_Watched(model), sentences, device=device)
+        self.found += found
+        return found
+
+
+class _Watched:
+    """A stepper that checks before each step whether the client is still connected."""
+
+    def __init__(self, model: Stepper) -> None:
+        self._step = model.step
+        self.start, self.select, self.branch = model.start, model.select, model.branch
+
+    def step(self, state: Any, tokens: Int[Tensor, "r t"]) -> tuple[Float[Tensor, "r t v"], Any]:
+        check_client()
+        return self._step(state, tokens)

@@ -1,7 +1,7 @@
-"""what a run is for: how its data are prepared, its requests answered and its inputs shown.
+"""What a run is for: how its data are prepared, its requests answered and its inputs shown.
 
-A model's spec names its task; everything above this package asks the task and never what kind of
-model or source a run has.
+A model's spec names its task; every package above calls the task and never checks the kind of
+model or source of a run.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from regard.choices import find
 from regard.recipes.recipe import Recipe
 from regard.tasks.captioning import Captioning
 from regard.tasks.embedding import SentenceEmbedding
-from regard.tasks.labelling import Classification, Tagging
+from regard.tasks.labelling import Labelling
 from regard.tasks.language_modelling import LanguageModelling
 from regard.tasks.masked_words import MaskedWords
 from regard.tasks.task import Task
@@ -23,8 +23,8 @@ TASKS: Mapping[str, Task] = {
     "language_modelling": LanguageModelling(),
     "captioning": Captioning(),
     "words": MaskedWords(),
-    "tags": Tagging(),
-    "label": Classification(),
+    "tags": Labelling(is_per_token=True),
+    "label": Labelling(is_per_token=False),
     "vectors": SentenceEmbedding(),
 }
 """By the name under which the spec of a model names its task (`model.task`)."""

@@ -1,44 +1,64 @@
-"""Captioning: addresses of pictures in, captions out, whatever some of the files hold.
+"""Captioning: addresses of pictures in, captions out; unreadable files do not stop the others.
 
     address → pixels as the run was trained on them → the same search as for texts
 
-A picture that cannot be read has an empty caption and a note that says why; the others are
-captioned as if it had not been there.
+A picture that cannot be read has an empty caption and a note with the reason; the others are
+captioned as usual.
+
+For the pointing game of scenes a teacher-forced pass over the reference gives the maps, which are
+compared with the boxes of its words. A word's map is the sum over its pieces, of the mean over all
+layers and heads.
 """
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
 from typing import final
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from regard.data import Example
+from regard.data.boxes import Box
+from regard.data.examples import in_form
 from regard.data.framings import FRAMINGS
 from regard.data.pictures import read_picture
+from regard.data.scenes import Scene, is_scene, scene_at
+from regard.data.subword_kinds import BOS
 from regard.decoding import Search, Sentence
 from regard.decoding.batching import decode_each
-from regard.errors import DataError, RecipeError, SettingError
-from regard.hardware.hardware import Hardware
+from regard.errors import DataError, SettingError
+from regard.evaluating import MetricScore
+from regard.evaluating.pointing_game import Pointing, grid_cells, pointing_game, together
 from regard.inspecting.caption_record import CaptionRecord, caption_record
+from regard.inspecting.panels import View
 from regard.inspecting.record import Record
-from regard.models import Captioner, CaptionerSpec, Stepper
-from regard.models.captioner.album import Album
+from regard.inspecting.token_labels import words_of
+from regard.models import Captioner
+from regard.models.captioner.network import Album
 from regard.models.spec_choices import frozen_encoder
+from regard.plots.picture_page import picture_page
+from regard.plots.pictures import caption_sheet
 from regard.recipes.recipe import Recipe
-from regard.tasks.constraint_tokens import wished
-from regard.tasks.loaded import Loaded
-from regard.tasks.picture_looks import PictureLooks
-from regard.tasks.picture_sources import PictureSources, SeenPicture, see
+from regard.tasks.input_format import form_name
+from regard.tasks.loaded_run import LoadedRun
+from regard.tasks.looks import DOTS_PER_INCH, LookRequest, ShownLook, Waiting, write_text
+from regard.tasks.picture_sources import PictureSources, SeenPicture, captioner_spec, see
 from regard.tasks.predictions import AnswerOptions, Prediction, Request, WithPrecision, prediction
-from regard.tasks.ready_run import ReadyRun
+from regard.tasks.searched_texts import constrained
 from regard.tasks.task import Task
 
 PICTURES_READ_AHEAD = 512
 """How many pictures are read before the first is captioned."""
 PICTURES_PER_BATCH = 64
-"""How many are captioned together."""
+CLASSES = ("size", "colour", "shape")
+"""The classes of the content words of a scene's object, in their order."""
 
 
 @final
@@ -46,22 +66,22 @@ class Captioning(Task):
     """A model looks at a picture and writes what it shows."""
 
     does = "captions pictures"
+    needs_kind = "captioner"
     sources = PictureSources()
-    looks = PictureLooks()
     meaningless: Mapping[str, str] = {
         "lengths": "a picture has no length, by which losses are sorted"
     }
 
-    def check_recipe(self, recipe: Recipe) -> None:
-        """Pictures are read by captioners."""
-        if not isinstance(recipe.model, CaptionerSpec):
-            raise RecipeError(
-                f"model.task = 'captioning' needs model.kind = 'captioner', got "
-                f"'{recipe.model.kind}'. Take such a model, or leave model.task out."
-            )
+    def as_trained(self, recipe: Recipe, examples: Iterable[Example]) -> list[Example]:
+        """Examples with normalised captions; an address stays as it is."""
+        return list(in_form(form_name(recipe), examples, has_texts=False))
+
+    def is_blank(self, run: LoadedRun, text: str) -> bool:
+        """An empty address is an error of its reader, not a blank request."""
+        return False
 
     def plan_notes(self, recipe: Recipe) -> Iterator[str]:
-        """What a trial does otherwise than a training."""
+        """How the trial updates of a plan differ from a training."""
         if frozen_encoder(recipe.model) is not None:
             yield (
                 "the frozen encoder looks at every picture once, before the first update; here it "
@@ -70,32 +90,90 @@ class Captioning(Task):
             )
 
     def answer_each(
-        self, run: ReadyRun, requests: Sequence[Request], options: AnswerOptions
+        self, run: LoadedRun, requests: Sequence[Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Captions as they come, each with the place of its picture."""
-        asked = [(one, wished(run.loaded, one)) for one in requests]
-        return caption_each(run.stepper, run.loaded, asked, options, run.hardware)
+        _check_options(options)
+        sentences = [constrained(run.loaded, one) for one in requests]
+        search = WithPrecision(options.search, run.hardware)
+        for first in range(0, len(requests), PICTURES_READ_AHEAD):
+            seen: dict[int, SeenPicture] = {}
+            for place, one in enumerate(requests[first : first + PICTURES_READ_AHEAD], first):
+                try:
+                    seen[place] = see(run.loaded.recipe, one.text)
+                except DataError as error:
+                    yield place, Prediction(one.text, "", math.nan, (), note=str(error))
+            if not seen:
+                continue
+            places = list(seen)
+            found = decode_each(
+                _album(run, [each.pixels for each in seen.values()]),
+                [replace(sentences[place], source=[i]) for i, place in enumerate(places)],
+                search,
+                batch_tokens=PICTURES_PER_BATCH,
+                device=run.hardware.device,
+            )
+            for number, hypotheses in found:
+                place = places[number]
+                answer = prediction(requests[place].text, hypotheses, run.loaded.target)
+                notes = [*seen[place].notes, *([answer.note] if answer.note else [])]
+                yield place, replace(answer, note="; ".join(notes) or None)
 
     def has_failed(self, answer: Prediction) -> bool:
         """A picture that could not be read has no score."""
         return math.isnan(answer.score)
 
-    def look(self, run: ReadyRun, text: str, target: str | None, search: Search | None) -> Record:
+    def look(self, run: LoadedRun, text: str, target: str | None, search: Search | None) -> Record:
         """Refuse a text."""
         raise pictures_refusal("look")
 
+    def inputs_of(
+        self, typed: Sequence[str], one_text: Callable[[Sequence[str]], str]
+    ) -> list[str]:
+        """The addresses that were typed."""
+        return list(typed)
+
+    def shown_look(self, run: LoadedRun, request: LookRequest, waiting: Waiting) -> ShownLook:
+        """Caption each picture, and gather where its words looked."""
+        view = request.view
+        _check_look(request)
+        records: list[CaptionRecord] = []
+        for address in request.inputs:
+            record = self.look_at_picture(run, address, request.target, request.search)
+            # a missing layer raises at the first picture, before the others are captioned
+            view.chosen(record.n_layers, record.n_heads)
+            records.append(record)
+        return ShownLook(
+            notes=tuple(
+                f"look: {one.picture.name}: {one.warning}" for one in records if one.warning
+            ),
+            as_json=lambda: _json(records),
+            show=lambda console: console.print(
+                _text(records, view), markup=False, highlight=False, soft_wrap=True
+            ),
+            write=lambda out: WRITERS[out.suffix](records, view, out),
+        )
+
     def look_at_picture(
-        self, run: ReadyRun, address: str, target: str | None, search: Search | None
+        self, run: LoadedRun, address: str, target: str | None, search: Search | None
     ) -> CaptionRecord:
         """Where each word of a picture's caption looked; `target` is a caption to look at."""
-        return look_at_picture(
-            run.stepper,
-            run.loaded,
-            address,
-            None if target is None else run.answer_tokens(target),
-            search=search or run.default_search(),
-            hardware=run.hardware,
+        loaded, hardware = run.loaded, run.hardware
+        tokens: Sequence[int] | None = None if target is None else run.answer_tokens(target)
+        assert isinstance(loaded.model, Captioner)
+        seen, original = see(loaded.recipe, address), read_picture(address)
+        # the shown original of a scene is drawn larger than the model's input
+        framing = FRAMINGS[loaded.recipe.shown.framing](
+            original.width, original.height, seen.framing.size
         )
+        with hardware.on_threads():
+            if tokens is None:
+                exact = WithPrecision(search or run.default_search(), hardware)
+                found = exact(_album(run, [seen.pixels]), [Sentence([0])], device=hardware.device)
+                tokens = found[0][0].tokens
+            return caption_record(
+                loaded.model, seen.pixels, framing, original, loaded.target, list(tokens)
+            )
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """Scores of captions, the loss, and for scenes the pointing game."""
@@ -110,108 +188,132 @@ def pictures_refusal(who: str) -> SettingError:
     )
 
 
-def caption_each(
-    stepper: Stepper,
-    loaded: Loaded,
-    asked: Sequence[tuple[Request, Sentence]],
-    options: AnswerOptions,
-    hardware: Hardware,
-) -> Iterator[tuple[int, Prediction]]:
-    """Captions as they come, each with the place of its picture.
+def _album(run: LoadedRun, pictures: Sequence[np.ndarray]) -> Album:
+    pixels = torch.from_numpy(np.stack(pictures))
+    return Album(run.stepper, lambda numbers: run.hardware.put(pixels[numbers.cpu()]))
 
-    Args:
-        stepper: what writes; several models, or one.
-        loaded: the run, for its recipe and its sub-words.
-        asked: addresses, and what the caption of each must look like.
-        options: how captions are found.
-        hardware: where.
-    """
-    _refuse(options)
-    for first in range(0, len(asked), PICTURES_READ_AHEAD):
-        seen: dict[int, SeenPicture] = {}
-        for place, (request, _) in enumerate(asked[first : first + PICTURES_READ_AHEAD], first):
-            try:
-                seen[place] = see(loaded.recipe, request.text)
-            except DataError as error:
-                yield place, Prediction(request.text, "", math.nan, (), note=str(error))
-        if not seen:
-            continue
-        places = list(seen)
-        pixels = torch.from_numpy(np.stack([each.pixels for each in seen.values()]))
-        album = Album(stepper, _PicturesByNumber(pixels, hardware))
-        sentences = [replace(asked[place][1], source=[i]) for i, place in enumerate(places)]
-        found = decode_each(
-            album,
-            sentences,
-            WithPrecision(options.search, hardware),
-            batch_tokens=PICTURES_PER_BATCH,
-            device=hardware.device,
+
+def _check_options(options: AnswerOptions) -> None:
+    """Refuse options that need words or a length of the source."""
+    refused = {
+        "--alignments links the words of two texts": options.has_alignments,
+        "--on-long split cuts texts in pieces": options.on_long == "split",
+    }
+    for what, is_asked in refused.items():
+        if is_asked:
+            raise SettingError(f"captions: {what}, but this run looks at pictures. Leave it out.")
+
+
+def _json(records: Sequence[CaptionRecord]) -> str:
+    return "\n".join(json.dumps(one.as_json(), ensure_ascii=False) for one in records)
+
+
+def _text(records: Sequence[CaptionRecord], view: View) -> str:
+    return "\n\n".join(_word_by_word(one, view) for one in records)
+
+
+def _word_by_word(record: CaptionRecord, view: View) -> str:
+    """A caption word by word: its strongest cell, how spread its map is, and its gate."""
+    maps, spread = record.maps(view.layer, view.head), record.entropies(view.layer, view.head)
+    gates = record.gates or (None,) * len(record.words)
+    wide = max((len(word) for word in record.words), default=0)
+    lines = [f"{record.picture.name}: {record.caption}", record.title(view.layer, view.head)]
+    for word, cells, entropy, gate in zip(record.words, maps, spread, gates, strict=True):
+        row, column = divmod(int(cells.argmax()), record.grid.columns)
+        beta = "" if gate is None else f", gate {gate:.2f}"
+        lines.append(
+            f"  {word:<{wide}}  row {row + 1}, column {column + 1} of {record.grid.rows} by "
+            f"{record.grid.columns}: {float(cells.max()):.2f}, entropy {float(entropy):.2f}{beta}"
         )
-        for number, hypotheses in found:
-            place = places[number]
-            said = prediction(
-                asked[place][0].text,
-                hypotheses,
-                loaded.target,
-                lambda one: loaded.target.decode(one.tokens),
-            )
-            notes = [*seen[place].notes, *([said.note] if said.note else [])]
-            yield place, replace(said, note="; ".join(notes) or None)
+    return "\n".join(lines)
 
 
-@final
-@dataclass(frozen=True)
-class _PicturesByNumber:
-    """Pictures by their numbers, brought to where they are looked at."""
-
-    pixels: Tensor
-    hardware: Hardware
-
-    def __call__(self, numbers: Tensor) -> Tensor:
-        return self.hardware.put(self.pixels[numbers.cpu()])
+def _write_sheet(records: Sequence[CaptionRecord], view: View, out: Path) -> None:
+    (record,) = records
+    caption_sheet(record, view.layer, view.head).savefig(out, dpi=DOTS_PER_INCH)
 
 
-def look_at_picture(
-    stepper: Stepper,
-    loaded: Loaded,
-    address: str,
-    tokens: Sequence[int] | None,
-    *,
-    search: Search,
-    hardware: Hardware,
-) -> CaptionRecord:
-    """Where the run looked for each word of a caption.
-
-    Args:
-        stepper: what writes.
-        loaded: the run.
-        address: of the picture.
-        tokens: a caption to look at; the run's own unless given.
-        search: how its own is found.
-        hardware: where.
-    """
-    assert isinstance(loaded.model, Captioner)
-    seen, original = see(loaded.recipe, address), read_picture(address)
-    # of a scene the original is drawn larger than the model sees it
-    framing = FRAMINGS[loaded.recipe.shown.framing](
-        original.width, original.height, seen.framing.size
-    )
-    if tokens is None:
-        album = Album(stepper, _PicturesByNumber(torch.from_numpy(seen.pixels)[None], hardware))
-        found = WithPrecision(search, hardware)(album, [Sentence([0])], device=hardware.device)
-        tokens = found[0][0].tokens
-    return caption_record(loaded.model, seen.pixels, framing, original, loaded.target, list(tokens))
+WRITERS: Mapping[str, Callable[[Sequence[CaptionRecord], View, Path], object]] = {
+    ".html": lambda records, view, out: write_text(out, picture_page(records)),
+    ".png": _write_sheet,
+    ".txt": lambda records, view, out: write_text(out, _text(records, view) + "\n"),
+    ".json": lambda records, view, out: write_text(out, _json(records) + "\n"),
+}
 
 
-def _refuse(options: AnswerOptions) -> None:
-    """Pictures have neither words nor a length."""
-    if options.has_alignments:
+def _check_look(request: LookRequest) -> None:
+    addresses, view, out = request.inputs, request.view, request.out
+    if request.has_grid:
         raise SettingError(
-            "captions: --alignments links the words of two texts, but this run looks at pictures. "
-            "Leave it out."
+            "look: --heads draws words at words; this run captions pictures. Write a page (--out "
+            "x.html), where layer and head are chosen."
         )
-    if options.on_long == "split":
+    if out is not None and out.suffix not in WRITERS:
+        raise SettingError(f"look: a caption's look ends in {', '.join(WRITERS)}; got '{out}'.")
+    if not addresses:
         raise SettingError(
-            "captions: --on-long split cuts texts in pieces, but this run looks at pictures. Leave "
-            "it out."
+            "look: this run captions pictures; expected one, got none. Write regard look RUN "
+            "picture.jpg."
         )
+    if view.kind != "cross":
+        raise SettingError(
+            f"look: the words of a caption look at cells of the picture (--kind cross); got --kind "
+            f"{view.kind}."
+        )
+    if view.unit != "words":
+        raise SettingError("look: a caption is shown by its words. Leave --pieces out.")
+    is_sheet = out is not None and out.suffix == ".png"
+    several = {"--target": request.target is not None, "a .png": is_sheet}
+    if len(addresses) > 1 and any(several.values()):
+        name = next(name for name, is_given in several.items() if is_given)
+        raise SettingError(
+            f"look: {name} is for one picture, got {len(addresses)}. Give one, or write a page "
+            "(--out x.html) without a target."
+        )
+
+
+def pointing_scores(run: LoadedRun, examples: Sequence[Example]) -> tuple[MetricScore, ...]:
+    """How often a content word's map peaks in its object's box, and how much of it lies there."""
+    scenes = [example for example in examples if is_scene(example.source)]
+    model = run.loaded.model
+    if not isinstance(model, Captioner) or not scenes:
+        return ()
+    size = captioner_spec(run.loaded.recipe).picture_size
+    grid, cell = model.encoder.grid_of(size), model.encoder.pixels_per_cell
+    # the last cells may reach over the picture's edge
+    shown = Box(0.0, 0.0, float(grid.columns * cell), float(grid.rows * cell))
+    cells = grid_cells(grid.rows, grid.columns, shown)
+    games = []
+    for first in range(0, len(scenes), PICTURES_PER_BATCH):
+        some = scenes[first : first + PICTURES_PER_BATCH]
+        for example, maps in zip(some, _word_maps(run, some), strict=True):
+            scene = scene_at(example.source)
+            boxes = scene.word_boxes(size)
+            if len(boxes) == len(maps):
+                games.append(pointing_game(maps, boxes, _classes(scene), cells))
+    total = sum(together(games).values(), Pointing())
+    return total.scores() if total.words else ()
+
+
+@torch.inference_mode()
+def _word_maps(run: LoadedRun, some: Sequence[Example]) -> list[Float[Tensor, "words cells"]]:
+    """Where a run looks for each word of the first reference of each example."""
+    loaded, hardware = run.loaded, run.hardware
+    pixels = np.stack([see(loaded.recipe, example.source).pixels for example in some])
+    texts = [example.targets[0] for example in some]
+    tokens = [loaded.target.encode(text) for text in texts]
+    read = pad_sequence([torch.tensor([BOS, *each]) for each in tokens], batch_first=True)
+    maps = loaded.model.maps(hardware.put(torch.from_numpy(pixels)), hardware.put(read))["cross"]
+    weights = torch.stack([layer.dense() for layer in maps]).mean((0, 2)).cpu()
+    found = []
+    for row, text in enumerate(texts):
+        words = torch.tensor(words_of(text, loaded.target.offsets(text)))
+        summed = weights.new_zeros(len(text.split()), weights.shape[-1])
+        found.append(summed.index_add(0, words, weights[row, : len(words)]))
+    return found
+
+
+def _classes(scene: Scene) -> list[str]:
+    """The class of each word of a caption; the class of a word without a box is not used."""
+    names = cycle(CLASSES)
+    return ["other" if box is None else next(names) for box in scene.word_boxes()]

@@ -6,15 +6,15 @@ from typing import final
 from regard.models import LanguageModel, LanguageSpec
 from regard.models.language.pasts import remembered
 from regard.recipes.recipe import Recipe
-from regard.tasks.ready_run import ReadyRun
-from regard.tasks.translation import TextToText
+from regard.tasks.loaded_run import LoadedRun
+from regard.tasks.task import Task
 
 
 @final
-class LanguageModelling(TextToText):
+class LanguageModelling(Task):
     """A model reads and writes one row of tokens."""
 
-    def is_blank(self, run: ReadyRun, text: str) -> bool:
+    def is_blank(self, run: LoadedRun, text: str) -> bool:
         """A model that goes on with texts begins one where a text is blank."""
         model = run.loaded.model
         goes_on = isinstance(model, LanguageModel) and model.continues_source

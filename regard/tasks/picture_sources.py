@@ -1,16 +1,16 @@
-"""Sources that are pictures: decoded once, and looked at once where the encoder is frozen.
+"""Picture sources: decoded once; a frozen encoder's annotations are computed once, too.
 
     RUN/pictures/SPLIT      each picture, decoded
-    RUN/annotations/SPLIT   what a frozen encoder made of it
+    RUN/annotations/SPLIT   its annotations by a frozen encoder
 
 A picture that cannot be read is left out, and named.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
 import numpy as np
 import torch
@@ -19,21 +19,20 @@ from torch import Tensor
 
 from regard.data import Corpus, Example, write_corpus
 from regard.data.annotation_store import AnnotationStore, write_annotations
-from regard.data.captioned import captions_in_form
+from regard.data.augmentation import Augmentation
 from regard.data.corpus import Numbering
 from regard.data.framings import FRAMINGS, Framing
 from regard.data.picture_store import PictureStore, write_pictures
 from regard.data.pictures import read_picture
-from regard.data.sources import AnnotationRows, Augmenting, PictureNumbers, PictureRows
+from regard.data.sources import StoredRows
 from regard.errors import DataError
 from regard.hardware.hardware import Hardware
-from regard.layers.vision import ImageEncoder
 from regard.models import Captioner, CaptionerSpec, Model, Stepper
-from regard.models.captioner.album import Album
+from regard.models.captioner.network import Album
 from regard.recipes.recipe import Recipe
-from regard.tasks.input_format import addresses_like
-from regard.tasks.ready_run import ReadyRun
-from regard.tasks.sources import ReadExamples, ReadLines, Split, Tell
+from regard.tasks.input_format import addresses_of_file
+from regard.tasks.loaded_run import LoadedRun
+from regard.tasks.sources import ReadExamples, ReadLines, SourceType, Split, Tell
 
 MANY_PICTURES = 20_000
 """Beyond so many pictures other processes help to decode them."""
@@ -48,7 +47,7 @@ SUFFIXES = frozenset(
 @final
 @dataclass(frozen=True)
 class SeenPicture:
-    """A picture as a run looks at it, and which part of the original that is."""
+    """A picture as the model's input, and the part of the original that it shows."""
 
     pixels: UInt8[np.ndarray, "3 size size"]
     framing: Framing
@@ -56,7 +55,7 @@ class SeenPicture:
 
 
 def see(recipe: Recipe, address: str) -> SeenPicture:
-    """Read a picture as the pictures of the recipe were read; what cannot be is a DataError."""
+    """Read a picture by the recipe's settings; an unreadable one is a `DataError`."""
     size = captioner_spec(recipe).picture_size
     picture = read_picture(address, enough=size)
     framing = FRAMINGS[recipe.shown.framing](picture.width, picture.height, size)
@@ -64,7 +63,7 @@ def see(recipe: Recipe, address: str) -> SeenPicture:
 
 
 @final
-class PictureSources:
+class PictureSources(SourceType):
     """Sources are addresses of pictures, and targets their captions."""
 
     name = "pictures"
@@ -74,26 +73,31 @@ class PictureSources:
         """The captions: a picture has no sub-words."""
         return example.targets
 
-    def normalised(self, name: str | None, examples: Iterable[Example]) -> Iterator[Example]:
-        """Examples with normalised captions; an address stays as it is."""
-        return captions_in_form(name, examples)
-
     def write(
         self, path: Path, split: Split, read: ReadExamples, source: Numbering, target: Numbering
     ) -> None:
-        """Decode the pictures if that was not done; those that were refused are left out."""
-        store = self._store(split, read)
+        """Decode the pictures unless they are decoded; unreadable ones are left out."""
+        if not _pictures(split).exists():
+            addresses = list(dict.fromkeys(example.source for example in read()))
+            write_pictures(
+                _pictures(split),
+                addresses,
+                size=captioner_spec(split.recipe).picture_size,
+                framing=split.recipe.shown.framing,
+                n_processes=(os.cpu_count() or 1) if len(addresses) > MANY_PICTURES else 0,
+            )
+        store = PictureStore.open(_pictures(split))
         refused = {one.address for one in store.refused}
         kept = (example for example in read() if example.source not in refused)
-        write_corpus(path, kept, PictureNumbers(store), target, source_end=())
+        write_corpus(path, kept, store, target, source_end=())
 
     def open(self, path: Path, split: Split) -> Corpus:
         """The corpus with the pictures of the split, augmented where it is trained on."""
         shown, store = split.recipe.shown, PictureStore.open(_pictures(split))
         is_augmented = split.name == "train" and (shown.margin or shown.may_mirror)
         seed = split.recipe.training.seed
-        how = Augmenting(seed, shown.margin, shown.may_mirror) if is_augmented else None
-        return replace(Corpus.open(path), sources=PictureRows(store, how))
+        how = Augmentation(seed, shown.margin, shown.may_mirror) if is_augmented else None
+        return replace(Corpus.open(path), sources=StoredRows(store.pictures, how))
 
     def slow_steps(self, folder: Path, model: Model | None) -> Iterator[str]:
         """Decoding, and looking at each picture with a frozen encoder; both are done once."""
@@ -101,11 +105,11 @@ class PictureSources:
             yield "decoding every picture once, into pictures/"
         if model is None or (folder / "annotations" / "valid").exists():
             return
-        if cast(ImageEncoder, _captioner(model).encoder).is_frozen:
+        if _captioner(model).encoder.is_frozen:
             yield "the frozen encoder looks at every picture once; it is kept in annotations/"
 
     def notes(self, split: Split) -> Iterator[str]:
-        """How many pictures could not be read, or were with a remark; the first with reasons."""
+        """The numbers of unreadable pictures and of those with a remark; the first with reasons."""
         store, file = PictureStore.open(_pictures(split)), f"'{_pictures(split)}/pictures.json'"
         refused = [one.text for one in store.refused]
         remarked = [f"'{one.address}': {one.text}" for one in store.notes]
@@ -121,13 +125,13 @@ class PictureSources:
 
     def load_published_weights(self, model: Model) -> None:
         """Give the encoder its published weights."""
-        cast(ImageEncoder, _captioner(model).encoder).load_published()
+        _captioner(model).encoder.load_published()
 
     def as_model_sees(
         self, corpus: Corpus, split: Split, model: Model, hardware: Hardware
     ) -> Corpus:
         """Annotations in place of pictures, computed once, if the encoder is frozen."""
-        encoder = cast(ImageEncoder, _captioner(model.eval()).encoder)
+        encoder = _captioner(model.eval()).encoder
         if not encoder.is_frozen:
             return corpus
         path = split.folder / "annotations" / split.name
@@ -139,7 +143,7 @@ class PictureSources:
                 lambda pictures: encoder(hardware.put(pictures)).float(),
                 maker=f"{spec.encoder} at {spec.picture_size} pixels",
             )
-        return replace(corpus, sources=AnnotationRows(AnnotationStore.open(path)))
+        return replace(corpus, sources=StoredRows(AnnotationStore.open(path).annotations))
 
     def for_search(
         self, model: Model, source: Shaped[Tensor, "b ..."]
@@ -153,11 +157,11 @@ class PictureSources:
         return self.name, recipe.shown, captioner_spec(recipe).picture_size
 
     def requests(
-        self, run: ReadyRun, name: str, read_lines: ReadLines, tell: Tell
+        self, run: LoadedRun, name: str, read_lines: ReadLines, tell: Tell
     ) -> Iterator[str]:
-        """The picture itself, those of a folder by name, or the addresses on standard input.
+        """The picture itself, those of a folder in order of name, or addresses on standard input.
 
-        A file of captions, such as the run learned from, stands for the pictures that it names.
+        For a file of captions in the run's form, the pictures that it names.
         """
         path = Path(name)
         if name == "-":
@@ -169,7 +173,7 @@ class PictureSources:
                 raise DataError(f"predict: '{name}' holds no picture ({known}).")
             yield from map(str, found)
         elif path.is_file() and path.suffix.lower() not in SUFFIXES:
-            yield from addresses_like(run.loaded.recipe, path, run.path) or [name]
+            yield from addresses_of_file(run.loaded.recipe, path, run.path) or [name]
         else:
             yield name
 
@@ -177,26 +181,9 @@ class PictureSources:
         """The address that was typed."""
         return text
 
-    def is_blank(self, request: str) -> bool:
-        """An empty address is an error of its reader, not a blank request."""
-        return False
-
     def title(self, source: str) -> str:
         """The name of the picture's file."""
         return source.rpartition("/")[2]
-
-    def _store(self, split: Split, read: ReadExamples) -> PictureStore:
-        path = _pictures(split)
-        if path.exists():
-            return PictureStore.open(path)
-        addresses = list(dict.fromkeys(example.source for example in read()))
-        return write_pictures(
-            path,
-            addresses,
-            size=captioner_spec(split.recipe).picture_size,
-            framing=split.recipe.shown.framing,
-            n_processes=(os.cpu_count() or 1) if len(addresses) > MANY_PICTURES else 0,
-        )
 
 
 def _pictures(split: Split) -> Path:

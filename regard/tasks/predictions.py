@@ -1,9 +1,9 @@
-"""Requests and predictions: what a caller asks of a run, and what the run answers."""
+"""Requests, the inputs that a run is to answer, and predictions, its answers."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 
@@ -17,7 +17,7 @@ from regard.models import Stepper
 @final
 @dataclass(frozen=True)
 class WithPrecision:
-    """A search whose products are made in the precision of a hardware."""
+    """A search whose matrix products have the precision of a hardware setting."""
 
     search: Search
     hardware: Hardware
@@ -32,17 +32,17 @@ class WithPrecision:
 
 @dataclass(frozen=True)
 class Request:
-    """A text to answer, and what its answer must look like."""
+    """A text to answer, and constraints on the answer."""
 
     text: str
     prefix: str = ""
-    """What the answer begins with."""
+    """The beginning of the answer."""
     must_contain: Sequence[str] = ()
     """Phrases that the answer holds; beam search only."""
     seed: int = 0
-    """Of its draws, when it is sampled."""
+    """The seed of its draws, if the answer is sampled."""
     name: str = "a text"
-    """What an error calls it, such as line 7."""
+    """Its name in errors, such as line 7."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A word for a hidden one."""
+class WordCandidate:
+    """A candidate for a hidden word."""
 
     text: str
     probability: float
@@ -64,21 +64,27 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The best answer to a text, and the others that were asked for."""
+    """The best answer to a text, and the others that were requested."""
 
     source: str
     text: str
     score: float
     tokens: tuple[str, ...]
     alignment: str | None = None
-    """Links between words in Pharaoh format, if they were asked for."""
+    """Links between words in Pharaoh format, if they were requested."""
     n_best: tuple[Answer, ...] = ()
     """All answers, best first."""
     note: str | None = None
-    """What a reader should know: that a text was left out, answered in pieces, or cut; that a
-    picture could not be read."""
-    candidates: tuple[tuple[Candidate, ...], ...] = ()
+    """A note for the reader: a text was left out, answered in pieces or cut, or a picture could not
+    be read."""
+    candidates: tuple[tuple[WordCandidate, ...], ...] = ()
     """For each hidden word of the text, the likeliest words, where a run fills them in."""
+
+    @classmethod
+    def of(cls, source: str, answers: Sequence[Answer], *, note: str | None) -> "Prediction":
+        """All answers to a source, the best of them first."""
+        best = answers[0]
+        return cls(source, best.text, best.score, best.tokens, n_best=tuple(answers), note=note)
 
 
 @dataclass(frozen=True)
@@ -91,18 +97,16 @@ class AnswerOptions:
     dictionary: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class ReadOnlyAnswers:
-    """Answers that one pass over a text gives, with the probabilities of their pieces."""
+class ReadOnlyAnswers(NamedTuple):
+    """Answers from one pass over a text, and the probability of each piece."""
 
-    answers: tuple[Answer, ...] = ()
+    prediction: Prediction
     probabilities: tuple[tuple[float, ...], ...] = ()
-    """Of the pieces of each answer; different pieces may look alike, so their texts do not tell."""
-    note: str | None = None
+    """For each answer, those of its pieces; pieces with equal texts may differ in probability."""
 
 
 def cut_note(answer: Hypothesis) -> str | None:
-    """What to say of an answer that did not end by itself."""
+    """A note for an answer without an end token."""
     return None if answer.has_ended else "the answer was cut at the longest allowed"
 
 
@@ -110,60 +114,49 @@ def prediction(
     source: str,
     hypotheses: Sequence[Hypothesis],
     target: Subwords,
-    written: Callable[[Hypothesis], str],
+    written: Callable[[Hypothesis], str] | None = None,
 ) -> Prediction:
-    """All answers to a source, the best of them first.
-
-    Args:
-        source: what was asked.
-        hypotheses: what a search found.
-        target: the sub-words of answers.
-        written: a hypothesis as text.
-    """
-    answers = tuple(
-        Answer(written(one), one.score, tuple(target.readable(token) for token in one.tokens))
+    """The prediction from a search's hypotheses; `written`, if given, makes their texts."""
+    answers = [
+        Answer(
+            target.decode(one.tokens) if written is None else written(one),
+            one.score,
+            tuple(target.readable(token) for token in one.tokens),
+        )
         for one in hypotheses
-    )
-    best = answers[0]
-    return Prediction(
-        source=source,
-        text=best.text,
-        score=best.score,
-        tokens=best.tokens,
-        n_best=answers,
-        note=cut_note(hypotheses[0]),
-    )
+    ]
+    return Prediction.of(source, answers, note=cut_note(hypotheses[0]))
 
 
 def without_answer(request: Request) -> Prediction:
-    """An empty answer to a text that has nothing to answer; what it should hold is told."""
+    """An empty answer to a blank text; a note says so if it had a prefix or phrases."""
     is_plain = not (request.prefix or request.must_contain)
     note = "the text is empty, and so is its answer: it has no prefix and no phrases"
     return Prediction(request.text, "", 0.0, (), note=None if is_plain else note)
 
 
-def left_out(request: Request, longest: int) -> Prediction:
-    """No answer, to a text that is longer than the model reads."""
+def left_out(
+    requests: Sequence[Request], pieces: Sequence[tuple[int, Request]], longest: int
+) -> Iterator[tuple[int, Prediction]]:
+    """An empty prediction for each text without pieces: it is longer than the model reads."""
     note = f"left out: the text has more tokens than the {longest:,} that the model reads"
-    return Prediction(request.text, "", float("nan"), (), note=note)
-
-
-def _cut_of(parts: Sequence[Prediction]) -> str:
-    n_cut = sum(part.note is not None for part in parts)
-    return f"; {n_cut} answers of pieces were cut at the longest allowed" if n_cut else ""
+    for place in sorted({*range(len(requests))} - {place for place, _ in pieces}):
+        yield place, Prediction(requests[place].text, "", math.nan, (), note=note)
 
 
 def joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
     """One prediction of several pieces of a text; a text in one piece stays as it is."""
     if len(parts) == 1:
         return parts[0]
+    n_cut = sum(part.note is not None for part in parts)
+    cut = f"; {n_cut} answers of pieces were cut at the longest allowed" if n_cut else ""
     return Prediction(
         source=request.text,
         text=" ".join(part.text for part in parts),
         score=sum(part.score for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
         note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
-        f"whole has neither alignment nor n-best list{_cut_of(parts)}",
+        f"whole has neither alignment nor n-best list{cut}",
     )
 
 

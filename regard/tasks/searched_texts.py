@@ -1,18 +1,18 @@
-"""Answers to texts by a search: cut, split or refused where a text is too long, then decoded."""
+"""Answers to texts by a search: long texts are refused, left out or split, then all are decoded."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 from regard.choices import find
-from regard.data.kinds import EOS, UNK
+from regard.data.subword_kinds import EOS, UNK
+from regard.data.subwords import Subwords
 from regard.decoding import Hypothesis, Search, Sentence
 from regard.decoding.batching import decode_each
 from regard.errors import SettingError
 from regard.inspecting.record import Record
-from regard.inspecting.text_record import reads_answers
-from regard.tasks.constraint_tokens import wished
+from regard.tasks.input_format import normalised_text
+from regard.tasks.loaded_run import Loaded, LoadedRun
 from regard.tasks.long_texts import in_pieces
 from regard.tasks.predictions import (
     AnswerOptions,
@@ -24,49 +24,42 @@ from regard.tasks.predictions import (
     left_out,
     prediction,
 )
-from regard.tasks.ready_run import ReadyRun
-from regard.tasks.unknown_words import replaced
-from regard.tasks.word_links import alignment, check_links, links
+from regard.tasks.word_links import alignment, check_links, links, replaced
+
+ON_LONG: Mapping[str, str] = {
+    "error": "is refused",
+    "skip": "is left out",
+    "split": "is answered in pieces",
+}
+"""The treatments of a text that is too long for the model, by the value of --on-long."""
 
 
 def answer_each(
-    run: ReadyRun, requests: Sequence[Request], options: AnswerOptions, *, stays_whole: bool
+    run: LoadedRun, requests: Sequence[Request], options: AnswerOptions, *, stays_whole: bool
 ) -> Iterator[tuple[int, Prediction]]:
     """Answers as they come, each with the place of its request.
 
-    Args:
-        run: what answers.
-        requests: the texts.
-        options: how they are answered.
-        stays_whole: whether no text may be answered in pieces.
+    Where `stays_whole`, no text may be answered in pieces.
     """
     if options.has_alignments or options.dictionary is not None:
-        # before the long search
+        # checked before the long search
         check_links(run.loaded)
     _check_can_be_begun(run, requests)
-    shorten = find(options.on_long, ON_LONG)
-    pieces: list[tuple[int, Request]] = []
-    for place, request in enumerate(requests):
-        parts = (
-            shorten(run, request, stays_whole=stays_whole) if is_long(run, request) else [request]
-        )
-        pieces += [(place, part) for part in parts]
-    waiting: dict[int, dict[int, Prediction]] = {}
+    pieces = pieces_of(run, requests, options.on_long, stays_whole=stays_whole)
+    yield from left_out(requests, pieces, run.longest)
     counts = Counter(place for place, _ in pieces)
-    for place, request in enumerate(requests):
-        if place not in counts:
-            yield place, left_out(request, run.longest)
+    answered: dict[int, dict[int, Prediction]] = defaultdict(dict)
     sentences = [_sentence(run, request) for _, request in pieces]
     search, device = WithPrecision(options.search, run.hardware), run.hardware.device
     for number, hypotheses in decode_each(run.stepper, sentences, search, device=device):
         place, request = pieces[number]
-        parts_of = waiting.setdefault(place, {})
-        parts_of[number] = _prediction(run, request, hypotheses, options)
-        if len(parts_of) == counts[place]:
-            yield place, joined(requests[place], [parts_of[key] for key in sorted(parts_of)])
+        parts = answered[place]
+        parts[number] = _prediction(run, request, hypotheses, options)
+        if len(parts) == counts[place]:
+            yield place, joined(requests[place], [parts[key] for key in sorted(parts)])
 
 
-def look_at_answer(run: ReadyRun, text: str, search: Search) -> Record:
+def look_at_answer(run: LoadedRun, text: str, search: Search) -> Record:
     """Every weight with which the best answer to a text was written."""
     sentence, exact = _sentence(run, Request(text)), WithPrecision(search, run.hardware)
     with run.hardware.on_threads():
@@ -74,57 +67,44 @@ def look_at_answer(run: ReadyRun, text: str, search: Search) -> Record:
     return replace(run.read_over(run.read(text), found.tokens), note=cut_note(found))
 
 
-def is_long(run: ReadyRun, request: Request) -> bool:
-    """Whether a text has more tokens than the model reads."""
-    # counting the tokens of a much too long text would take long
+def pieces_of(
+    run: LoadedRun, requests: Sequence[Request], on_long: str, *, stays_whole: bool
+) -> list[tuple[int, Request]]:
+    """Requests that the model can read, and pieces of longer ones, with their places."""
+    find(on_long, ON_LONG)
+    return [
+        (place, piece)
+        for place, request in enumerate(requests)
+        for piece in _pieces(run, request, on_long, stays_whole=stays_whole)
+    ]
+
+
+def _pieces(
+    run: LoadedRun, request: Request, on_long: str, *, stays_whole: bool
+) -> Sequence[Request]:
+    # a lower bound avoids the slow tokenising of a text that is much too long
     fewest = run.loaded.source.fewest(run.read(request.text)) + 1
-    return fewest > run.longest or run.length(request.text) > run.longest
-
-
-def refuse_long(run: ReadyRun, request: Request, *, stays_whole: bool) -> list[Request]:
-    """Raise the error of a text that is too long."""
-    parted = "have such texts split or skipped (--on-long)"
-    whole = "leave such texts out (--on-long skip)"
-    run.check_length(request, whole if stays_whole else parted)
-    return [request]
-
-
-def _split(run: ReadyRun, request: Request, *, stays_whole: bool) -> list[Request]:
-    if stays_whole:
-        refuse_long(run, request, stays_whole=True)
+    if fewest <= run.longest and run.length(request.text) <= run.longest:
+        return [request]
+    if on_long == "skip":
+        return []
+    if on_long == "error" or stays_whole:
+        parted = "have such texts split or skipped (--on-long)"
+        whole = "leave such texts out (--on-long skip)"
+        run.check_length(request, whole if stays_whole else parted)
     if request.must_contain:
         raise SettingError(
-            "a text that is split cannot have phrases that its answer must contain: nobody knows "
-            "in which piece. Shorten it, or leave the phrases out."
+            "a text that is split cannot have phrases that its answer must contain: no piece is "
+            "known to hold them. Shorten it, or leave the phrases out."
         )
     first, *rest = in_pieces(request.text, run.longest, run.length)
     return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
 
 
-def _skip(run: ReadyRun, request: Request, *, stays_whole: bool) -> list[Request]:
-    return []
-
-
-@runtime_checkable
-class Shorten(Protocol):
-    """What becomes of a text that is longer than the model can read."""
-
-    def __call__(self, run: ReadyRun, request: Request, *, stays_whole: bool) -> list[Request]:
-        """The requests that are answered instead."""
-
-
-ON_LONG: Mapping[str, Shorten] = {
-    "error": refuse_long,
-    "skip": _skip,
-    "split": _split,
-}
-"""By the name that --on-long takes."""
-
-
-def _check_can_be_begun(run: ReadyRun, requests: Sequence[Request]) -> None:
+def _check_can_be_begun(run: LoadedRun, requests: Sequence[Request]) -> None:
     """Refuse prefixes where the model labels each place of a text and reads no answer."""
     given = any(one.prefix or one.must_contain for one in requests)
-    if given and not reads_answers(run.loaded.model):
+    if given and not run.loaded.model.reads_answers:
         raise SettingError(
             f"predict: the run '{run.path}' says what each place of a text is, whatever an "
             "answer begins with: a prefix and phrases to hold have no meaning for it. Leave "
@@ -132,31 +112,49 @@ def _check_can_be_begun(run: ReadyRun, requests: Sequence[Request]) -> None:
         )
 
 
-def _sentence(run: ReadyRun, request: Request) -> Sentence:
-    read = [*run.loaded.source.encode(run.read(request.text)), EOS]
-    return replace(wished(run.loaded, request), source=read)
+def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) -> Sentence:
+    """A source with the prefix and phrases of its answer, in the tokens of a run."""
+    target = loaded.target
+    prefix, *phrases = (
+        normalised_text(loaded.recipe, text) for text in (request.prefix, *request.must_contain)
+    )
+    _check_are_known(target, [prefix, *phrases], request.name)
+    return Sentence(
+        source,
+        prefix=target.encode(prefix) if prefix else (),
+        must_contain=[target.encode_inside(phrase) for phrase in phrases],
+        seed=request.seed,
+    )
+
+
+def _check_are_known(target: Subwords, texts: Sequence[str], name: str) -> None:
+    """Refuse a word outside the vocabulary: any other unknown word would satisfy it."""
+    unknown = next((word for word in " ".join(texts).split() if UNK in target.encode(word)), None)
+    if unknown is not None:
+        raise SettingError(
+            f"predict: {name}: no answer of this run can hold '{unknown}', which is not in its "
+            "vocabulary. Leave it out, or take a run of sub-words."
+        )
+
+
+def _sentence(run: LoadedRun, request: Request) -> Sentence:
+    source = [*run.loaded.source.encode(run.read(request.text)), EOS]
+    return constrained(run.loaded, request, source)
 
 
 def _prediction(
-    run: ReadyRun, request: Request, hypotheses: Sequence[Hypothesis], options: AnswerOptions
+    run: LoadedRun, request: Request, hypotheses: Sequence[Hypothesis], options: AnswerOptions
 ) -> Prediction:
-    found = prediction(
-        request.text,
-        hypotheses,
-        run.loaded.target,
-        lambda one: _written(run, request.text, one, options.dictionary),
-    )
+    loaded = run.loaded
+
+    def written(one: Hypothesis) -> str:
+        text = loaded.target.decode(one.tokens)
+        if options.dictionary is None or UNK not in one.tokens:
+            return text
+        read = run.read(request.text)
+        return replaced(text, read.split(), links(loaded, read, one.tokens), options.dictionary)
+
+    found = prediction(request.text, hypotheses, loaded.target, written)
     if not options.has_alignments:
         return found
-    return replace(found, alignment=alignment(run.loaded, request.text, hypotheses[0]))
-
-
-def _written(
-    run: ReadyRun, text: str, one: Hypothesis, dictionary: Mapping[str, str] | None
-) -> str:
-    """The text of an answer, its unknown words replaced if there is a dictionary."""
-    written = run.loaded.target.decode(one.tokens)
-    if dictionary is None or UNK not in one.tokens:
-        return written
-    read = run.read(text)
-    return replaced(written, read.split(), links(run.loaded, read, one.tokens), dictionary)
+    return replace(found, alignment=alignment(loaded, request.text, hypotheses[0]))

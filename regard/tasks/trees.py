@@ -1,7 +1,6 @@
-"""Trees: what a model knows of a sentence's tree, its text must bring along."""
+"""Checks that a model that uses syntax trees gets parsed texts, and only such a model."""
 
-from regard.data import Example
-from regard.data.parsed_words import PARSED_WORDS, heads_of_source
+from regard.data.parsed_words import PARSED_WORDS
 from regard.errors import RecipeError
 from regard.models import EncoderSpec
 from regard.models.encoders.spec import knows_trees
@@ -9,10 +8,10 @@ from regard.recipes.recipe import Recipe
 
 
 def check_trees(recipe: Recipe) -> None:
-    """Words with their heads for a model that knows trees, and for no other."""
+    """Refuse parsed texts for a model without trees, and plain texts for one that needs trees."""
     spec, kind = recipe.model, recipe.tokens.kind
     for key in ("positions", "relation"):
-        # most specs have both; what has neither knows no trees
+        # specs without `positions` and `relation` use no trees
         choice = getattr(spec, key, None)
         if choice is not None and knows_trees(choice) and not isinstance(spec, EncoderSpec):
             raise RecipeError(
@@ -39,9 +38,3 @@ def check_trees(recipe: Recipe) -> None:
             "know. Take kind = 'words', or an encoder with positions = 'tree_depth' or relation = "
             "'structural'."
         )
-
-
-def check_brings_tree(recipe: Recipe, example: Example) -> None:
-    """Refuse a source without its tree where words carry theirs."""
-    if recipe.tokens.kind == PARSED_WORDS.name:
-        heads_of_source(example.source)

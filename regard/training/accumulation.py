@@ -1,51 +1,38 @@
-"""Accumulating: the gradient of one update, from batches that are in memory one after another.
+"""Accumulation: computes the gradient of one update from several batches in sequence.
 
     gradient = Σ over batches of ∂(loss of the batch / tokens of the update)
 
-A batch that does not fit into memory is cut in two, as often as it takes, under the same division:
-what is learned stays the same, and nothing is left out. The update begins anew from the random
-numbers it began with, so that no part of a failed attempt remains in it.
+A batch that does not fit into memory is halved until its parts fit, under the same division. The
+update then restarts from its first random states, so that a failed attempt leaves no trace.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from regard.data.batches import Batch
 from regard.errors import LengthError
-from regard.hardware.hardware import Hardware
-from regard.hardware.random_states import random_states, restore
+from regard.hardware.hardware import Hardware, random_states, restore
 from regard.models import Model
-from regard.training.objectives import Objective, Smoothed
-
-CPU = Hardware()
+from regard.training.losses import Objective
 
 
-@dataclass(frozen=True)
-class Gathered:
-    """What the batches of one update gave, beside the gradient."""
+class Gathered(NamedTuple):
+    """The sums over the batches of one update, besides the gradient."""
 
-    nll: Tensor | float
-    """Negative log-likelihood, summed over the tokens asked for; maybe still on its way from a
-    GPU."""
-    asked: Tensor | float
-    """How many tokens those were; of a text with hidden words these alone."""
+    nll: Tensor
+    """Negative log-likelihood, summed over the tokens that count; maybe still on its way."""
+    asked: Tensor
+    """How many tokens count; in a text with hidden words only these."""
     splits: int
     """How many cuts it took for every piece to fit into memory."""
 
 
 @final
 class Accumulator:
-    """Gathers the gradient of one update after another, in pieces that fit into memory.
-
-    Args:
-        model: what learns.
-        objective: what is minimised.
-        hardware: where, and how exactly.
-    """
+    """Gathers the gradient of one update after another, in pieces that fit into memory."""
 
     def __init__(self, model: Model, objective: Objective, hardware: Hardware) -> None:
         self.model, self.objective, self.hardware = model, objective, hardware
@@ -54,11 +41,9 @@ class Accumulator:
         """The fewest tokens, padding counted, that did not fit; later batches stay below."""
 
     def gather(self, batches: Sequence[Batch], tokens: int) -> Gathered:
-        """Leave the gradient of these batches in the model.
+        """Leave the gradient of these batches, which may be none, in the model.
 
-        Args:
-            batches: what to learn from; none if other processes have them all.
-            tokens: target tokens of the whole update.
+        `tokens` is the number of target tokens of the whole update.
         """
         self.model.train()
         pieces = [piece for batch in batches for piece in self._fitting(batch)]
@@ -68,14 +53,14 @@ class Accumulator:
             sums, failed = self._attempt(pieces, tokens)
             if failed is None:
                 return Gathered(sums[0], sums[1], len(pieces) - len(batches))
-            # recordings hold memory as well; without them the piece may fit
+            # recordings use memory too; without them the piece may fit
             if not self.work.forget():
                 self._remember(pieces[failed])
                 pieces[failed : failed + 1] = _halves(pieces[failed])
             restore(before, self.hardware.device)
 
     def _zero(self) -> None:
-        """No gradient; where work is replayed it has a fixed place."""
+        """Delete the gradients; if work is replayed, set them to zero in place."""
         self.model.zero_grad(set_to_none=not self.hardware.replays)
         if self.hardware.replays:
             for parameter in self.model.parameters():
@@ -83,7 +68,7 @@ class Accumulator:
                     parameter.grad = torch.zeros_like(parameter)
 
     def _attempt(self, pieces: Sequence[Batch], tokens: int) -> tuple[Tensor, int | None]:
-        """Sum up until a piece does not fit; its number comes back with what came before."""
+        """Sum up until a piece does not fit; the sums, and the number of that piece."""
         scale = self.hardware.put(torch.tensor(1 / tokens, dtype=torch.float64))
         sums = torch.zeros(2, device=self.hardware.device)
         for number, piece in enumerate(pieces):
@@ -95,7 +80,7 @@ class Accumulator:
         return sums, None
 
     def _work(self, source: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-        """Add one piece's gradient; its loss comes back, and of how many tokens it is."""
+        """Add one piece's gradient, and give its loss and its number of tokens."""
         with self.hardware.products():
             loss = self.objective(self.model.lesson, self.model.output, source, target, scale=scale)
         loss.total.backward()
@@ -115,24 +100,10 @@ class Accumulator:
             torch.cuda.empty_cache()
 
     def _fitting(self, batch: Batch) -> list[Batch]:
-        """The batch in pieces smaller than what is known not to fit."""
+        """The batch in pieces smaller than the smallest that did not fit."""
         if self.too_much is None or len(batch.rows) == 1 or _padded_tokens(batch) < self.too_much:
             return [batch]
         return [piece for half in _halves(batch) for piece in self._fitting(half)]
-
-
-def accumulate(
-    model: Model,
-    batches: Sequence[Batch],
-    *,
-    smoothing: float,
-    hardware: Hardware = CPU,
-) -> Tensor | float:
-    """Leave the gradient of one update in the model; the loss per token asked for comes back."""
-    tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
-    accumulator = Accumulator(model, Smoothed(smoothing), hardware)
-    gathered = accumulator.gather(batches, tokens)
-    return gathered.nll / gathered.asked
 
 
 def _padded_tokens(batch: Batch) -> int:
@@ -141,14 +112,7 @@ def _padded_tokens(batch: Batch) -> int:
 
 def _halves(batch: Batch) -> list[Batch]:
     middle = len(batch.rows) // 2
-    return [_part(batch, slice(middle)), _part(batch, slice(middle, None))]
-
-
-def _part(batch: Batch, rows: slice) -> Batch:
-    return Batch(
-        batch.source[rows],
-        batch.target[rows],
-        batch.source_lengths[rows],
-        batch.target_lengths[rows],
-        batch.rows[rows],
-    )
+    return [
+        Batch(*(each[rows] for each in vars(batch).values()))
+        for rows in (slice(middle), slice(middle, None))
+    ]

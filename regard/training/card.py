@@ -1,12 +1,11 @@
-"""card.md: what a run was made of, how long it took, what it reached, and how to repeat it.
+"""Card: writes card.md with a run's recipe, data, duration and scores, and how to repeat it.
 
-The last part says the same to programs (`quoting.py`), so that `regard verify` can check it.
+Its last part holds the same facts as JSON (`card_json.py`), so that `regard verify` can check them.
 """
 
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from io import BufferedIOBase
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -22,7 +21,7 @@ from regard.data.files import PACKINGS, UNPACKING
 from regard.hardware.hardware import Hardware
 from regard.recipes.data_paths import data_files, read_start
 from regard.recipes.recipe import Recipe
-from regard.tasks.loaded import subword_files
+from regard.tasks.loaded_run import subword_files
 from regard.training.card_json import (
     MODEL,
     Quoted,
@@ -34,14 +33,11 @@ from regard.training.card_json import (
     weights_hash,
 )
 from regard.training.checkpoints import Progress
-from regard.training.events import Validated, validated_record
+from regard.training.events import Validated
 from regard.training.metrics_file import rows as read_metrics
 from regard.training.workers import Workers
 
 Facts = Mapping[str, str]
-Found = tuple[QuotedFile, Path]
-"""A file of the data as the card quotes it, and where it is found."""
-SPLITS = ("train", "valid", "test")
 
 
 def write_card(
@@ -55,62 +51,91 @@ def write_card(
     weights: Mapping[str, Tensor] | None = None,
     final: Validated | None = None,
 ) -> Path:
-    """Write what is known at the end of a run; scores and times are those of `metrics.jsonl`.
+    """Write the card at the end of a run; scores and times are those of `metrics.jsonl`.
 
-    Args:
-        run: its directory.
-        recipe: what it was made by.
-        progress: where it ended.
-        parameters: how many the model has.
-        hardware: where it was made.
-        workers: how many made it.
-        weights: the final ones, which may not be written yet; their hash comes into the card.
-        final: what those weights reached, if that is not the last validation of the training.
+    `weights` are the final ones, which may not be written yet; their hash comes into the card.
+    `final` is their validation, if that is not the last one of the training.
     """
     rows = read_metrics(run / "metrics.jsonl")
     checked = [row for row in rows if row.get("valid_loss") is not None]
-    files = _files(recipe, run)
-    sections = {
-        "Data": _data(recipe, files),
-        "Training": _training(rows, progress, parameters),
-        "Scores": _scores(checked, recipe, final),
-        "Made with": _surroundings(progress, recipe, hardware, workers),
+    data, data_quoted = _data(recipe, run)
+    threads = progress.environment.get("threads", str(torch.get_num_threads()))
+    device, precision = hardware.device.type, str(hardware.precision).removeprefix("torch.")
+    is_gpu, capability = device == "cuda", torch.backends.cpu.get_cpu_capability()
+    processor = torch.cuda.get_device_name(hardware.device) if is_gpu else capability
+    made_with = {
+        "regard": regard.__version__,
+        "code": code_hash(),
+        "torch": torch.__version__,
+        "device": device,
+        "precision": precision,
+    }
+    seeds = [workers.seed(recipe.training.seed, rank) for rank in range(workers.count)]
+    surroundings = {
+        "regard": f"{regard.__version__}, SHA-256 of its code {made_with['code']}",
+        "torch": torch.__version__,
+        "Python": f"{sys.version.split()[0]} on {platform.system()} {platform.machine()}",
+        "device": f"{hardware.device} ({processor})",
+        "precision": precision,
+        "compiled": "yes" if hardware.compiles else "no",
+        "threads": threads,
+        "processes": str(workers.count),
+        "seeds of dropout": ", ".join(map(str, seeds)),
     }
     quoted = Quoted(
-        data=tuple(file for split in files.values() for file, _ in split),
-        files=_own_files(run, recipe, weights),
+        data=data_quoted,
+        files=_own_files(run, recipe, None if weights is None else weights_hash(weights)),
         scores=_quoted_scores(checked, recipe, final),
-        made_with=_made_with(hardware),
+        made_with=made_with,
     )
-    parts = [f"# {run.name}", *(_section(name, facts) for name, facts in sections.items())]
-    parts.append(f"## To repeat it\n\n```sh\n{_command(run, progress, hardware, workers)}\n```")
-    path = run / "card.md"
-    write_text(path, "\n\n".join([*parts, quoted_text(quoted)]) + "\n")
-    return path
+    start = f"OMP_NUM_THREADS={threads} regard" if device == "cpu" else "regard"
+    if workers.count > 1:
+        start = f"torchrun --nproc-per-node {workers.count} -m regard"
+    command = (
+        f"{start} train {quote(str(run / 'recipe.toml'))} --out {quote(f'{run}-again')} --device "
+        f"{device} --precision {precision} "
+        f"{'--compile' if hardware.compiles else '--no-compile'}"
+    )
+    training = {
+        "parameters": f"{parameters:,}",
+        "updates": f"{progress.step:,}",
+        "epochs": str(progress.epoch + 1),
+        "target tokens seen": f"{progress.target_tokens:,}",
+        "time of updates and validations": f"{sum(row.get('seconds', 0.0) for row in rows):,.1f} s",
+        "batches cut for memory": f"{sum(row.get('splits', 0) for row in rows):,}",
+    }
+    return _write(
+        run,
+        f"# {run.name}",
+        _section("Data", data),
+        _section("Training", training),
+        _section("Scores", _scores(checked, recipe, final)),
+        _section("Made with", surroundings),
+        f"## To repeat it\n\n```sh\n{command}\n```",
+        quoted_text(quoted),
+    )
 
 
 def write_mean_card(
     run: Path, recipe: Recipe, paths: Sequence[Path], data: tuple[QuotedFile, ...]
 ) -> Path:
-    """The card of a run whose weights, already there, are the mean of these files.
+    """Write the card of a run whose weights, already written, are the mean of these files.
 
-    Args:
-        run: its directory.
-        recipe: of the runs that the files are from.
-        paths: the files.
-        data: what the cards of those runs quote of their data.
+    `recipe` is that of the runs that the files are from, and `data` what their cards quote.
     """
     start = read_start(run)
     names = {path: path if start is None else start.path_from(path) for path in paths}
     parts = tuple(QuotedFile("", str(name), file_hash(path)) for path, name in names.items())
-    files = {**_own_files(run, recipe, None), MODEL: file_hash(run / MODEL)}
     facts = {part.path: f"SHA-256 {part.sha256}" for part in parts}
+    files = _own_files(run, recipe, file_hash(run / MODEL))
     quoted = Quoted(data, files, None, {"regard": regard.__version__, "code": code_hash()}, parts)
     name = run.name.removesuffix(PARTIAL)
-    said = [f"# {name}", _section("The mean of", facts), quoted_text(quoted)]
-    path = run / "card.md"
-    write_text(path, "\n\n".join(said) + "\n")
-    return path
+    return _write(run, f"# {name}", _section("The mean of", facts), quoted_text(quoted))
+
+
+def _write(run: Path, *parts: str) -> Path:
+    write_text(run / "card.md", "\n\n".join(parts) + "\n")
+    return run / "card.md"
 
 
 def _section(name: str, facts: Facts) -> str:
@@ -119,44 +144,25 @@ def _section(name: str, facts: Facts) -> str:
 
 
 def _cell(text: str) -> str:
-    """A bar would begin another cell, and a line's end another row."""
+    """A text for a table's cell, where bars and line ends would begin another cell or row."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def _files(recipe: Recipe, run: Path) -> dict[str, tuple[Found, ...]]:
-    """The files of each split, each read once for its hash."""
-    choices = {split: getattr(recipe.data, split) for split in SPLITS}
-    return {
-        split: tuple(
-            (QuotedFile(split, str(name), file_hash(path)), path)
-            for name, path in data_files(choice, run)
-        )
-        for split, choice in choices.items()
-        if choice is not None
-    }
-
-
-def _data(recipe: Recipe, files: Mapping[str, Sequence[Found]]) -> Facts:
-    facts = [
-        (f"{split}: {name}", said)
-        for split, found in files.items()
-        for name, said in _sources(getattr(recipe.data, split), found)
-    ]
-    return dict(facts)
-
-
-def _sources(choice: Choice, files: Sequence[Found]) -> Iterator[tuple[str, str]]:
-    if choice.name not in READERS:
-        yield f"generator {choice.name}", _settings(choice)
-        return
-    if not files:
-        yield f"reader {choice.name}", _settings(choice)
-    for file, path in files:
-        yield file.path, _file(file, path)
-
-
-def _settings(choice: Choice) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in choice.settings.items()) or "as it is"
+def _data(recipe: Recipe, run: Path) -> tuple[Facts, tuple[QuotedFile, ...]]:
+    """The data of each split, and their files, each with its hash."""
+    facts: dict[str, str] = {}
+    quoted: list[QuotedFile] = []
+    for split in ("train", "valid", "test"):
+        choice: Choice | None = getattr(recipe.data, split)
+        found = [] if choice is None else data_files(choice, run)
+        if choice is not None and not found:
+            kind = "reader" if choice.name in READERS else "generator"
+            settings = ", ".join(f"{key} = {value}" for key, value in choice.settings.items())
+            facts[f"{split}: {kind} {choice.name}"] = settings or "as it is"
+        for name, path in found:
+            quoted.append(QuotedFile(split, str(name), file_hash(path)))
+            facts[f"{split}: {name}"] = _file(quoted[-1], path)
+    return facts, tuple(quoted)
 
 
 def _file(file: QuotedFile, path: Path) -> str:
@@ -166,37 +172,18 @@ def _file(file: QuotedFile, path: Path) -> str:
     try:
         if path.suffix == ".zip":
             return f"{path.stat().st_size:,} bytes, SHA-256 {file.sha256}"
-        with PACKINGS.get(path.suffix, _plain)(path) as unpacked:
+        unpack = PACKINGS.get(path.suffix)
+        with unpack(path) if unpack else path.open("rb") as unpacked:
             count = sum(1 for _ in unpacked)
     except UNPACKING as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or error}"
     return f"{count:,} lines, SHA-256 {file.sha256}"
 
 
-def _plain(path: Path) -> BufferedIOBase:
-    return path.open("rb")
-
-
-def _training(rows: Sequence[dict[str, Any]], progress: Progress, parameters: int) -> Facts:
-    seconds = sum(row.get("seconds", 0.0) for row in rows)
-    splits = sum(row.get("splits", 0) for row in rows)
-    return {
-        "parameters": f"{parameters:,}",
-        "updates": f"{progress.step:,}",
-        "epochs": str(progress.epoch + 1),
-        "target tokens seen": f"{progress.target_tokens:,}",
-        "time of updates and validations": f"{seconds:,.1f} s",
-        "batches cut for memory": f"{splits:,}",
-    }
-
-
-def _own_files(
-    run: Path, recipe: Recipe, weights: Mapping[str, Tensor] | None
-) -> dict[str, str | None]:
-    """The hashes of the run's own files; the weights' too, if they are known."""
-    names = ("recipe.toml", *subword_files(recipe))
-    marks: dict[str, str | None] = {name: file_hash(run / name) for name in names}
-    return marks if weights is None else {**marks, MODEL: weights_hash(weights)}
+def _own_files(run: Path, recipe: Recipe, weights: str | None) -> dict[str, str | None]:
+    """The hashes of the run's own files; the weights' too, if it is known."""
+    hashes = {name: file_hash(run / name) for name in ("recipe.toml", *subword_files(recipe))}
+    return hashes if weights is None else {**hashes, MODEL: weights}
 
 
 def _quoted_scores(
@@ -204,33 +191,27 @@ def _quoted_scores(
 ) -> QuotedScores | None:
     """The last validation, and which weights it was made with."""
     if final is not None:
-        return QuotedScores.of(validated_record(final), MODEL)
+        return QuotedScores.of(final.record(), MODEL)
     if not checked:
         return None
-    step = checked[-1]["step"]
     is_mean = recipe.training.average_last > 1
-    weights = f"checkpoints/step-{step:06d}/{MODEL}" if is_mean else MODEL
-    return QuotedScores.of(checked[-1], weights)
+    folder = f"checkpoints/step-{checked[-1]['step']:06d}/" if is_mean else ""
+    return QuotedScores.of(checked[-1], folder + MODEL)
 
 
 def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated | None) -> Facts:
     if not checked:
         return {"validation": "none was made"}
-    facts = {} if final is None else {"final weights": _score(validated_record(final))}
-    facts |= {
-        "last": _score(checked[-1]),
-        "best loss": _score(min(checked, key=lambda row: row["valid_loss"])),
-    }
-    measured = [row for row in checked if "bleu" in row]
-    if measured:
+    facts = {} if final is None else {"final weights": _score(final.record())}
+    facts["last"] = _score(checked[-1])
+    facts["best loss"] = _score(min(checked, key=lambda row: row["valid_loss"]))
+    if measured := [row for row in checked if "bleu" in row]:
         facts["best BLEU"] = _score(max(measured, key=lambda row: row["bleu"]))
         facts["BLEU's signature"] = measured[-1]["bleu_signature"]
-    count = recipe.training.validate_examples
-    facts["how"] = "loss in nats per target token, without smoothing" + (
-        f"; greedy decoding of at most {count:,} validation examples"
-        if "exact_match" in checked[-1]
-        else ""
-    )
+    facts["how"] = "loss in nats per target token, without smoothing"
+    if "exact_match" in checked[-1]:
+        count = recipe.training.validate_examples
+        facts["how"] += f"; greedy decoding of at most {count:,} validation examples"
     if final is None and recipe.training.average_last > 1:
         facts["of what"] = (
             "the weights of those updates; the run's final weights are a mean of the last "
@@ -240,63 +221,11 @@ def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated 
 
 
 def _score(row: Mapping[str, Any]) -> str:
-    said = [
-        f"loss {row['valid_loss']:.4f}{_per_character(row)}",
-        *([f"exact match {row['exact_match']:.4f}"] if "exact_match" in row else []),
-        *([f"BLEU {row['bleu']:.2f}"] if "bleu" in row else []),
-        f"at update {row['step']:,}",
-    ]
-    return ", ".join(said)
-
-
-def _per_character(row: Mapping[str, Any]) -> str:
-    found = row.get("valid_loss_per_character")
-    return "" if found is None else f" ({found:.4f} per character)"
-
-
-def _surroundings(
-    progress: Progress, recipe: Recipe, hardware: Hardware, workers: Workers
-) -> Facts:
-    seed = recipe.training.seed
-    seeds = ", ".join(str(workers.seed(seed, rank)) for rank in range(workers.count))
-    return {
-        "regard": f"{regard.__version__}, SHA-256 of its code {code_hash()}",
-        "torch": torch.__version__,
-        "Python": f"{sys.version.split()[0]} on {platform.system()} {platform.machine()}",
-        "device": _device(hardware.device),
-        "precision": str(hardware.precision).removeprefix("torch."),
-        "compiled": "yes" if hardware.compiles else "no",
-        "threads": progress.environment.get("threads", str(torch.get_num_threads())),
-        "processes": str(workers.count),
-        "seeds of dropout": seeds,
-    }
-
-
-def _device(device: torch.device) -> str:
-    if device.type == "cuda":
-        return f"{device} ({torch.cuda.get_device_name(device)})"
-    return f"{device} ({torch.backends.cpu.get_cpu_capability()})"
-
-
-def _made_with(hardware: Hardware) -> dict[str, str]:
-    return {
-        "regard": regard.__version__,
-        "code": code_hash(),
-        "torch": torch.__version__,
-        "device": hardware.device.type,
-        "precision": str(hardware.precision).removeprefix("torch."),
-    }
-
-
-def _command(run: Path, progress: Progress, hardware: Hardware, workers: Workers) -> str:
-    kind = hardware.device.type
-    threads = progress.environment.get("threads", str(torch.get_num_threads()))
-    start = f"OMP_NUM_THREADS={threads} regard" if kind == "cpu" else "regard"
-    if workers.count > 1:
-        start = f"torchrun --nproc-per-node {workers.count} -m regard"
-    precision = str(hardware.precision).removeprefix("torch.")
-    return (
-        f"{start} train {quote(str(run / 'recipe.toml'))} --out {quote(f'{run}-again')} "
-        f"--device {kind} "
-        f"--precision {precision} {'--compile' if hardware.compiles else '--no-compile'}"
-    )
+    text = f"loss {row['valid_loss']:.4f}"
+    if row.get("valid_loss_per_character") is not None:
+        text += f" ({row['valid_loss_per_character']:.4f} per character)"
+    if "exact_match" in row:
+        text += f", exact match {row['exact_match']:.4f}"
+    if "bleu" in row:
+        text += f", BLEU {row['bleu']:.2f}"
+    return f"{text}, at update {row['step']:,}"

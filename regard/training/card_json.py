@@ -1,4 +1,4 @@
-"""What a card quotes in a form that programs can check: hashes, scores, and what it was made with.
+"""Card JSON: the part of a card that programs can check, with hashes, scores and environment.
 
 A card is Markdown for people; its last part is one block of JSON with the same facts in full.
 """
@@ -15,23 +15,23 @@ from safetensors.torch import save
 from torch import Tensor
 
 import regard
-from regard.data.json_fields import read_fields
-from regard.data.regular_files import Unreadable, check_is_regular, parse_json, read_text
+from regard.data.files import Unreadable, check_is_regular, parse_json, read_text
 from regard.errors import RunError
+from regard.recipes.sections import read_fields
 
 MODEL = "model.safetensors"
 VERSION = 1
-"""Of the block; a card with another one is refused."""
+"""The version of the block; a card with another one is refused."""
 HEADING = "## To check it"
 BLOCK = re.compile(r"^```json\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class QuotedFile:
-    """A file and what it held; no hash if it could not be read."""
+    """A file and its hash; None if it could not be read."""
 
     split: str
-    """Which data it belongs to; empty if to none."""
+    """The data that it belongs to; empty if to none."""
     path: str
     sha256: str | None
 
@@ -50,29 +50,22 @@ class QuotedScores:
 
     @classmethod
     def of(cls, row: Mapping[str, Any], weights: str) -> "QuotedScores":
-        """From a row of `metrics.jsonl`."""
-        return cls(
-            weights,
-            int(row["step"]),
-            float(row["valid_loss"]),
-            row.get("exact_match"),
-            row.get("bleu"),
-            row.get("bleu_signature"),
-        )
+        """The scores in a row of `metrics.jsonl`."""
+        decoded = (row.get(name) for name in ("exact_match", "bleu", "bleu_signature"))
+        return cls(weights, int(row["step"]), float(row["valid_loss"]), *decoded)
 
 
 @dataclass(frozen=True)
 class Quoted:
-    """All that can be checked."""
+    """The facts of a card that can be checked; no scores if the run was not validated."""
 
     data: tuple[QuotedFile, ...]
     files: Mapping[str, str | None]
     """The run's own files, with their hashes."""
     scores: QuotedScores | None
-    """What the run reached, if it was validated."""
     made_with: Mapping[str, str]
     mean_of: tuple[QuotedFile, ...] = ()
-    """The files whose mean the weights are, where the run is nothing but a mean."""
+    """The files whose mean the weights are, if the run is only a mean."""
 
 
 def quoted_text(quoted: Quoted) -> str:
@@ -82,12 +75,18 @@ def quoted_text(quoted: Quoted) -> str:
 
 
 def read_quoted(run: Path) -> Quoted:
-    """What the card of a run quotes."""
+    """The last part of a run's card."""
     path = run / "card.md"
     if not path.exists():
         raise RunError(f"verify: '{run}' has no card.md, so that there is nothing to check.")
     try:
-        return _read(path)
+        blocks = BLOCK.findall(read_text(path))
+        if not blocks:
+            raise RunError(
+                f"verify: '{path}' has no block of JSON to check; it was written by another "
+                "version. Train the run again, by the command on the card."
+            )
+        return _parsed(blocks[-1])
     except Unreadable as error:
         raise RunError(
             f"verify: '{path}' {error}. Put back the card that regard train wrote, or train the "
@@ -95,25 +94,19 @@ def read_quoted(run: Path) -> Quoted:
         ) from error
 
 
-def _read(path: Path) -> Quoted:
-    blocks = BLOCK.findall(read_text(path))
-    if not blocks:
-        raise RunError(
-            f"verify: '{path}' has no block of JSON to check; it was written by another version. "
-            "Train the run again, by the command on the card."
-        )
+def _parsed(block: str) -> Quoted:
     try:
-        said = parse_json(blocks[-1])
+        fields = parse_json(block)
     except Unreadable as error:
         raise Unreadable(f"ends with a block that cannot be read: it {error}") from error
-    version = said.pop("version", None) if isinstance(said, dict) else None
+    version = fields.pop("version", None) if isinstance(fields, dict) else None
     if version != VERSION:
         raise Unreadable(f"must hold JSON of version {VERSION}, got {repr(version)[:40]}")
-    return read_fields(Quoted, said)
+    return read_fields(Quoted, fields)
 
 
 def recorded_data(run: Path) -> tuple[QuotedFile, ...]:
-    """The files of data that the card of a run quotes; none where it has no card to read."""
+    """The files of data that the card of a run quotes; none if it has no readable card."""
     try:
         return read_quoted(run).data
     except RunError:
@@ -124,22 +117,15 @@ def file_hash(path: Path) -> str | None:
     """The SHA-256 of a file, or of the names and sizes in a folder; None if it cannot be read."""
     try:
         if path.is_dir():
-            return _folder_hash(path)
+            # the bytes of a folder of many pictures would take long to read
+            inside = (each for each in path.rglob("*") if each.is_file())
+            facts = sorted((p.relative_to(path).as_posix(), p.stat().st_size) for p in inside)
+            return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()
         check_is_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, Unreadable):
         return None
-
-
-def _folder_hash(path: Path) -> str:
-    """One number for what a folder of many pictures holds; their bytes would take long to read."""
-    facts = sorted(
-        (each.relative_to(path).as_posix(), each.stat().st_size)
-        for each in path.rglob("*")
-        if each.is_file()
-    )
-    return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()
 
 
 def weights_hash(weights: Mapping[str, Tensor]) -> str:

@@ -1,13 +1,10 @@
-"""Checkpoints: one directory each, safetensors and JSON, complete or not there at all.
+"""Checkpoints: one directory each with safetensors and JSON, either complete or absent.
 
     checkpoints/step-000500/   model.safetensors  optimiser.safetensors  state.json
                                average.safetensors  if a moving average is kept
 
-optimiser.safetensors holds the random states too: of the CPU, of the GPU where there is one, and
-of every worker.
-
-A checkpoint is written under another name and renamed when it is complete and on disk, so that a
-kill at any instant leaves the last one whole. Nothing in it can run.
+optimiser.safetensors holds the random states of every worker too. A checkpoint is written under
+another name and renamed when it is on disk, so that a kill leaves the last one whole.
 """
 
 import json
@@ -17,33 +14,33 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.atomic_writes import sync_all, write_text, written_beside
-from regard.data.json_fields import read_fields
-from regard.data.permissions import as_any_file
-from regard.data.regular_files import Unreadable, check_is_regular, read_json
+from regard.data.atomic_writes import as_any_file, sync_all, write_text, written_beside
+from regard.data.files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
-from regard.hardware.random_states import CPU_STATE, CUDA_STATE, random_states, restore
+from regard.hardware.hardware import CPU_STATE, CUDA_STATE, random_states, restore
+from regard.recipes.sections import read_fields
 
 NAME = re.compile(r"step-\d+")
 MAX_COUNT = 2**63
-"""The counts of a progress lie below it."""
+"""The limit of the counts of a progress (exclusive)."""
 _DELETE = "Or delete '{}': --resume goes on from the checkpoint before it, or from the start."
 TensorForm = tuple[str, tuple[int, ...]]
 """The type and the shape of a tensor, as a safetensors file names them."""
 
-KEPT = ("exp_avg", "exp_avg_sq", "step")
-"""What Adam remembers of each parameter."""
+REMEMBERED = ("exp_avg", "exp_avg_sq", "step")
+"""Adam's state of each parameter."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training stands, beside its tensors."""
+    """The progress of a training, besides its tensors."""
 
     step: int = 0
     epoch: int = 0
@@ -53,11 +50,11 @@ class Progress:
     best_loss: float | None = None
     best_bleu: float | None = None
     best_step: int = 0
-    """Where what the recipe stops on was best."""
+    """The update with the best score of early stopping."""
     stale: int = 0
-    """Validations since the best."""
+    """Validations since the best one."""
     environment: dict[str, str] = field(default_factory=dict)
-    """What bit-equality depends on: torch, CPU capability, threads."""
+    """The environment on which bit-equality depends: torch, CPU capability, threads."""
 
 
 def save_checkpoint(
@@ -69,15 +66,10 @@ def save_checkpoint(
     random: Mapping[str, Tensor] | None = None,
     average: Mapping[str, Tensor] | None = None,
 ) -> Path:
-    """Write a checkpoint; it has its name only once it is complete.
+    """Write a checkpoint into the folder of all; it has its name only once it is complete.
 
-    Args:
-        folder: where all checkpoints are.
-        model: its weights are saved.
-        optimiser: what it remembers is saved.
-        progress: where training stands.
-        random: the random states of all workers; this process's unless given.
-        average: the moving average of the weights, if one is kept.
+    `random` are the random states of all workers, or of this process, and `average` is the moving
+    average of the weights, if one is kept.
     """
     states = random_states(_device(model)) if random is None else random
     path = folder / f"step-{progress.step:06d}"
@@ -85,14 +77,18 @@ def save_checkpoint(
         with written_beside(path) as partial:
             partial.mkdir(parents=True)
             write_tensors(partial / "model.safetensors", distinct_tensors(model))
-            remembered = {**states, **_optimiser_tensors(model, optimiser)}
-            write_tensors(partial / "optimiser.safetensors", remembered)
+            remembered = {
+                f"{key}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
+                for name, parameter in model.named_parameters()
+                for key, value in optimiser.state[parameter].items()
+            }
+            write_tensors(partial / "optimiser.safetensors", {**states, **remembered})
             if average is not None:
-                kept = {name: weight.cpu() for name, weight in average.items()}
-                write_tensors(partial / "average.safetensors", kept)
+                on_cpu = {name: weight.cpu() for name, weight in average.items()}
+                write_tensors(partial / "average.safetensors", on_cpu)
             write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
             if path.exists():
-                # one of the same update goes once the new one is on disk
+                # an old one of the same update is deleted once the new one is on disk
                 sync_all(partial)
                 shutil.rmtree(path)
     except (OSError, SafetensorError) as error:
@@ -106,19 +102,11 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path,
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    *,
-    suffix: str = "",
+    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer, *, suffix: str = ""
 ) -> Progress:
-    """Put model, optimiser and random numbers back where they stood.
+    """Restore model, optimiser and random states.
 
-    Args:
-        path: the checkpoint.
-        model: takes the weights.
-        optimiser: takes what it remembered.
-        suffix: of the names of this worker's random states; the first worker has none.
+    `suffix` is that of the names of this worker's random states; the first worker has none.
     """
     progress = read_progress(path)
     try:
@@ -126,10 +114,12 @@ def load_checkpoint(
         tensors = read_tensors(path / "optimiser.safetensors")
         if CPU_STATE not in tensors:
             raise CheckpointError(f"checkpoint '{path}': '{CPU_STATE}' is missing.")
-        kept = {n: tensors[n + suffix] for n in (CPU_STATE, CUDA_STATE) if n + suffix in tensors}
-        restore(kept, _device(model))
+        names = (name for name in (CPU_STATE, CUDA_STATE) if name + suffix in tensors)
+        restore({name: tensors[name + suffix] for name in names}, _device(model))
         for name, parameter in model.named_parameters():
-            optimiser.state[parameter] = _remembered(path, tensors, name, parameter)
+            # Adam has no state for a frozen parameter
+            if parameter.requires_grad:
+                optimiser.state[parameter] = _remembered(path, tensors, name, parameter)
     except CheckpointError as error:
         raise CheckpointError(f"{error} {_DELETE.format(path)}") from error
     return progress
@@ -138,23 +128,21 @@ def load_checkpoint(
 def _remembered(
     path: Path, tensors: Mapping[str, Tensor], name: str, parameter: Tensor
 ) -> dict[str, Tensor]:
-    """What Adam remembers of a parameter."""
-    held = {key: tensors[f"{key}.{name}"] for key in KEPT if f"{key}.{name}" in tensors}
-    if len(held) < len(KEPT):
+    own = {key: tensors[f"{key}.{name}"] for key in REMEMBERED if f"{key}.{name}" in tensors}
+    if len(own) < len(REMEMBERED):
         raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
-    *moments, count = held.values()
+    *moments, count = own.values()
     form = (parameter.shape, parameter.dtype)
     is_count = count.numel() == 1 and count.is_floating_point()
     if not is_count or any((each.shape, each.dtype) != form for each in moments):
         raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape or type.")
-    return {key: each.to(parameter.device) for key, each in held.items()}
+    return {key: each.to(parameter.device) for key, each in own.items()}
 
 
 def read_progress(path: Path) -> Progress:
-    """The progress a checkpoint was written at."""
+    """The progress at which a checkpoint was written."""
     try:
-        progress = read_fields(Progress, read_json(path / "state.json"))
-        _check_counts(progress)
+        progress = _as_progress(read_json(path / "state.json"))
         if path.name != f"step-{progress.step:06d}":
             raise Unreadable(f"is of step {progress.step}")
     except Unreadable as error:
@@ -166,68 +154,58 @@ def read_progress(path: Path) -> Progress:
 
 
 def first_progress(run: Path, progress: Progress) -> Progress:
-    """Where a training begins; a run that is begun again has the environment it began with.
-
-    Args:
-        run: its directory, which keeps the environment.
-        progress: of a training that begins now.
-    """
+    """The first progress of a training; a restarted run keeps its first environment."""
     path = run / "environment.json"
     if not path.exists():
         write_text(path, json.dumps(progress.environment, indent=1) + "\n")
         return progress
     try:
-        begun = read_fields(Progress, {"environment": read_json(path)})
-        _check_counts(begun)
+        return _as_progress({"environment": read_json(path)})
     except Unreadable as error:
         raise CheckpointError(
             f"'{path}' {error}. Delete it: the training then begins with what this machine has."
         ) from error
-    return begun
 
 
-def _check_counts(progress: Progress) -> None:
+def _as_progress(fields: Any) -> Progress:
+    progress = read_fields(Progress, fields)
     for name, value in vars(progress).items():
         if type(value) is int and not 0 <= value < MAX_COUNT:
             raise Unreadable(f"must hold a count as '{name}', got {value:.3g}")
     threads = progress.environment.get("threads", "1")
     if not re.fullmatch(r"[1-9]\d{0,3}", threads):
         raise Unreadable(f"must hold a count as 'environment.threads', got {threads[:40]!r}")
+    return progress
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Every complete checkpoint, by the number of its update."""
-    found = folder.iterdir() if folder.is_dir() else []
-    named = [path for path in found if NAME.fullmatch(path.name) and path.is_dir()]
-    return sorted(named, key=_update)
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted((p for p in found if NAME.fullmatch(p.name) and p.is_dir()), key=update_of)
 
 
 def prune(folder: Path, *, keep: int, best_step: int) -> None:
     """Keep the newest and the best."""
     for path in checkpoints(folder)[:-keep]:
-        if _update(path) != best_step:
+        if update_of(path) != best_step:
             shutil.rmtree(path)
 
 
 def distinct_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The state of a model, a shared tensor once."""
-    seen: dict[int, str] = {}
-    out = {}
+    """The state of a model, with each shared tensor once."""
+    first: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict().items():
-        if tensor.data_ptr() not in seen:
-            seen[tensor.data_ptr()] = name
-            out[name] = tensor.detach().cpu().contiguous()
-    return out
+        first.setdefault(tensor.data_ptr(), (name, tensor))
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in first.values()}
 
 
+@torch.no_grad()
 def load_weights(path: Path, model: nn.Module) -> None:
     """Read weights into a model of the same shape; anything else is refused."""
     tensors, own = read_tensors(path), model.state_dict()
     wanted = distinct_tensors(model)
-    missing, strange = (
-        sorted(wanted.keys() - tensors.keys()),
-        sorted(tensors.keys() - wanted.keys()),
-    )
+    missing = sorted(wanted.keys() - tensors.keys())
+    strange = sorted(tensors.keys() - wanted.keys())
     if missing or strange:
         raise CheckpointError(
             f"'{path}' is not this model's: it lacks {missing[:3] or 'nothing'} and has "
@@ -239,9 +217,8 @@ def load_weights(path: Path, model: nn.Module) -> None:
                 f"'{path}': '{name}' must be {tuple(own[name].shape)} of {own[name].dtype}, got "
                 f"{tuple(tensor.shape)} of {tensor.dtype}."
             )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            own[name].copy_(tensor)
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -253,14 +230,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def tensor_forms(path: Path) -> dict[str, TensorForm]:
     """The type and shape of each tensor in a safetensors file; the numbers are not read."""
     with _reading(path), safe_open(path, framework="pt") as file:
-        names = file.keys()
-        slices = {name: file.get_slice(name) for name in names}
-        return {name: (x.get_dtype(), tuple(x.get_shape())) for name, x in slices.items()}
+        slices = ((name, file.get_slice(name)) for name in [*file.keys()])
+        return {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices}
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Where a safetensors file is read; one that is damaged is an error that names it."""
+    """A context in which a safetensors file is read; an error if it is damaged."""
     try:
         check_is_regular(path)
         yield
@@ -278,18 +254,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         save_file(dict(tensors), partial)
 
 
-def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    out: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
-        for key, value in optimiser.state[parameter].items():
-            out[f"{key}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
-    return out
-
-
 def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def _update(path: Path) -> int:
+def update_of(path: Path) -> int:
     """The number of the update after which a checkpoint was written."""
     return int(path.name.removeprefix("step-"))

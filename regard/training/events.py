@@ -1,100 +1,125 @@
-"""Events: what a training says while it goes on, for people and for programs."""
+"""Events: the messages of a training while it runs, for people and for programs.
+
+`record` gives an event as `metrics.jsonl` and `--json` have it.
+"""
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from regard.training.checkpoints import Progress
-from regard.training.loop import Step
 
 Fact = float | int | str | bool
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a person should know."""
+    """A sentence for the user."""
 
     text: str
 
 
 @dataclass(frozen=True)
+class Step:
+    """The results of one update."""
+
+    progress: Progress
+    """The progress after it."""
+    loss: Tensor | float
+    """As `nll`, but maybe still on its way from a GPU: reading it waits for the update."""
+    learning_rate: float
+    norm: Tensor | float
+    """As `gradient_norm`, but maybe still on its way."""
+    source_tokens: int
+    target_tokens: int
+    seconds: float
+    splits: int = 0
+    """How often a batch was cut in two, since it did not fit into memory."""
+
+    @property
+    def nll(self) -> float:
+        """Negative log-likelihood per token that counts, without smoothing, before the update."""
+        return float(self.loss)
+
+    @property
+    def gradient_norm(self) -> float:
+        """The length of the gradient, before it was shortened."""
+        return float(self.norm)
+
+    def record(self) -> dict[str, Fact]:
+        """The update in numbers."""
+        return {
+            "step": self.progress.step,
+            "epoch": self.progress.epoch,
+            "train_loss": self.nll,
+            "learning_rate": self.learning_rate,
+            "gradient_norm": self.gradient_norm,
+            "target_tokens": self.progress.target_tokens,
+            "target_tokens_per_second": round(self.target_tokens / self.seconds, 1),
+            "source_tokens_per_second": round(self.source_tokens / self.seconds, 1),
+            "splits": self.splits,
+            "seconds": round(self.seconds, 4),
+        }
+
+
+@dataclass(frozen=True)
 class Validated:
-    """What the model can do on examples it never learned from."""
+    """The scores of the model on examples it never learned from."""
 
     step: int
     loss: float
     exact_match: float | None
-    """Of texts decoded greedily; None where nothing is asked in them, as by hidden words."""
+    """Exact match of greedily decoded texts; None if none are decoded, as with hidden words."""
     is_best: bool
     bleu: float | None = None
-    """If the recipe asks for it."""
     signature: str | None = None
-    """How BLEU was computed."""
+    """How BLEU was computed, if the recipe asks for it."""
     per_character: float | None = None
     """The loss per character of the target texts, which no choice of sub-words changes."""
     seconds: float = 0.0
 
+    def record(self) -> dict[str, Fact]:
+        """The validation in those numbers that were measured."""
+        row = {
+            "step": self.step,
+            "valid_loss": self.loss,
+            "exact_match": self.exact_match,
+            "valid_loss_per_character": self.per_character,
+            "bleu": self.bleu,
+            "bleu_signature": self.signature,
+            "is_best": self.is_best,
+            "seconds": round(self.seconds, 4),
+        }
+        return {name: value for name, value in row.items() if value is not None}
+
+    def matched(self) -> str:
+        """The end of a line about the validation: its exact match, if it has one."""
+        return "" if self.exact_match is None else f", exact match {self.exact_match:.4f}"
+
 
 @dataclass(frozen=True)
 class Finished:
-    """The end: where the model is, or that it is still to come."""
+    """The end, or a stop before it."""
 
     path: Path
     progress: Progress
     is_complete: bool
 
+    def record(self) -> dict[str, Fact]:
+        """The end, for programs."""
+        return {"step": self.progress.step, "run": str(self.path), "is_complete": self.is_complete}
+
 
 Event = Notice | Step | Validated | Finished
 
 
-def finite(row: dict[str, Fact]) -> dict[str, Fact | None]:
-    """The same row as JSON can hold it: what is no number is null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
-
-
-def step_record(step: Step) -> dict[str, Fact]:
-    """An update as `metrics.jsonl` and `--json` have it."""
-    return {
-        "step": step.progress.step,
-        "epoch": step.progress.epoch,
-        "train_loss": step.nll,
-        "learning_rate": step.learning_rate,
-        "gradient_norm": step.gradient_norm,
-        "target_tokens": step.progress.target_tokens,
-        "target_tokens_per_second": round(step.target_tokens / step.seconds, 1),
-        "source_tokens_per_second": round(step.source_tokens / step.seconds, 1),
-        "splits": step.splits,
-        "seconds": round(step.seconds, 4),
-    }
-
-
-def validated_record(event: Validated) -> dict[str, Fact]:
-    """A validation as `metrics.jsonl` and `--json` have it."""
-    row: dict[str, Fact] = {
-        "step": event.step,
-        "valid_loss": event.loss,
-    }
-    if event.exact_match is not None:
-        row["exact_match"] = event.exact_match
-    if event.per_character is not None:
-        row["valid_loss_per_character"] = event.per_character
-    if event.bleu is not None and event.signature is not None:
-        row |= {"bleu": event.bleu, "bleu_signature": event.signature}
-    return {**row, "is_best": event.is_best, "seconds": round(event.seconds, 4)}
-
-
-def finished_record(event: Finished) -> dict[str, Fact]:
-    """The end, as `--json` has it."""
-    return {
-        "step": event.progress.step,
-        "run": str(event.path),
-        "is_complete": event.is_complete,
-    }
-
-
-def matched(event: Validated) -> str:
-    """What a line about a validation adds of its exact match, if it has one."""
-    return "" if event.exact_match is None else f", exact match {event.exact_match:.4f}"
+def finite(value: Any) -> Any:
+    """The value as JSON can hold it: None for an infinite or undefined number."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

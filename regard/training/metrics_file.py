@@ -1,4 +1,4 @@
-"""metrics.jsonl: every update and every validation, one JSON object a line; TensorBoard too.
+"""Metrics file: writes updates and validations to metrics.jsonl, one JSON object a line.
 
 TensorBoard's files are written beside it, into `tensorboard/`, if its package is installed.
 """
@@ -6,41 +6,22 @@ TensorBoard's files are written beside it, into `tensorboard/`, if its package i
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 from regard.data.atomic_writes import write_text
-from regard.data.regular_files import Unreadable, decoded, parse_json, read_bytes
+from regard.data.files import Unreadable, decoded, parse_json, read_bytes
 from regard.errors import RunError
-from regard.training.events import (
-    Event,
-    Fact,
-    Validated,
-    finite,
-    step_record,
-    validated_record,
-)
-from regard.training.loop import Step
+from regard.training.events import Event, Fact, Step, Validated, finite
 
-SECONDS = 1.0
+MAX_DELAY_S = 1.0
 """How long updates may wait until they are written."""
 
 
-@runtime_checkable
-class Board(Protocol):
-    """What of TensorBoard's writer is used."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Write one number."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
-
-def open_board(folder: Path, step: int) -> Board | None:
-    """TensorBoard's writer, going on behind a step; None where it is not installed."""
+def open_board(folder: Path, step: int) -> Any:
+    """TensorBoard's writer, continuing after a step; None if it is not installed."""
     if find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter
@@ -50,45 +31,37 @@ def open_board(folder: Path, step: int) -> Board | None:
 
 @final
 class Metrics:
-    """The numbers of a run.
+    """The numbers of the run in a directory."""
 
-    Args:
-        run: its directory.
-        open_board: how TensorBoard's writer is opened.
-    """
-
-    def __init__(
-        self, run: Path, open_board: Callable[[Path, int], Board | None] = open_board
-    ) -> None:
+    def __init__(self, run: Path) -> None:
         self.run, self.path = run, run / "metrics.jsonl"
-        self.open_board = open_board
-        self.board: Board | None = None
+        self.board: Any = None
         self.waiting: list[Step] = []
         self.last = time.monotonic()
 
     def go_on(self, step: int) -> None:
-        """Forget what came after a step, which is trained again."""
-        kept = [line for line, row in _read(self.path) if row["step"] <= step]
-        write_text(self.path, "".join(kept))
-        self.board = self.open_board(self.run / "tensorboard", step)
+        """Delete the rows after a step, which is trained again, and open TensorBoard's writer."""
+        before = (line for line, row in _read(self.path) if row["step"] <= step)
+        write_text(self.path, "".join(before))
+        self.board = open_board(self.run / "tensorboard", step)
 
     def record(self, event: Event) -> None:
-        """Write what an event has to say in numbers; updates once a second.
+        """Write an event's numbers; those of updates once a second.
 
-        To read an update's loss is to wait for it, and a GPU would stand idle meanwhile.
+        Reading an update's loss waits for the update, and a GPU would stand idle meanwhile.
         """
         if isinstance(event, Step):
             self.waiting.append(event)
-            if time.monotonic() - self.last >= SECONDS:
+            if time.monotonic() - self.last >= MAX_DELAY_S:
                 self.flush()
         elif isinstance(event, Validated):
             self.flush()
-            self._write([validated_record(event)])
+            self._write([event.record()])
 
     def flush(self) -> None:
         """Write the updates that wait."""
         steps, self.waiting, self.last = self.waiting, [], time.monotonic()
-        self._write([step_record(step) for step in steps])
+        self._write([step.record() for step in steps])
         for step in steps:
             if not math.isfinite(step.nll + step.gradient_norm):
                 raise RunError(
@@ -119,38 +92,33 @@ class Metrics:
 
 SIGNATURE = "bleu_signature"
 NULLS = frozenset({"train_loss", "gradient_norm", "valid_loss", "valid_loss_per_character"})
-"""What a model that ran away leaves as null."""
-
-
-def lines(path: Path) -> list[str]:
-    """The lines of a `metrics.jsonl`, up to one that a kill has cut short; each is a row of it."""
-    return [line for line, _ in _read(path)]
+"""The numbers that a diverged model leaves as null."""
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    """What the lines of a `metrics.jsonl` say."""
+    """The rows of a `metrics.jsonl`."""
     return [row for _, row in _read(path)]
 
 
 def _read(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Each whole line, and what it says."""
+    """Each complete line, and its row."""
     if not path.exists():
         return []
+    found, place = [], f"'{path}'"
     try:
         whole, _, _ = read_bytes(path).rpartition(b"\n")
+        for number, line in enumerate(whole.split(b"\n") if whole else (), 1):
+            place = f"'{path}', line {number}"
+            text = decoded(line)
+            row = parse_json(text)
+            _check_row(row)
+            found.append((text + "\n", row))
     except Unreadable as error:
-        raise _damaged(f"'{path}' {error}") from error
-    return [_line(path, number, line) for number, line in enumerate(whole.split(b"\n"), 1) if whole]
-
-
-def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
-    try:
-        text = decoded(line)
-        row = parse_json(text)
-        _check_row(row)
-    except Unreadable as error:
-        raise _damaged(f"'{path}', line {number} {error}") from error
-    return text + "\n", row
+        raise RunError(
+            f"metrics: {place} {error}. Put back a whole copy, or delete the line or the file: "
+            "only curves and the card lose what it holds."
+        ) from error
+    return found
 
 
 def _check_row(row: Any) -> None:
@@ -163,10 +131,3 @@ def _check_row(row: Any) -> None:
             raise Unreadable(f"must hold a number as '{name}', got {repr(value)[:40]}")
     if ("bleu" in row or SIGNATURE in row) and type(row.get(SIGNATURE)) is not str:
         raise Unreadable(f"must hold a text as '{SIGNATURE}' beside 'bleu'")
-
-
-def _damaged(what: str) -> RunError:
-    return RunError(
-        f"metrics: {what}. Put back a whole copy, or delete the line or the file: only curves and "
-        "the card lose what it holds."
-    )

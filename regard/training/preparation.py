@@ -1,46 +1,47 @@
-"""Preparing: a recipe → sub-words, corpora, and the rows that are learned from.
+"""Preparation: a recipe → sub-words, corpora, and the rows to train on.
 
-Everything is made once and kept in the run directory; a run that goes on finds it there. With
-BPE-dropout the training texts are cut anew for every epoch, into `corpus/train-epoch-N`. Whatever
-texts and pictures need differently is in regard.tasks.
+Everything is made once and kept in the run directory, where a resumed run finds it. With
+BPE-dropout the training texts are cut anew for every epoch, into `corpus/train-epoch-N`. The first
+example of every split, the test split too, is read first, so that a missing file is told at once.
 """
 
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
-from regard.data.batches import padding_share, too_long
+from regard.data.batches import padding_share
 from regard.data.corpus import Corpus
+from regard.data.parsed_words import PARSED_WORDS, heads_of_source
 from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
-from regard.errors import DataError, LengthError, RecipeError, RunError
+from regard.errors import DataError, LengthError, RecipeError, RunError, SettingError
 from regard.hardware.hardware import Hardware
-from regard.models import Model
+from regard.models import Model, build_model
 from regard.recipes.data_paths import examples_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TokensRecipe, read_recipe
 from regard.tasks import task_of
-from regard.tasks.loaded import load_subwords, subword_files
+from regard.tasks.loaded_run import load_subwords, subword_files
 from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
 from regard.training.loop import Material, epoch_updates
-from regard.training.preflight import check_beginnings
-from regard.training.starting_weights import finished_weights
+from regard.training.run_folder import finished_weights
 from regard.training.workers import Workers
 
 DOES = {"source": "reads", "target": "writes"}
-"""What a model does with either side."""
+"""The verbs of a model for each side, in errors."""
 
 
 @final
 @dataclass(frozen=True)
 class Prepared:
-    """What a training works with."""
+    """Vocabularies and corpora of a training."""
 
     recipe: Recipe
     folder: Path
@@ -52,29 +53,30 @@ class Prepared:
     left_out: dict[str, int]
     """How many rows of a split are past the limit."""
 
+    def build(self) -> Model:
+        """The recipe's model with its first weights, which torch's random numbers give."""
+        sizes = {"n_source_tokens": len(self.source), "n_target_tokens": len(self.target)}
+        return build_model(self.recipe.model, **sizes)
+
     def of_epoch(self, epoch: int) -> Material:
-        """What is learned from in an epoch; a pure function of the recipe and the epoch."""
+        """The data of an epoch; a pure function of the recipe and the epoch."""
         corpus = self._cut(epoch) if self.recipe.tokens.dropout else self.train.corpus
         sources = self.train.corpus.sources.in_epoch(epoch)
         return replace(self.train, corpus=replace(corpus, sources=sources))
 
     def seen_by(self, model: Model, hardware: Hardware) -> "Prepared":
-        """The same, as a model with its first weights reads it; the first worker makes it."""
-        sources = task_of(self.recipe).sources
+        """The data as a model with its first weights reads them; the first worker makes them."""
 
         def seen(name: str, material: Material) -> Material:
-            split = Split(self.recipe, self.folder, name)
-
-            def make() -> Corpus:
-                return sources.as_model_sees(material.corpus, split, model, hardware)
-
+            split, sources = Split(self.recipe, self.folder, name), task_of(self.recipe).sources
+            make = partial(sources.as_model_sees, material.corpus, split, model, hardware)
             self.workers.first_does(make)
             return replace(material, corpus=make())
 
         return replace(self, train=seen("train", self.train), valid=seen("valid", self.valid))
 
     def check_lengths(self) -> None:
-        """Refuse examples that the model could not read, or not write, once it is trained."""
+        """Refuse examples that are too long for the model to read or to write."""
         limit, materials = self.recipe.model.max_len, {"train": self.train, "valid": self.valid}
         found = [
             (*_longest(material, side), split, side)
@@ -90,94 +92,80 @@ class Prepared:
                 f'data.max_tokens = {limit} and data.on_long = "skip".'
             )
         for split, material in materials.items():
-            assert material.rows is not None
             task_of(self.recipe).check_corpus(
-                self.recipe, material.corpus, material.rows, f"data.{split}"
+                self.recipe, material.corpus, material.used, f"data.{split}"
             )
 
-    def padding(self) -> float:
-        """The share of padding in the batches of the first epoch."""
-        rows = self.train.rows
-        updates = epoch_updates(self.train.corpus, self.recipe.training, 0, rows)
-        return padding_share(self.train.corpus, [batch for each in updates for batch in each])
-
     def notes(self) -> Iterator[str]:
-        """What a person should know before the first update."""
+        """Notes for the user before the first update."""
         yield from idle_settings(self.recipe, self.folder)
         limit = self.recipe.data.max_tokens
         for split, count in self.left_out.items():
             if count:
                 yield f"{split}: {count} examples past {limit} tokens are left out"
             yield from task_of(self.recipe).sources.notes(Split(self.recipe, self.folder, split))
-        yield f"batches hold {100 * self.padding():.1f} % padding"
+        corpus, training = self.train.corpus, self.recipe.training
+        updates = epoch_updates(corpus, training, 0, self.train.rows)
+        share = padding_share(corpus, [batch for update in updates for batch in update])
+        yield f"batches hold {100 * share:.1f} % padding"
 
     def _cut(self, epoch: int) -> Corpus:
+        """The training texts, with different merges dropped in every epoch."""
         path = self.folder / "corpus" / f"train-epoch-{epoch}"
-        self.workers.first_does(lambda: self._cut_anew(path, epoch))
-        return Corpus.open(path)
 
-    def _cut_anew(self, path: Path, epoch: int) -> None:
-        if path.exists():
-            return
-        for old in path.parent.glob("train-epoch-*"):
-            shutil.rmtree(old)
-        cuts = [
-            subwords.dropping(
-                Dropping(
-                    self.recipe.tokens.dropout,
-                    f"{self.recipe.training.seed}/{epoch}/{side}",
-                    # beside the end token; what plain cutting allows, dropout cannot forbid
-                    min(self.recipe.data.max_tokens, self.recipe.model.max_len) - 1,
-                )
-            )
-            for side, subwords in (("source", self.source), ("target", self.target))
-        ]
-        split = Split(self.recipe, self.folder, "train")
-        read = examples_of(self.recipe.data.train, "train", self.folder)
-        task_of(self.recipe).sources.write(path, split, read, *cuts)
+        def cut() -> None:
+            if path.exists():
+                return
+            for old in path.parent.glob("train-epoch-*"):
+                shutil.rmtree(old)
+            # without the end token; a text that fits in its usual pieces is never left out
+            longest = min(self.recipe.data.max_tokens, self.recipe.model.max_len) - 1
+            share, seed = self.recipe.tokens.dropout, f"{self.recipe.training.seed}/{epoch}"
+            source = self.source.dropping(Dropping(share, f"{seed}/source", longest))
+            target = self.target.dropping(Dropping(share, f"{seed}/target", longest))
+            _write_corpus(Split(self.recipe, self.folder, "train"), path, source, target)
+
+        self.workers.first_does(cut)
+        return Corpus.open(path)
 
 
 def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
     """Make what is missing in the run directory, and open it all; the first worker makes."""
     workers.first_does(lambda: _make(recipe, folder))
-    source, target = load_subwords(recipe, folder)
-    sources = task_of(recipe).sources
-    corpora = {
-        split: sources.open(folder / "corpus" / split, Split(recipe, folder, split))
-        for split in ("train", "valid")
-    }
     limit = recipe.data.max_tokens
-    long = {s: too_long(c, max_source=limit, max_target=limit) for s, c in corpora.items()}
-    if recipe.data.on_long == "error":
-        for split, rows in long.items():
-            _refuse_long(split, corpora[split], rows, limit)
-    rest = {s: np.setdiff1d(np.arange(len(c)), long[s]) for s, c in corpora.items()}
-    for split, rows in rest.items():
-        if not len(rows):
-            raise DataError(
-                f"data.{split}: there is no example to use: {len(long[split])} were read, all of "
-                f"them past data.max_tokens = {limit}. Raise it, or give other data."
+    materials: dict[str, Material] = {}
+    for name in ("train", "valid"):
+        split = Split(recipe, folder, name)
+        corpus = task_of(recipe).sources.open(folder / "corpus" / name, split)
+        used = Material.within(corpus, limit)
+        n_long = len(corpus) - len(used.used)
+        if n_long and recipe.data.on_long == "error":
+            row = int(np.setdiff1d(np.arange(len(corpus)), used.used)[0])
+            raise LengthError(
+                f"data.{name}: {n_long} of {len(corpus)} examples have more than {limit} tokens "
+                f"(the first is number {int(corpus.examples[row]) + 1}, with "
+                f"{len(corpus.source(row))} source and {len(corpus.target(row))} target tokens). "
+                'Raise data.max_tokens, or set data.on_long = "skip".'
             )
-    return Prepared(
-        recipe=recipe,
-        folder=folder,
-        workers=workers,
-        source=source,
-        target=target,
-        train=Material(corpora["train"], rest["train"]),
-        valid=Material(corpora["valid"], rest["valid"]),
-        left_out={split: len(rows) for split, rows in long.items()},
-    )
+        if not len(used.used):
+            raise DataError(
+                f"data.{name}: there is no example to use: {n_long} were read, all of them past "
+                f"data.max_tokens = {limit}. Raise it, or give other data."
+            )
+        materials[name] = used
+    left_out = {name: len(one.corpus) - len(one.used) for name, one in materials.items()}
+    source, target = load_subwords(recipe, folder)
+    return Prepared(recipe, folder, workers, source, target, **materials, left_out=left_out)
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
     check_trees(recipe)
     corpora = {split: folder / "corpus" / split for split in ("train", "valid")}
-    # what was read to its end may be gone when a run goes on
+    # a resumed run no longer needs files that it has read to their end
     is_begun = all(path.exists() for path in corpora.values())
     task_of(recipe).check_recipe(recipe)
     if not is_begun:
-        check_beginnings(recipe, folder)
+        check_first_examples(recipe, folder)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
@@ -186,18 +174,42 @@ def _make(recipe: Recipe, folder: Path) -> None:
         _check_table(recipe, source, target)
     for split, path in corpora.items():
         if not path.exists():
-            read = examples_of(getattr(recipe.data, split), split, folder)
-            place = Split(recipe, folder, split)
-            task_of(recipe).sources.write(path, place, read, source, target)
+            _write_corpus(Split(recipe, folder, split), path, source, target)
+
+
+def _write_corpus(split: Split, path: Path, source: Subwords, target: Subwords) -> None:
+    read = examples_of(getattr(split.recipe.data, split.name), split.name, split.folder)
+    task_of(split.recipe).sources.write(path, split, read, source, target)
+
+
+def check_first_examples(recipe: Recipe, folder: Path | None = None) -> None:
+    """Read the first example of each split, or raise one error with the mistakes of all.
+
+    Paths start from `folder`, the run's directory, or from here without one.
+    """
+    found: list[str] = []
+    for split in ("train", "valid", "test"):
+        choice = getattr(recipe.data, split)
+        if choice is None:
+            continue
+        try:
+            first = next(examples_of(choice, split, folder)(), None)
+            if first is None:
+                found.append(f"data.{split}: '{choice.name}' gives no example. Give at least one.")
+            elif recipe.tokens.kind == PARSED_WORDS.name:
+                heads_of_source(first.source)
+        except (DataError, SettingError) as error:
+            found.append(f"data.{split}: {error}")
+    if found:
+        raise DataError("\n".join(found))
 
 
 def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
-    """One row of a table cannot be two pieces, be the vocabularies as large as each other or not.
+    """Refuse two vocabularies that number pieces differently for one table of embeddings.
 
     Marian's models read and write by two files that number the same pieces alike.
     """
-    # most specs do not say; those that read and write by tables of their own do
-    remedy = getattr(recipe.model, "table_apart", None)
+    remedy = recipe.model.table_apart
     pairs = enumerate(zip_longest(source.pieces, target.pieces))
     number = next((number for number, (read, written) in pairs if read != written), None)
     if remedy is not None and number is not None:
@@ -213,9 +225,9 @@ def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:
 
 
 def _learn_subwords(recipe: Recipe, folder: Path) -> None:
-    """From the training split alone."""
-    read, tokens = examples_of(recipe.data.train, "train", folder), recipe.tokens
-    task = task_of(recipe)
+    """Learn sub-words from the training split alone."""
+    read, task = examples_of(recipe.data.train, "train", folder), task_of(recipe)
+    kind, size = ALL_KINDS[recipe.tokens.kind], recipe.tokens.size - task.hides_words
     texts = {
         "tokenizer.json": lambda: (
             text for e in read() for text in task.sources.texts_for_vocabulary(e)
@@ -224,14 +236,12 @@ def _learn_subwords(recipe: Recipe, folder: Path) -> None:
         "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
     }
     for name in subword_files(recipe):
-        kind = ALL_KINDS[tokens.kind]
-        size = tokens.size - task.n_special_pieces
         learned = Subwords.train(texts[name](), kind=kind, size=size)
         task.with_special_pieces(learned).save(folder / name)
 
 
 def _copy_subwords(recipe: Recipe, folder: Path) -> None:
-    """Of the run that training starts from."""
+    """Copy sub-words from the run that the training starts from."""
     run = recipe.training.start_from
     assert run is not None
     try:
@@ -239,39 +249,23 @@ def _copy_subwords(recipe: Recipe, folder: Path) -> None:
     except RunError as error:
         raise RunError(f"training.start_from: {error}") from error
     theirs = read_recipe(run / "recipe.toml")
-    if _shape(theirs.tokens) != _shape(recipe.tokens):
+    has, asks = _tokens_text(theirs.tokens), _tokens_text(recipe.tokens)
+    if has != asks:
         raise RunError(
-            f"training.start_from: '{run}' has tokens of {_said(theirs.tokens)}, this recipe asks "
-            f"for {_said(recipe.tokens)}. Give [tokens] what '{run}/recipe.toml' has."
+            f"training.start_from: '{run}' has tokens of {has}, this recipe asks for {asks}. Give "
+            f"[tokens] what '{run}/recipe.toml' has."
         )
     for name in subword_files(recipe):
         Subwords.load(run / name).save(folder / name)
 
 
-def _shape(tokens: TokensRecipe) -> tuple[str, int, bool]:
-    return tokens.kind, tokens.size, tokens.is_joint
-
-
-def _said(tokens: TokensRecipe) -> str:
+def _tokens_text(tokens: TokensRecipe) -> str:
     return f"kind {tokens.kind}, size {tokens.size}, {'joint' if tokens.is_joint else 'separate'}"
 
 
 def _longest(material: Material, side: str) -> tuple[int, int]:
     """The most tokens on one side of what is used, and the number of that example, from 1."""
-    corpus, rows = material.corpus, material.rows
-    assert rows is not None
-    lengths = corpus.source_lengths if side == "source" else corpus.target_lengths
+    corpus, rows = material.corpus, material.used
+    lengths = {"source": corpus.source_lengths, "target": corpus.target_lengths}[side]
     row = int(rows[lengths[rows].argmax()])
     return int(lengths[row]), int(corpus.examples[row]) + 1
-
-
-def _refuse_long(split: str, corpus: Corpus, rows: np.ndarray, limit: int) -> None:
-    if not len(rows):
-        return
-    row = int(rows[0])
-    raise LengthError(
-        f"data.{split}: {len(rows)} of {len(corpus)} examples have more than {limit} tokens (the "
-        f"first is number {int(corpus.examples[row]) + 1}, with {len(corpus.source(row))} source "
-        f"and {len(corpus.target(row))} target tokens). Raise data.max_tokens, or set "
-        'data.on_long = "skip".'
-    )

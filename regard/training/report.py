@@ -1,4 +1,4 @@
-"""report.html: one file with a run's curves and numbers, which asks nothing of the network."""
+"""Report: writes report.html, one file with a run's curves and numbers, which needs no network."""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.atomic_writes import write_text
-from regard.plots.curves import curves
+from regard.plots.charts import curves
 from regard.plots.page import page
 from regard.training.metrics_file import rows as read_metrics
 
 
 def write_report(run: Path) -> Path:
-    """Draw what `metrics.jsonl` says, and show the recipe beside it."""
+    """Write a page with the curves of `metrics.jsonl` and the recipe."""
     write_text(run / "report.html", page(run.name, [*training_parts(run), recipe_part(run)]))
     return run / "report.html"
 
@@ -21,18 +21,23 @@ def training_parts(run: Path) -> list[str]:
     """How a run learned, for a page: a table of facts, then its curves."""
     rows = read_metrics(run / "metrics.jsonl")
     learned = [row for row in rows if "train_loss" in row]
+    # a page shows no more than about 500 points of a line
+    drawn = learned[:: max(1, len(learned) // 500)]
     checked = [row for row in rows if "valid_loss" in row]
+    signatures = [row["bleu_signature"] for row in checked if "bleu" in row]
+    decoded = {
+        "Exact match, greedy": {"exact match": _line(checked, "exact_match")},
+        f"BLEU, greedy ({''.join(signatures[-1:])})": {"BLEU": _line(checked, "bleu")},
+    }
     return [
         _table(learned, checked),
         curves(
-            {"training": _line(_thinned(learned), "train_loss"),
-             "validation": _line(checked, "valid_loss")},
+            {"training": _line(drawn, "train_loss"), "validation": _line(checked, "valid_loss")},
             title="Loss, nats per target token",
         ),
-        *_matches([row for row in checked if "exact_match" in row]),
-        *_bleu([row for row in checked if "bleu" in row]),
-        curves({"rate": _line(_thinned(learned), "learning_rate")}, title="Learning rate"),
-    ]  # fmt: skip
+        *(curves(lines, title=title) for title, lines in decoded.items() if any(lines.values())),
+        curves({"rate": _line(drawn, "learning_rate")}, title="Learning rate"),
+    ]
 
 
 def recipe_part(run: Path) -> str:
@@ -41,47 +46,27 @@ def recipe_part(run: Path) -> str:
     return f"<h2>Recipe</h2>\n<pre>{escape(text)}</pre>"
 
 
-def _matches(measured: Sequence[dict[str, Any]]) -> list[str]:
-    """A picture of exact match where texts were decoded."""
-    line = {"exact match": _line(measured, "exact_match")}
-    return [curves(line, title="Exact match, greedy")] if measured else []
-
-
-def _bleu(measured: Sequence[dict[str, Any]]) -> list[str]:
-    """A picture of BLEU where it was measured."""
-    title = f"BLEU, greedy ({measured[-1]['bleu_signature']})" if measured else ""
-    return [curves({"BLEU": _line(measured, "bleu")}, title=title)] if measured else []
-
-
 def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]]) -> str:
     facts: dict[str, str] = {}
     # a row that was written by hand may lack some numbers
-    counted = [
-        row for row in learned if {"target_tokens", "target_tokens_per_second"} <= row.keys()
-    ]
-    if counted:
+    needed = {"target_tokens", "target_tokens_per_second"}
+    if counted := [row for row in learned if needed <= row.keys()]:
         speed = sorted(row["target_tokens_per_second"] for row in counted)[len(counted) // 2]
         facts["updates"] = f"{counted[-1]['step']:,}"
         facts["target tokens seen"] = f"{counted[-1]['target_tokens']:,}"
         facts["target tokens a second (median)"] = f"{speed:,.0f}"
-    measured = [row for row in checked if row["valid_loss"] is not None]
-    if measured:
+    if measured := [row for row in checked if row["valid_loss"] is not None]:
         best = min(measured, key=lambda row: row["valid_loss"])
         facts["best validation loss"] = f"{best['valid_loss']:.4f} at update {best['step']:,}"
-    if checked:
-        if "exact_match" in checked[-1]:
-            facts["last exact match"] = f"{checked[-1]['exact_match']:.4f}"
-        if "bleu" in checked[-1]:
-            facts["last BLEU"] = f"{checked[-1]['bleu']:.2f}"
+    last = checked[-1] if checked else {}
+    if "exact_match" in last:
+        facts["last exact match"] = f"{last['exact_match']:.4f}"
+    if "bleu" in last:
+        facts["last BLEU"] = f"{last['bleu']:.2f}"
     cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
     return f"<table>{cells}</table>"
 
 
 def _line(rows: Sequence[dict[str, Any]], key: str) -> list[tuple[float, float]]:
-    # a loss that was no number stands there as null
+    # a loss that was not finite is null in the file
     return [(float(row["step"]), float(row[key])) for row in rows if row.get(key) is not None]
-
-
-def _thinned(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """At most about 500 rows: a page shows no more."""
-    return rows[:: max(1, len(rows) // 500)]

@@ -9,7 +9,9 @@
 import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import tomli_w
@@ -17,15 +19,14 @@ import torch
 
 from regard.data.atomic_writes import sync, write_text
 from regard.errors import RegardError, RunError
-from regard.hardware.hardware import Hardware
+from regard.hardware.hardware import CPU, Hardware, random_states
 from regard.hardware.memory import lacks_memory
-from regard.hardware.random_states import random_states
 from regard.hardware.threads import Threads, use_threads
-from regard.models import Model, build_model
+from regard.models import Model
 from regard.recipes.data_paths import record_start
 from regard.recipes.recipe import Recipe
 from regard.tasks import task_of
-from regard.training.accumulation import CPU
+from regard.training import run_folder
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
 from regard.training.checkpoints import (
@@ -34,30 +35,19 @@ from regard.training.checkpoints import (
     distinct_tensors,
     first_progress,
     load_checkpoint,
+    load_weights,
     prune,
     read_progress,
-    read_tensors,
     save_checkpoint,
     tensor_forms,
+    update_of,
     write_tensors,
 )
-from regard.training.events import Event, Finished, Notice, Validated, matched
-from regard.training.loop import Step, learn_by_epoch, make_optimiser
+from regard.training.events import Event, Finished, Notice, Validated
+from regard.training.loop import learn, make_optimiser
 from regard.training.metrics_file import Metrics
 from regard.training.preparation import Prepared, prepare
 from regard.training.report import write_report
-from regard.training.run_folder import (
-    StopSignals,
-    changed_settings,
-    check_is_folder,
-    check_is_new,
-    check_is_same,
-    check_is_there,
-    delete_contents,
-    holds_anything,
-    locked,
-)
-from regard.training.starting_weights import start_from
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import Best, validate
 from regard.training.workers import ALONE, Workers
@@ -74,15 +64,16 @@ def run(
     workers: Workers = ALONE,
 ) -> Iterator[Event]:
     """Train by a recipe into a directory; of several workers only the first has events."""
-    workers.first_does(lambda: check_is_folder(out))
+    workers.first_does(lambda: run_folder.check_is_folder(out))
     if resume:
-        workers.first_does(lambda: check_is_there(out))
-    new = [each for each in (out, *out.parents) if not each.exists()]
+        workers.first_does(lambda: run_folder.check_is_there(out))
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
     with ExitStack() as held:
         held.enter_context(hardware.on_threads())
-        # what is found out about the folder stays so
-        workers.first_does(lambda: held.enter_context(locked(out)))
-        workers.first_does(lambda: check_is_same(recipe, out) if resume else check_is_new(out))
+        # checked under the lock, so that what is found stays so
+        workers.first_does(lambda: held.enter_context(run_folder.locked(out)))
+        is_same, is_new = partial(run_folder.check_is_same, recipe), run_folder.check_is_new
+        workers.first_does(partial(is_same if resume else is_new, out))
         if (out / "model.safetensors").exists():
             newest = checkpoints(out / "checkpoints")
             progress = read_progress(newest[-1]) if newest else Progress()
@@ -94,22 +85,21 @@ def run(
 
 
 def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> Iterator[Event]:
-    """The events of a training, written down; what was made before its first update may go."""
-    recipe, out, workers = training.recipe, training.out, training.workers
-    notes = changed_settings(recipe, out) if resume and workers.is_first else []
-    is_untouched = workers.is_first and not holds_anything(out)
+    """Write and yield the events of a training; if it fails before an update, delete its files."""
+    out, is_first = training.out, training.workers.is_first
+    notes = run_folder.changed_settings(training.recipe, out) if resume and is_first else []
+    is_untouched = is_first and not run_folder.holds_anything(out)
     try:
-        yield from (Notice(note) for note in notes)
+        yield from map(Notice, notes)
         for event in training.events():
-            # what was only said is no beginning: the first update is
             is_untouched = is_untouched and isinstance(event, Notice)
-            if workers.is_first:
+            if is_first:
                 training.metrics.record(event)
                 yield event
     except RegardError:
         if is_untouched:
-            # a mended recipe can be given the same --out
-            delete_contents(out)
+            # so that a corrected recipe can use the same --out
+            run_folder.delete_contents(out)
             for folder in new:
                 with suppress(OSError):
                     folder.rmdir()
@@ -125,7 +115,7 @@ class _Training:
         self.recipe, self.out, self.hardware = recipe, out, hardware
         self.workers, self.metrics = workers, Metrics(out)
         self.folder = out / "checkpoints"
-        self.best = Best(recipe.training.stop_on)
+        self.best = Best()
         self.average: MovingAverage | None = None
 
     def events(self) -> Iterator[Event]:
@@ -133,16 +123,16 @@ class _Training:
         if first:
             self.out.mkdir(parents=True, exist_ok=True)
             if not (self.out / "recipe.toml").exists():
-                # a run that goes on may have been begun in another folder
+                # a resumed run may have begun in another folder
                 record_start(self.out, self.recipe.data)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
         sources = task_of(self.recipe).sources
         yield from map(Notice, sources.slow_steps(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
-        # what has learned already goes on as it was begun
+        # a run with updates continues with its first settings
         if not checkpoints(self.folder):
             prepared.check_lengths()
-        yield from (Notice(note) for note in prepared.notes())
+        yield from map(Notice, prepared.notes())
         torch.manual_seed(training.seed)
         self.model = self._built(prepared)
         if not first:
@@ -151,37 +141,35 @@ class _Training:
         progress = yield from self._begun()
         yield from map(Notice, sources.slow_steps(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
-        # what has learned already goes on as it was begun
         if not progress.step:
             check_reaches_all_weights(self.model, prepared, self.hardware)
-        count = sum(p.numel() for p in self.model.parameters())
-        yield Notice(f"{count:,} parameters, {prepared.train.count:,} training examples")
-        steps = learn_by_epoch(
-            self.model,
-            self.optimiser,
-            prepared.of_epoch,
-            self.recipe,
-            progress,
-            hardware=self.hardware,
-            workers=self.workers,
-        )
-        # a run may have been killed when it had given up, and before its final weights were there
-        gives_up = self._has_given_up()
-        with StopSignals() as asked:
-            for step in () if gives_up else self._watched(steps):
-                if isinstance(step, Notice):
-                    yield step
-                    continue
+        count = sum(weight.numel() for weight in self.model.parameters())
+        yield Notice(f"{count:,} parameters, {len(prepared.train.used):,} training examples")
+        learned = (self.model, self.optimiser, prepared.of_epoch, self.recipe, progress)
+        steps = learn(*learned, hardware=self.hardware, workers=self.workers)
+        # a run may have been killed after it gave up and before its final weights were there
+        gives_up, has_split = self._has_given_up(), False
+        with run_folder.stop_signals() as signals:
+            for step in () if gives_up else steps:
                 progress = step.progress
+                if self.average is not None:
+                    self.average.follow(progress.step)
+                if step.splits and not has_split:
+                    has_split = True
+                    yield Notice(
+                        f"step {progress.step}: a batch did not fit into memory; {step.splits} "
+                        "cuts made it fit, and nothing is left out. A smaller "
+                        "training.target_tokens_per_batch avoids it."
+                    )
                 yield step
                 is_last = progress.step == training.steps
                 if first and (progress.step % training.validate_every == 0 or is_last):
-                    # a model that ran away has nothing to be validated
+                    # an error if the model diverged, so that it is not validated
                     self.metrics.flush()
-                    with self.average.in_place() if self.average else nullcontext():
+                    with self._averaged():
                         found = validate(self.model, prepared, self.hardware, progress.step)
-                    yield self.best.seen(found)
-                stop, gives_up = self.workers.any_of(bool(asked), first and self._has_given_up())
+                    yield self.best.with_validation(found, training.stop_on)
+                stop, gives_up = self.workers.any_of(bool(signals), first and self._has_given_up())
                 if progress.step % training.checkpoint_every == 0 or is_last or gives_up or stop:
                     self._save(progress)
                 if stop:
@@ -196,14 +184,9 @@ class _Training:
         yield Finished(self.out, progress, is_complete=True)
 
     def _built(self, prepared: Prepared) -> Model:
-        """The model, with its first weights; what does not fit anywhere is told in a sentence."""
+        """The model, with its first weights; an error if it does not fit into memory."""
         try:
-            model = build_model(
-                self.recipe.model,
-                n_source_tokens=len(prepared.source),
-                n_target_tokens=len(prepared.target),
-            )
-            return self.hardware.place(model)
+            return self.hardware.place(prepared.build())
         except (RuntimeError, MemoryError) as error:
             if not lacks_memory(error):
                 raise
@@ -219,13 +202,18 @@ class _Training:
         if self.workers.is_first and not found:
             progress = first_progress(self.out, progress)
         if found:
-            progress = load_checkpoint(
-                found[-1], self.model, self.optimiser, suffix=self.workers.suffix
-            )
-            self.best = Best.at(progress, training.stop_on)
+            states = (self.model, self.optimiser)
+            progress = load_checkpoint(found[-1], *states, suffix=self.workers.suffix)
+            self.best = Best.at(progress)
             yield Notice(f"going on from step {progress.step}")
         elif training.start_from is not None:
-            start_from(training.start_from, self.model)
+            try:
+                load_weights(run_folder.finished_weights(training.start_from), self.model)
+            except RegardError as error:
+                raise RunError(
+                    f"training.start_from: {error} Expected a finished run whose [model] and "
+                    "tokens are this recipe's."
+                ) from error
             yield Notice(f"starting from the weights of {training.start_from}")
         else:
             task_of(self.recipe).sources.load_published_weights(self.model)
@@ -233,17 +221,16 @@ class _Training:
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
             if found:
-                path = found[-1] / "average.safetensors"
-                self.average.load(read_tensors(path), path)
+                self.average.load(found[-1] / "average.safetensors")
         if self.workers.is_first:
             self.metrics.go_on(progress.step)
         return progress
 
     def _as_it_was(self, progress: Progress) -> Iterator[Event]:
-        """Threads as when the run was begun, and a note on what else is not as it was."""
+        """Use the threads that the run began with; notes on them and on other changes."""
         then, now = progress.environment, environment(self.workers)
-        changed = [k for k in ("torch", "capability", "processes") if then.get(k, now[k]) != now[k]]
-        if changed:
+        names = ("torch", "capability", "processes")
+        if changed := [name for name in names if then.get(name, now[name]) != now[name]]:
             yield Notice(
                 f"{' and '.join(changed)} changed since the run was begun; it goes on, but not to "
                 "the bit"
@@ -256,69 +243,55 @@ class _Training:
             yield Notice(f"on {threads}")
 
     def _has_given_up(self) -> bool:
-        """Whether nothing became better for as long as the recipe has patience."""
+        """Whether the recipe's early stopping has ended the training."""
         return 0 < self.recipe.training.patience <= self.best.stale
 
-    def _watched(self, steps: Iterator[Step]) -> Iterator[Step | Notice]:
-        """The average follows every step; the first batch that did not fit is spoken of."""
-        has_split = False
-        for step in steps:
-            if self.average is not None:
-                self.average.follow(step.progress.step)
-            if step.splits and not has_split:
-                has_split = True
-                yield Notice(
-                    f"step {step.progress.step}: a batch did not fit into memory; {step.splits} "
-                    "cuts made it fit, and nothing is left out. A smaller "
-                    "training.target_tokens_per_batch avoids it."
-                )
-            yield step
+    def _averaged(self) -> AbstractContextManager[None]:
+        """A context in which the model has its averaged weights, if they are kept."""
+        return self.average.in_place() if self.average else nullcontext()
 
     def _save(self, progress: Progress) -> None:
         random = self.workers.gathered(random_states(self.hardware.device))
         if not self.workers.is_first:
             return
         training = self.recipe.training
-        # numbers first: what a checkpoint knows of is never written again
+        # metrics first: a resumed run does not write the rows before its checkpoint again
         self.metrics.flush()
         sync(self.metrics.path)
         save_checkpoint(
             self.folder,
             self.model,
             self.optimiser,
-            self.best.into(progress),
+            replace(progress, **vars(self.best)),
             random=random,
             average=None if self.average is None else self.average.weights,
         )
-        # one that was written because of a stop is of no use beside a later one
+        # a checkpoint that a stop made is of no use beside a later one
         for path in set(checkpoints(self.folder)[:-1]) - set(self._regular(progress.step)):
             shutil.rmtree(path)
         keep = max(training.keep_checkpoints, training.average_last)
-        prune(self.folder, keep=keep, best_step=self.best.step)
+        prune(self.folder, keep=keep, best_step=self.best.best_step)
 
     def _regular(self, last: int) -> list[Path]:
         """The checkpoints that an uninterrupted run has too."""
         every = self.recipe.training.checkpoint_every
-        steps = {path: read_progress(path).step for path in checkpoints(self.folder)}
-        return [path for path, step in steps.items() if step % every == 0 or step == last]
+        found = checkpoints(self.folder)
+        return [path for path in found if (step := update_of(path)) % every == 0 or step == last]
 
     def _finish(self, prepared: Prepared, progress: Progress, count: int) -> Iterator[Event]:
-        """The last weights, or a mean of them; then what there is to read about the run."""
+        """Write the last weights, or a mean of them, then the report and the card."""
         final: Validated | None = None
-        with self.average.in_place() if self.average else nullcontext():
-            # copies, since the model has other weights right after
+        with self._averaged():
+            # copies, since the model gets its own weights back
             weights = {name: each.clone() for name, each in distinct_tensors(self.model).items()}
-        if self.recipe.training.average_last > 1:
-            last = self._regular(progress.step)[-self.recipe.training.average_last :]
+        if (n_last := self.recipe.training.average_last) > 1:
+            last = self._regular(progress.step)[-n_last:]
             weights = mean_of([path / "model.safetensors" for path in last])
-            own = self.model.state_dict()
-            with torch.no_grad():
-                for name, tensor in weights.items():
-                    own[name].copy_(tensor)
+            self.model.load_state_dict(weights, strict=False)
             final = validate(self.model, prepared, self.hardware, progress.step)
             yield Notice(
                 f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
-                f"{matched(final)}"
+                f"{final.matched()}"
             )
         write_report(self.out)
         write_card(
@@ -336,7 +309,7 @@ class _Training:
 
 
 def environment(workers: Workers = ALONE) -> dict[str, str]:
-    """What bit-equality depends on."""
+    """The environment on which bit-equality depends."""
     return {
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),

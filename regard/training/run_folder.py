@@ -1,4 +1,4 @@
-"""The folder of a run: whether a training may begin or go on there, and how it is stopped.
+"""Run folder: checks whether a training may begin or resume in it, locks it, and handles stops.
 
 One process at a time trains in a folder. Ctrl-C and SIGTERM let it finish its update and save.
 """
@@ -8,13 +8,11 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from types import FrameType
-from typing import final
 
-from regard.data.regular_files import is_text
+from regard.data.files import is_text, names_like
 from regard.errors import RunError
 from regard.recipes.recipe import Recipe, read_recipe
 
@@ -26,12 +24,12 @@ def holds_anything(out: Path) -> bool:
 
 def delete_contents(out: Path) -> None:
     """Delete what can be deleted of a folder's contents; the folder, which is locked, stays."""
-    for each in out.iterdir():
-        if each.is_dir() and not each.is_symlink():
-            shutil.rmtree(each, ignore_errors=True)
+    for path in out.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
         else:
             with suppress(OSError):
-                each.unlink()
+                path.unlink()
 
 
 def check_is_folder(out: Path) -> None:
@@ -42,8 +40,7 @@ def check_is_folder(out: Path) -> None:
 
 
 def check_is_new(out: Path) -> None:
-    """Refuse a folder that holds something, which a new run would overwrite."""
-    check_is_folder(out)
+    """Refuse a folder that is not empty, which a new run would overwrite."""
     if (out / "model.safetensors").exists():
         raise RunError(f"train: '{out}' holds a finished run. Choose another --out.")
     if holds_anything(out):
@@ -74,19 +71,19 @@ def check_is_same(recipe: Recipe, out: Path) -> None:
 
 
 def changed_settings(recipe: Recipe, out: Path) -> list[str]:
-    """Notes on what of [training] is not as it was when the run was begun, or that none was."""
+    """Notes on settings of [training] that differ from the run's first ones, or on a new run."""
     if not (out / "recipe.toml").exists():
         return [f"there is no run '{out}' to go on with; a new one begins"]
-    begun, asked = read_recipe(out / "recipe.toml").training, recipe.training
+    begun, now = vars(read_recipe(out / "recipe.toml").training), vars(recipe.training)
     return [
-        f"training.{key} is {getattr(asked, key)!r} from here on; the run was begun with {was!r}"
-        for key, was in vars(begun).items()
-        if getattr(asked, key) != was
+        f"training.{key} is {now[key]!r} from here on; the run was begun with {was!r}"
+        for key, was in begun.items()
+        if now[key] != was
     ]
 
 
 def check_is_there(run: Path) -> None:
-    """Refuse to go on with a run whose folder is not there: its name was most likely mistyped."""
+    """Refuse to resume a run whose folder is missing: its name was most likely mistyped."""
     if run.exists():
         return
     beside = run.parent.iterdir() if run.parent.is_dir() else ()
@@ -102,8 +99,7 @@ def check_is_there(run: Path) -> None:
 
 def check_are_folders(run: Path) -> None:
     """Refuse a run in which something else stands where its folders belong."""
-    for name in ("checkpoints", "corpus", "corpus/train", "corpus/valid"):
-        path = run / name
+    for path in (run / "checkpoints", run / "corpus", run / "corpus/train", run / "corpus/valid"):
         if os.path.lexists(path) and not path.is_dir():
             raise RunError(
                 f"train: '{path}' must be a folder. Put back a whole copy, or delete it: what it "
@@ -111,28 +107,34 @@ def check_are_folders(run: Path) -> None:
             )
 
 
-@final
-class StopSignals:
-    """True as soon as a stop was asked for; signals have their old handlers after the block."""
+def finished_weights(path: Path) -> Path:
+    """The file of a finished run's weights."""
+    weights, problem = path / "model.safetensors", f"'{path}' is not a finished run"
+    if path.is_file():
+        raise RunError(f"{problem} but a file. Give the folder that regard train made.")
+    if not path.is_dir():
+        raise RunError(f"{problem}: there is no such folder. {names_like(path)}")
+    if not weights.exists():
+        raise RunError(
+            f"{problem}: there is no model.safetensors in it. Train it to its end with regard "
+            "train --resume."
+        )
+    return weights
 
-    def __init__(self) -> None:
-        self.asked = False
 
-    def __bool__(self) -> bool:
-        return self.asked
-
-    def __enter__(self) -> "StopSignals":
-        self.before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-        for each in self.before:
-            signal.signal(each, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for each, handler in self.before.items():
-            signal.signal(each, handler)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """The signals to stop that came so far; they have their old handlers after the block."""
+    received: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, frame: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 try:
@@ -142,12 +144,7 @@ except ImportError:  # Windows
 
 
 def check_can_be_made(path: Path, who: str) -> None:
-    """Say before anything long begins that a file or folder cannot be made where it is wanted.
-
-    Args:
-        path: what is to be made, with the folders around it.
-        who: makes it, for errors.
-    """
+    """Raise an error before any long work if a file or folder cannot be made at this path."""
     if not is_text(str(path)):
         raise RunError(
             f"{who}: the name {str(path)!r} is not UTF-8, so that no card can hold it. Choose "
@@ -163,20 +160,18 @@ def check_can_be_made(path: Path, who: str) -> None:
         raise RunError(f"{who}: nothing may be written into '{there}'. Choose another place.")
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there; an error if another process holds it."""
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """A context that holds a folder, which is made if missing; an error if another process does."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked_by_a_file(folder) if fcntl is None else _locked_by_the_system(folder):
-        yield
+    return _locked_by_a_file(folder) if fcntl is None else _locked_by_the_system(folder)
 
 
 @contextmanager
 def _locked_by_the_system(folder: Path) -> Iterator[None]:
-    held = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunError(
                 f"train: '{folder}' is being trained in already. Wait until that has ended, or "
@@ -184,7 +179,7 @@ def _locked_by_the_system(folder: Path) -> Iterator[None]:
             ) from error
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """Unreached weights: those that no gradient of the recipe's loss moves, found before an update.
 
-A copy of the model reads a few examples, as an update reads them, and is then thrown away: weights,
-buffers and random numbers of the model itself stay as they were. A weight is unreached if the loss
-does not depend on it, or if its gradient and those of the part it belongs to are exactly zero. One
-zero proves little (a hidden layer behind weights that begin at zero, a batch in which no word is
-hidden), so that other examples are read by other weights before a weight is called unreached.
+A copy of the model reads a few examples, as an update reads them; the model stays as it was. A
+weight is unreached if the loss does not depend on it, or if its gradient and those of the part it
+belongs to are exactly zero. One zero proves little (a hidden layer behind weights that begin at
+zero, a batch in which no word is hidden), so that other examples are read by other weights too.
 """
 
 from copy import deepcopy
@@ -18,77 +17,67 @@ from regard.attention import Chain
 from regard.attention.links import ChainLink
 from regard.data.batches import collate
 from regard.errors import RecipeError
-from regard.hardware.hardware import Hardware
-from regard.hardware.random_states import random_states, restore
+from regard.hardware.hardware import Hardware, random_states, restore
 from regard.models import Model
 from regard.training.accumulation import Accumulator
 from regard.training.loop import Material
-from regard.training.objectives import objective
+from regard.training.losses import Objective
 from regard.training.preparation import Prepared
 
-EXAMPLES_PER_ATTEMPT = 4
-"""How many are read at once."""
-MAX_ATTEMPTS = 8
-"""How often examples are read while a weight is not reached; one suffices as a rule."""
+EXAMPLES_PER_ATTEMPT, MAX_ATTEMPTS = 4, 8
+"""How many are read at once, and the most attempts while a weight is unreached; usually one."""
 WEIGHT_NOISE_STD = 0.02
 """The standard deviation of what is added to every weight before another attempt."""
 MAX_NAMED_WEIGHTS = 4
-"""How many an error names."""
+"""How many weights an error names."""
 
 
 def check_reaches_all_weights(model: Model, prepared: Prepared, hardware: Hardware) -> None:
-    """Refuse a recipe whose loss leaves weights of the model as they begin.
+    """Refuse a recipe whose loss leaves weights of the model as they begin."""
 
-    Args:
-        model: what would learn.
-        prepared: what it would learn from, and what is minimised.
-        hardware: where.
-    """
-    prepared.workers.first_does(lambda: _check(model, prepared, hardware))
+    def check() -> None:
+        names = unreached_weights(model, prepared, hardware)
+        if not names:
+            return
+        count = sum(weight.requires_grad for weight in model.parameters())
+        more = len(names) - MAX_NAMED_WEIGHTS
+        shown = ", ".join(names[:MAX_NAMED_WEIGHTS]) + (f" and {more} more" if more > 0 else "")
+        raise RecipeError(
+            f"model: the loss gives no gradient to {len(names)} of {count} weights, which would "
+            f"stay as they begin: {shown}. {_reason(model, names)}"
+        )
 
-
-def _check(model: Model, prepared: Prepared, hardware: Hardware) -> None:
-    names = unreached_weights(model, prepared, hardware)
-    if not names:
-        return
-    count = sum(weight.requires_grad for weight in model.parameters())
-    more = len(names) - MAX_NAMED_WEIGHTS
-    shown = ", ".join(names[:MAX_NAMED_WEIGHTS]) + (f" and {more} more" if more > 0 else "")
-    raise RecipeError(
-        f"model: the loss gives no gradient to {len(names)} of {count} weights, which would stay "
-        f"as they begin: {shown}. {_reason(model, names)}"
-    )
+    prepared.workers.first_does(check)
 
 
 def unreached_weights(model: Model, prepared: Prepared, hardware: Hardware) -> list[str]:
-    """The names of the weights that the loss does not reach; frozen ones are not asked for."""
+    """The names of the weights that the loss does not reach; frozen ones are left out."""
     training, material = prepared.recipe.training, prepared.train
     before = random_states(hardware.device)
-    # a recording would keep the copy's memory
+    # a recording would keep the copy's memory alive
     hardware = replace(hardware, replays=False)
     copied = deepcopy(model)
-    accumulator = Accumulator(copied, objective(training), hardware)
-    left: set[str] | None = None
+    accumulator = Accumulator(copied, Objective.of(training), hardware)
+    left = [name for name, _ in model.named_parameters()]
     try:
-        for rows in _examples(material, training.target_tokens_per_batch):
-            if left is not None:
+        for number, rows in enumerate(_examples(material, training.target_tokens_per_batch)):
+            if number:
                 _disturb(copied)
             batch = collate(material.corpus, rows, pad_to_multiple=hardware.multiple)
             accumulator.gather([batch], int(batch.target_lengths.sum()))
             found = _without_gradient(copied)
-            left = found if left is None else left & found
+            left = [name for name in left if name in found]
             if not left:
-                return []
+                break
     finally:
         restore(before, hardware.device)
-    return [name for name, _ in model.named_parameters() if left is not None and name in left]
+    return left
 
 
 def _examples(material: Material, target_tokens: int) -> list[np.ndarray]:
-    """Rows for each attempt, as long as most at first and the longest of all at last."""
+    """Rows for each attempt, of median length at first and the longest at last."""
     lengths = material.corpus.source_lengths + material.corpus.target_lengths
-    rows = np.arange(len(lengths)) if material.rows is None else material.rows
-    ordered = rows[np.argsort(lengths[rows], kind="stable")]
+    ordered = material.used[np.argsort(lengths[material.used], kind="stable")]
     places = np.linspace(len(ordered) // 2, len(ordered) - 1, MAX_ATTEMPTS * EXAMPLES_PER_ATTEMPT)
     longest = int(material.corpus.target_lengths[ordered].max())
     at_once = max(1, min(EXAMPLES_PER_ATTEMPT, target_tokens // longest))
@@ -104,9 +93,9 @@ def _disturb(model: nn.Module) -> None:
 
 
 def _without_gradient(model: nn.Module) -> set[str]:
-    """What has no gradient now; a zero counts where no other weight of the same part has one.
+    """Weights without a gradient; a zero counts where no other weight of the same part has one.
 
-    A bias that the softmax takes away again has a gradient of nothing but rounding errors, which
+    The gradient of a bias that the softmax takes away again is nothing but rounding errors, which
     may be zero, and is no fault of the recipe.
     """
     names: set[str] = set()
@@ -122,17 +111,13 @@ def _without_gradient(model: nn.Module) -> set[str]:
 
 
 def _reason(model: nn.Module, names: list[str]) -> str:
-    """What the links say for themselves, of those attentions that hold an unreached weight."""
-    links = []
+    """The reasons (`stops_gradient`) of the links of attentions with an unreached weight."""
+    reasons: dict[str, None] = {}
     for path, chain in model.named_modules():
         holder = path[: path.rfind(".") + 1]
         if isinstance(chain, Chain) and any(name.startswith(holder) for name in names):
-            links += list(chain.modules())
-    reasons = dict.fromkeys(
-        reason
-        for link in links
-        if isinstance(link, ChainLink) and (reason := link.stops_gradient())
-    )
+            links = (link for link in chain.modules() if isinstance(link, ChainLink))
+            reasons |= {reason: None for link in links if (reason := link.stops_gradient())}
     return " ".join(reasons) or (
         "Nothing that the loss reads depends on them. Make another choice in [model] for the part "
         "that they belong to."

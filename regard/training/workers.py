@@ -1,7 +1,7 @@
 """Workers: the processes of one training, started by torchrun; as a rule there is one.
 
 Every worker holds the whole model and learns from its share of each update. Gradients are summed
-once an update; after that all workers take the same step. The first one writes and speaks.
+once an update; then all workers take the same step. The first one writes files and has events.
 """
 
 import os
@@ -18,28 +18,26 @@ from torch import Tensor, nn
 from regard.errors import RunError
 
 Rows = np.ndarray
-PATIENCE = timedelta(days=1)
-"""How long others wait for one: the first may prepare a large corpus, or validate, for hours."""
+MAX_WAIT = timedelta(days=1)
+"""Timeout of waiting for a worker: the first may prepare a corpus, or validate, for hours."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """One process among all of a training."""
+    """One process among the `count` of a training; `rank` is its number, from 0."""
 
     rank: int = 0
-    """Which one this is, counted from 0."""
     count: int = 1
-    """How many there are."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Where they exchange numbers."""
+    """The device on which they exchange numbers."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes and speaks."""
+        """Whether this one writes files and has events."""
         return self.rank == 0
 
     def seed(self, seed: int, rank: int | None = None) -> int:
-        """Of a worker's dropout: no two draw the same, and the first draws as if it were alone."""
+        """A worker's seed for dropout: each has another, and the first has the recipe's."""
         return seed + 1_000_003 * (self.rank if rank is None else rank)
 
     def share(self, batches: Sequence[Rows]) -> list[Rows]:
@@ -56,7 +54,7 @@ class Workers:
             return
         parameters = [p for p in model.parameters() if p.requires_grad]
         for parameter in parameters:
-            # one that had no batch has nothing to add
+            # a worker without a batch adds zeros
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         together = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
@@ -66,7 +64,7 @@ class Workers:
             parameter.grad = part.view_as(parameter)
 
     def sums(self, *numbers: Tensor | float | int) -> Sequence[Tensor | float | int]:
-        """Each number, summed over all workers; one alone does not wait for what is on its way."""
+        """Each number, summed over all workers; a single one does not wait for the GPU."""
         if self.count == 1:
             return list(numbers)
         together = torch.tensor([float(number) for number in numbers], dtype=torch.float64)
@@ -74,37 +72,35 @@ class Workers:
         distributed.all_reduce(together)
         return together.tolist()
 
-    def any_of(self, *wishes: bool) -> list[bool]:
-        """For each wish, whether any worker has it."""
-        return [bool(total > 0) for total in self.sums(*(int(wish) for wish in wishes))]
+    def any_of(self, *flags: bool) -> list[bool]:
+        """For each flag, whether any worker has set it."""
+        return [bool(total > 0) for total in self.sums(*map(int, flags))]
 
     def gathered(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every worker's tensors of bytes, under names of their own; the first keeps its names."""
         if self.count == 1:
             return dict(states)
-        out: dict[str, Tensor] = {}
+        everyone: dict[str, Tensor] = {}
         for name, state in states.items():
-            here = state.to(self.device)
-            places = [torch.empty_like(here) for _ in range(self.count)]
-            distributed.all_gather(places, here)
-            out |= {name + _suffix(rank): place.cpu() for rank, place in enumerate(places)}
-        return out
+            own = state.to(self.device)
+            all_of = [torch.empty_like(own) for _ in range(self.count)]
+            distributed.all_gather(all_of, own)
+            everyone |= {name + _suffix(rank): one.cpu() for rank, one in enumerate(all_of)}
+        return everyone
 
     @property
     def suffix(self) -> str:
-        """What this worker's tensors have behind their names in a file of all workers'."""
+        """The suffix of this worker's tensor names in the file of all workers."""
         return _suffix(self.rank)
 
     def first_does(self, work: Callable[[], object]) -> None:
         """The first worker does something and the others wait for it; if it fails, all fail."""
         failure: Exception | None = None
-        if self.is_first:
-            try:
+        try:
+            if self.is_first:
                 work()
-            except Exception as error:
-                failure = error
-        if failure is not None and self.count == 1:
-            raise failure
+        except Exception as error:
+            failure = error
         if self.any_of(failure is not None)[0]:
             raise failure or RunError("train: the first process failed; it says why.")
 
@@ -117,23 +113,22 @@ def _suffix(rank: int) -> str:
 
 
 def local_device(device: str | None) -> str | None:
-    """The GPU that belongs to this process, where a GPU is meant; otherwise what was asked for."""
-    means_gpu = device == "cuda" or (device is None and torch.cuda.is_available())
-    if means_gpu and "LOCAL_RANK" in os.environ:
-        return f"cuda:{os.environ['LOCAL_RANK']}"
-    return device
+    """The GPU that belongs to this process, where a GPU is meant; otherwise the device given."""
+    is_gpu = device == "cuda" or (device is None and torch.cuda.is_available())
+    rank = os.environ.get("LOCAL_RANK")
+    return f"cuda:{rank}" if is_gpu and rank is not None else device
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Workers]:
-    """Meet the other processes that torchrun started, if it did."""
+    """Join the process group of torchrun, if it started this process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
     backend = "nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=PATIENCE)
+    distributed.init_process_group(backend, timeout=MAX_WAIT)
     try:
         yield Workers(distributed.get_rank(), distributed.get_world_size(), device)
     finally:

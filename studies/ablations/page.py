@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from regard.plots.bars import bars
-from regard.plots.curves import curves
+from regard.plots.charts import bars, curves
 from studies.pictures import picture
 
 DOCS = Path(__file__).parents[2] / "docs"

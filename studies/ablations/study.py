@@ -29,8 +29,7 @@ from regard.errors import RegardError
 from regard.evaluating import score_all
 from regard.inspecting.capture import attention_of, weights_of
 from regard.models import TransformerSpec, build_transformer
-from regard.plots.bars import bars
-from regard.plots.curves import curves
+from regard.plots.charts import bars, curves
 from regard.plots.page import page, table
 from regard.recipes.recipe import examples, read_recipe
 
@@ -133,8 +132,8 @@ def at_start(spec: TransformerSpec) -> dict[str, float | None]:
     other[:, -2] = 4 + (other[:, -2] - 3) % (N_TOKENS - 4)
     with torch.no_grad():
         logits = model.output(hidden)
-        backwards = model.output(model.lesson(source.flip(1), target)[0])
-        reread = model.output(model.lesson(source, other)[0])
+        backwards = model.output(model.lesson(source.flip(1), target).hidden)
+        reread = model.output(model.lesson(source, other).hidden)
     maps = attention_of(model, source[0].tolist(), target[0].tolist())["encoder"]
     found = {
         "parameters": float(sum(weight.numel() for weight in model.parameters())),

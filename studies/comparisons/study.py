@@ -34,11 +34,11 @@ from regard.data.treebanks import HEAD
 from regard.hardware.hardware import Hardware
 from regard.layers import WeightedBranches
 from regard.recipes.recipe import Recipe, read_recipe
-from regard.runs.evaluation import Judged, answer, score, search_for
+from regard.runs.evaluation import ScoredAnswers, answer, score, search_for
 from regard.runs.evaluation_texts import texts_of_split
 from regard.runs.trained import Trained
-from regard.training.events import Validated
-from regard.training.loop import Step
+from regard.tasks.predictions import AnswerOptions
+from regard.training.events import Step, Validated
 from regard.training.run import run
 from studies.side_by_side import (
     ROOT,
@@ -189,8 +189,8 @@ def learned(given: argparse.Namespace, arm: str, seed: int) -> dict[str, Any]:
     )
     test = texts_of_split(recipe, "test")[: given.texts]
     search = search_for(trained, beam=pair.beam, length_penalty=PENALTY)
-    said = answer(trained, [each.source for each in test], search)
-    scores = score(Judged(trained, test, said.texts), pair.metrics)
+    said = answer(trained, [each.source for each in test], AnswerOptions(search))
+    scores = score(ScoredAnswers(trained, test, said.texts), pair.metrics)
     model = trained.loaded.model
     return {
         "pair": given.pair, "arm": arm, "seed": seed, "losses": losses, "updates": before,

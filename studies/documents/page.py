@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from regard.plots.curves import curves
+from regard.plots.charts import curves
 from studies.pictures import picture
 from studies.tables import table
 

@@ -30,7 +30,7 @@ from regard import load
 from regard.data import Corpus, Subwords
 from regard.data.atomic_writes import write_text
 from regard.data.corpus import write_corpus
-from regard.data.kinds import BPE
+from regard.data.subword_kinds import BPE
 from regard.decoding import Greedy, Limits, Sentence
 from regard.decoding.batching import decode_each
 from regard.decoding.rules import NoRepeatedNgrams
@@ -38,9 +38,8 @@ from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import Recipe, examples, read_recipe
 from regard.runs.trained import Trained
 from regard.training.checkpoints import checkpoints, read_tensors, write_tensors
-from regard.training.events import Finished, Notice, Validated
-from regard.training.loop import Step
-from regard.training.row_losses import row_losses
+from regard.training.corpus_losses import row_losses
+from regard.training.events import Finished, Notice, Step, Validated
 from regard.training.run import run
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@
 
 RESULTS is the folder of the cells' files, or one file with a line for each. Cells that are not
 among them, and models of running text that are not among those of --wikitext, stay as they were.
-Beside the cells stand two that read nothing and learned nothing: the paper's own first words, and
-the abstract of another paper; whoever is below them has not read much.
+Two baselines stand beside the cells, without a model: the paper's own first words, and the abstract
+of another paper; a model that scores below them has used little of its input.
 """
 
 import argparse

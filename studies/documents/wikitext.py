@@ -32,14 +32,14 @@ from torch import Tensor
 
 from regard import load
 from regard.data.batches import collate
-from regard.data.kinds import PAD
+from regard.data.subword_kinds import PAD
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.runs.evaluation import numbered
 from regard.runs.evaluation_texts import texts_of_split
 from regard.runs.trained import Trained
-from regard.training.losses import token_losses
-from regard.training.row_losses import row_losses
+from regard.training.corpus_losses import row_losses
+from regard.training.losses import token_loss
 from studies.documents.study import ROOT, learn
 
 SPLITS = ("valid", "test")
@@ -75,7 +75,7 @@ def read_text(trained: Trained, split: str) -> Text:
                 hidden, gold = loaded.model.lesson(
                     hardware.put(batch.source), hardware.put(batch.target)
                 )
-                _, nats = token_losses(hidden, loaded.model.output.weight, gold)
+                nats = token_loss(hidden, loaded.model.output.weight, gold).each
             is_asked = gold != PAD
             states = torch.nn.functional.normalize(hidden[is_asked].float(), dim=-1)
             found.append((nats[is_asked].double(), states, gold[is_asked]))

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch, collate, epoch_batches
 from regard.data.corpus import Corpus
-from regard.data.kinds import BOS, PAD, SPECIALS
+from regard.data.subword_kinds import BOS, PAD, SPECIALS
 from regard.hardware.hardware import Hardware
 from regard.models import build_model
 from regard.recipes.recipe import Recipe
 from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
-from regard.training.loop import Material, Step, learn, make_optimiser
-from regard.training.losses import token_losses
-from regard.training.objectives import Smoothed
+from regard.training.events import Step
+from regard.training.loop import Material, learn, make_optimiser
+from regard.training.losses import Objective, token_loss
 from studies.long.data import Text, listops_recipe, opened, rows_of, text, text_recipe
 from studies.long.systems import MODELS, READ_BEFORE, SYSTEMS, spec_of
 
@@ -93,7 +93,7 @@ def cost(name: str, length: int, given: Namespace) -> dict[str, Any]:
     target = torch.randint(len(SPECIALS), N_TOKENS, (rows, n))
     lengths, none = torch.full((rows,), n), torch.zeros(rows, dtype=torch.int64)
     batch = Batch(target[:, :0], target, none, lengths, torch.arange(rows))
-    work = Accumulator(model, Smoothed(0.0), where)
+    work = Accumulator(model, Objective(0.0), where)
     optimiser = make_optimiser(model, recipe.training)
     for group in optimiser.param_groups:
         group["lr"] = recipe.training.learning_rate
@@ -129,9 +129,7 @@ def taught(
 ) -> Iterator[Step]:
     """Update after update, as `regard train` makes them; it ends where time does."""
     optimiser = make_optimiser(model, recipe.training)
-    steps = learn(
-        model, optimiser, material.corpus, recipe, Progress(), hardware=where, rows=material.rows
-    )
+    steps = learn(model, optimiser, lambda _: material, recipe, Progress(), hardware=where)
     for step in steps:
         if given.until and time.time() > given.until:
             raise SystemExit(f"long: no time is left after {step.progress.step} updates.")
@@ -153,7 +151,7 @@ def surprise(
             target = torch.from_numpy(part[begin : begin + at_once].astype(np.int64))
             with where.products():
                 hidden, gold = model.lesson(where.put(target[:, :0]), where.put(target))
-                _, nll = token_losses(hidden, model.output.weight, gold)
+                nll = token_loss(hidden, model.output.weight, gold).each
             nats[: gold.shape[1]] += nll.double().sum(0).cpu()
             asked[: gold.shape[1]] += (gold != PAD).double().sum(0).cpu()
     return nats, asked

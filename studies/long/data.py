@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.corpus import Corpus
-from regard.data.kinds import EOS
+from regard.data.subword_kinds import EOS
 from regard.recipes.recipe import Recipe, examples, read_recipe
 from regard.training.preparation import Prepared, prepare
 from regard.training.workers import ALONE

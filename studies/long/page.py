@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from regard.plots.bars import bars
+from regard.plots.charts import bars
 from studies.log_curves import log_curves
 from studies.pictures import picture
 from studies.tables import table

@@ -62,7 +62,7 @@ WORK: Mapping[str, Callable[[str, int | None, argparse.Namespace], dict[str, Any
     "text": _text,
     "listops": _listops,
 }
-"""What makes the cells of a study; whoever only waits for others does not import it."""
+"""The functions that compute a study's cells; imports are late, for processes that only wait."""
 
 
 def pending(results: Path, study: str, wanted: Sequence[Cell]) -> list[Cell]:

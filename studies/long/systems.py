@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from regard.choices import Choice
 from regard.layers import Norm
-from regard.models import LanguageSpec, TransformerSpec
+from regard.models import LanguageSpec, TransformerSpec, build_language_model
 from regard.models.bert import Encoder, MaskedLanguageModel
-from regard.models.building import build_language_model
 from regard.models.learner import Lesson, shifted
 from regard.models.parts import Parts
+from regard.models.self_attention import needs_length
 
 LENGTHS = (512, 2048, 8192, 16384)
 """Tokens of a row, for models that learn."""
@@ -114,9 +114,9 @@ def _masked(system: System, length: int, n_tokens: int) -> nn.Module:
     embedding.norm = Norm(parts.dims, eps=1e-12)
     encoder = Encoder(
         embedding=embedding,
-        layers=parts.encoder_layers(spec.n_encoder_layers),
+        layers=parts.encoder_layers(spec.n_encoder_layers, spec.encoder_attends),
         norm=parts.last_norm(),
-        is_by_length=parts.counts_from_the_end,
+        is_by_length=needs_length(spec.encoder_attends),
     )
     return MaskedLanguageModel(parts.dims, encoder=encoder, output=parts.output(embedding))
 

@@ -16,6 +16,7 @@ from regard import load
 from regard.evaluating import bleu, chrf
 from regard.recipes.recipe import Recipe, examples, read_recipe
 from regard.runs.evaluation import answer, search_for
+from regard.tasks.predictions import AnswerOptions
 from regard.training.run import run
 from studies.luong.study import BEAM, PENALTY, german_errors
 from studies.side_by_side import history_of, recording
@@ -42,7 +43,7 @@ def learned(kind: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     assert recipe.data.test is not None
     test = list(examples(recipe.data.test, "test")())
     search = search_for(trained, beam=BEAM, length_penalty=PENALTY)
-    said = answer(trained, [each.source for each in test], search)
+    said = answer(trained, [each.source for each in test], AnswerOptions(search))
     references = [list(each.targets) for each in test]
     scores = [bleu(said.texts, references), chrf(said.texts, references)]
     return {

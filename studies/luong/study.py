@@ -35,8 +35,9 @@ from regard.runs.alignment import align, read_gold
 from regard.runs.evaluation import answer, search_for
 from regard.runs.evaluation_texts import places_of_short
 from regard.runs.trained import Trained
+from regard.tasks.predictions import AnswerOptions
 from regard.training.accumulation import Accumulator
-from regard.training.objectives import Smoothed
+from regard.training.losses import Objective
 from regard.training.run import run
 from studies.side_by_side import (
     Work,
@@ -66,7 +67,7 @@ SLIP = (62, (16, 12), (12, 12))
 """Of the German gold file: a line counted from 0, the link that is there, and the one meant."""
 BEAM, PENALTY = 5, 1.0
 N_ROWS, LENGTH, WARM_UP, REPEATS = 512, 16, 4, 20
-"""The batch that everybody is timed on, its words as long as Multi30k's sentences."""
+"""The batch on which all models are timed; its rows are as long as Multi30k's sentences."""
 
 Model = Mapping[str, Any]
 ONE_WAY: Model = {
@@ -159,7 +160,7 @@ def learned(study: str, name: str, seed: int, given: argparse.Namespace) -> dict
     assert recipe.data.test is not None
     test = list(examples(recipe.data.test, "test")())
     search = search_for(trained, beam=BEAM, length_penalty=PENALTY)
-    said = answer(trained, [each.source for each in test], search)
+    said = answer(trained, [each.source for each in test], AnswerOptions(search))
     references = [list(each.targets) for each in test]
     scores = [bleu(said.texts, references), chrf(said.texts, references)]
     is_aligned = given.gold is not None and SYSTEMS[study][name].get("attends") != "none"
@@ -226,10 +227,10 @@ def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[st
     lengths, few = torch.full((N_ROWS,), LENGTH), N_ROWS // 32
     batch = Batch(*draws, lengths, lengths, torch.arange(N_ROWS))
     with FlopCounterMode(display=False) as counted:
-        Smoothed(0.1)(
+        Objective(0.1)(
             model.lesson, model.output, *draws[:, :few], scale=torch.ones(())
         ).total.backward()
-    update = Accumulator(where.place(model), Smoothed(0.1), where)
+    update = Accumulator(where.place(model), Objective(0.1), where)
     optimiser = torch.optim.Adam(model.parameters(), fused=True)
 
     def updates(count: int) -> None:
@@ -300,8 +301,8 @@ def main() -> None:
     prepared_once(recipe_of(given.study, names[0], given, seeds[0]), prepared_for(given))
     results, end = given.out / "results.jsonl", time.monotonic() + given.seconds
     everyone = [(name, seed) for seed in seeds for name in names]
-    # costs one after another and each in a process of its own: nobody is slowed down by others,
-    # and nobody's memory holds what another recorded
+    # costs run one after another, each in a process of its own: no model is slowed down by another,
+    # and no measured memory holds another's recorded graphs
     for do, wanted, at_once in (
         ("learn", everyone, given.at_once),
         ("cost", [(name, None) for name in names], 1),

@@ -23,9 +23,9 @@ from typing import Any
 
 from regard.data import Example, lines
 from regard.evaluating import AlignmentCounts, Gold, Resampling, compare_pair
-from regard.evaluating.bleu import measured_bleu, words
-from regard.evaluating.buckets import by_length
-from regard.evaluating.score import Measured
+from regard.evaluating.comparison import by_length
+from regard.evaluating.sacrebleu_metrics import measured_bleu, words
+from regard.evaluating.score import MeasuredScore
 from regard.evaluating.tokenizers import tokenizer_for
 from regard.recipes.recipe import examples, read_recipe
 from regard.runs.alignment import read_gold
@@ -211,7 +211,7 @@ def errors(found: Row) -> dict[str, Any]:
 
 
 def against(
-    bleus: Mapping[str, Measured], first: str, second: str, how: Resampling
+    bleus: Mapping[str, MeasuredScore], first: str, second: str, how: Resampling
 ) -> dict[str, Any]:
     """The second system's BLEU minus the first's, and how sure one may be of it."""
     found = compare_pair(bleus[first], bleus[second], how)
@@ -222,7 +222,7 @@ def against(
     }  # fmt: skip
 
 
-def lengths(bleus: Mapping[str, Measured], sources: Sequence[str]) -> dict[str, Any]:
+def lengths(bleus: Mapping[str, MeasuredScore], sources: Sequence[str]) -> dict[str, Any]:
     """BLEU of some systems by words of the source, in classes of about equal size."""
     tokenizer = tokenizer_for([[source] for source in sources]).name
     classes = by_length(list(bleus.values()), [len(text) for text in words(sources, tokenizer)])

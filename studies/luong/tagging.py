@@ -18,10 +18,11 @@ from typing import Any
 
 from regard import load
 from regard.decoding import Greedy
-from regard.evaluating.token_accuracy import measured_token_accuracy
+from regard.evaluating.accuracy import measured_token_accuracy
 from regard.recipes.recipe import Recipe, examples, read_recipe
 from regard.runs.evaluation import answer
-from regard.training.loop import Step
+from regard.tasks.predictions import AnswerOptions
+from regard.training.events import Step
 from regard.training.run import run
 from studies.side_by_side import (
     ROOT,
@@ -64,7 +65,7 @@ def learned(name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     assert recipe.data.test is not None
     test = list(examples(recipe.data.test, "test")())
     search = Greedy(limits=trained.default_search().limits)
-    said = answer(trained, [each.source for each in test], search)
+    said = answer(trained, [each.source for each in test], AnswerOptions(search))
     score = measured_token_accuracy(said.texts, [list(each.targets) for each in test]).score
     return {
         "system": name, "seed": seed, "accuracy": score.value, "signature": score.signature,

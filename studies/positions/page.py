@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from regard.plots.curves import curves
+from regard.plots.charts import curves
 from studies.pictures import picture
 from studies.tables import table
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from regard import load
-from regard.data.kinds import BOS
+from regard.data.subword_kinds import BOS
 from regard.errors import LengthError
 from regard.hardware.hardware import Hardware
 from regard.models import LanguageModel

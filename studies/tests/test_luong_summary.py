@@ -203,7 +203,7 @@ def test_german_runs_are_summed_up_with_the_best_head_of_each_row(tmp_path):
         "predicting": {"layer": 1, "head": 2, "odd_lines": 0.28, "even_lines": 0.32},
         "next": {"layer": 1, "head": 1, "odd_lines": 0.9, "even_lines": 0.8},
     }
-    # the diagonal, but for the link of the slip, which nobody draws
+    # the diagonal, but for the link of the slip, which no head draws
     assert found["by_place"]["all"] == pytest.approx(1 - 4 * GERMAN / (4 * GERMAN + 1))
 
 

@@ -8,11 +8,11 @@ from torch.testing import assert_close
 
 from regard.attention import RELATIONS
 from regard.choices import Choice
-from regard.data.kinds import BOS
+from regard.data.subword_kinds import BOS
+from regard.hardware.hardware import CPU
 from regard.models import LanguageSpec, build_language_model
 from regard.positions import POSITIONS
 from regard.recipes.recipe import read_recipe
-from regard.training.loop import CPU
 from studies.positions import study as positions
 from studies.positions.study import CELLS, RECIPE, TIMES, nats, summary
 

@@ -181,7 +181,7 @@ def test_unions_of_intersections_stay_symbolic():
 def test_joined_patterns_never_miss_a_touched_block(joined):
     mask = joined(WINDOW, BlocksPattern(size=3), CAUSAL)
     places = Places.between(11, 13, past=1)
-    touched = mask.touches(Grid.over(places, 11, 13, q_size=2, k_size=3))
+    touched = mask.touches(Grid.over(places, range(11), range(13), q_size=2, k_size=3))
     for a, rows in enumerate(mask.visible(places).split(2)):
         for b, block in enumerate(rows.split(3, 1)):
             assert touched[a, b] or not block.any(), (a, b)
@@ -201,7 +201,7 @@ def test_kernels_take_causal_and_padding_together_and_nothing_else():
 @pytest.mark.parametrize(("q_size", "k_size"), [(1, 1), (2, 3), (4, 5), (11, 13)])
 def test_blocks_of_a_matrix_are_found_by_differences_of_sums(q_size, k_size):
     matrix = torch.rand(11, 13) < 0.1
-    grid = Grid.over(Places.between(11, 13), 11, 13, q_size=q_size, k_size=k_size)
+    grid = Grid.over(Places.between(11, 13), range(11), range(13), q_size=q_size, k_size=k_size)
     found = any_in_blocks(matrix, grid)
     for a, rows in enumerate(matrix.split(q_size)):
         for b, block in enumerate(rows.split(k_size, 1)):
@@ -211,7 +211,7 @@ def test_blocks_of_a_matrix_are_found_by_differences_of_sums(q_size, k_size):
 def test_a_given_matrix_touches_where_one_of_its_sentences_does():
     matrix = torch.zeros(2, 1, 6, 6, dtype=torch.bool)
     matrix[0, 0, 1, 4] = matrix[1, 0, 5, 0] = True
-    grid = Grid.over(Places.between(6, 6), 6, 6, q_size=3, k_size=3)
+    grid = Grid.over(Places.between(6, 6), range(6), range(6), q_size=3, k_size=3)
     assert given(matrix).touches(grid).tolist() == [[False, True], [True, False]]
 
 

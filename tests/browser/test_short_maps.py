@@ -11,13 +11,11 @@ from regard.inspecting.rollout import answer_rollout, rollout
 from regard.plots.colours import colour
 from regard.serving import build_app
 from regard.serving.colour_maps import MAPS
-from regard.serving.gold import sentence
-from regard.serving.link_drawing import Drawing
+from regard.serving.gold import Drawing, sentence
 from regard.serving.loaded_head import loaded_head
-from regard.serving.quantities import numbers_of
+from regard.serving.quantities import QuantitySettings, numbers_of
 from regard.serving.registry import open_runs
 from regard.serving.server import running
-from regard.serving.shown_numbers import Wish
 from regard.serving.side_by_side import side_by_side
 from tests.browser.looking import TARGET, TEXT, hear, open_view, settle, table, violations
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
@@ -26,6 +24,7 @@ pytestmark = pytest.mark.browser
 
 CLOSE = 5.1e-5
 """Half of the last decimal that the page shows."""
+WARM = QuantitySettings(temperature=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +64,12 @@ def test_numbers_have_four_decimals(page, record):
     [
         ({"kind": "decoder", "shown": "arriving", "layer": 2, "head": 1},
          lambda record: record.arriving("decoder", 1, 0)),
-        ({"kind": "decoder", "layer": 1, "head": 2, "temperature": 3},
-         lambda record: numbers_of(record, "decoder", "weights", Wish(temperature=3))[0, 1]),
+        ({"kind": "decoder", "layer": 1, "head": 2, "temperature": 3.0},
+         lambda record: numbers_of(record, "decoder", "weights", WARM)[0, 1]),
         ({"kind": "encoder", "shown": "rollout", "residual": 0.25},
          lambda record: rollout(record, "encoder", residual=0.25)),
         ({"kind": "decoder", "shown": "flow"},
-         lambda record: numbers_of(record, "decoder", "flow", Wish())[0, 0]),
+         lambda record: numbers_of(record, "decoder", "flow", QuantitySettings())[0, 0]),
         ({"kind": "cross", "shown": "answer"}, lambda record: answer_rollout(record).source),
     ],
 )  # fmt: skip
@@ -238,7 +237,7 @@ def test_a_contact_sheet_shows_every_word_at_once(page, registry):
     open_view(page, "captions", run="captions")
     page.get_by_label("contact sheet").check()
     record = registry.run("captions").trained.look_at_picture(
-        registry.run("captions").offer.examples[0]
+        registry.run("captions").offer().examples[0]
     )
     cards = page.locator(".sheet button")
     expect(cards).to_have_count(len(record.words))

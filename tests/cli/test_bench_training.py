@@ -25,7 +25,7 @@ from regard.bench.race import (
 )
 from regard.bench.sentences import english_german, write_for_joeynmt
 from regard.bench.sizes import TransformerSize
-from regard.bench.training_gpu import Work, gpu_report
+from regard.bench.training_gpu import TrainingWork, gpu_report
 from regard.bench.training_race import PEERS, Setting, race_report
 from regard.bench.training_report import training_text
 from regard.cli import main
@@ -224,7 +224,7 @@ def test_the_gpu_report_has_full_batches_a_peer_and_real_sentences(folder, monke
         folder,
         device=torch.device("cpu"),
         size=TINY,
-        work=Work(rows=6, length=5, real_tokens=200, warm_up=1, repeats=3),
+        work=TrainingWork(rows=6, length=5, real_tokens=200, warm_up=1, repeats=3),
         each_part=shares.append,
     )
     names = ["regard", "marian, compiled", "regard, real", "regard, real, whole loop"]

@@ -8,7 +8,7 @@ import pytest
 
 from regard.cli import main
 from regard.data import GENERATORS, Subwords
-from regard.data.kinds import CHARACTERS
+from regard.data.subword_kinds import CHARACTERS
 
 ROOT = Path(__file__).parents[2]
 CLEAN = [(e.source, e.targets[0]) for e in GENERATORS["dates"]("train", 60)]

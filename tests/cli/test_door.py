@@ -13,8 +13,8 @@ from regard.catalogue import mechanisms
 from regard.choices import Choice
 from regard.cli import main
 from regard.cli.explain import COMPUTED, USUAL
-from regard.cli.mechanism_numbers import computed_lines
-from regard.cli.verbs import VERBS
+from regard.cli.explanations import computed_lines
+from regard.cli.verbs import VERBS, load_verb
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,5 +103,4 @@ def test_what_explain_keeps_is_what_it_computes(entry):
 
 @pytest.mark.parametrize("name", VERBS)
 def test_a_verb_is_listed_with_the_first_sentence_of_its_own_help(name):
-    own = VERBS[name].load(name)
-    assert own.help.split("\n\n")[0] == VERBS[name].summary
+    assert load_verb(name).help.split("\n\n")[0] == VERBS[name]

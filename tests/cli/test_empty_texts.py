@@ -13,6 +13,7 @@ from regard.runs.evaluation import answer
 from regard.runs.trained import Request
 from regard.serving import api
 from regard.serving.registry import open_runs
+from regard.tasks.predictions import AnswerOptions
 from tests.captioning import trained_captioner
 from tests.making import ENCODER, TRANSFORMER, make_run
 
@@ -86,7 +87,7 @@ def test_an_empty_text_begins_a_text_where_a_run_goes_on_with_texts(language_run
     (row,) = _shell(capsys, language_run, "--text", "", "--max-tokens", "4")
     assert row["text"] == said.text
     assert row["score"] == pytest.approx(said.score)
-    (answered,) = answer(trained, [""], SHORT).texts
+    (answered,) = answer(trained, [""], AnswerOptions(SHORT)).texts
     assert answered == " ".join(said.text.splitlines())
     registry = open_runs([language_run], device="cpu")
     told = api.prepare_prediction(registry, language_run.name, "", max_tokens=4, n_best=1)()

@@ -1,7 +1,6 @@
 """regard evaluate: scores with signatures, several references, alignments, files, mistakes."""
 
 import json
-import sys
 
 import pytest
 
@@ -10,10 +9,10 @@ from regard.cli import main
 from regard.cli.evaluate import METRICS_WITHOUT_ANSWERS, alignment_text
 from regard.data import Example
 from regard.decoding import Beam, Limits
-from regard.evaluating import AlignmentCounts, Gold, Row, View, best_head, score_all
+from regard.evaluating import AlignmentCounts, DecoderRow, Gold, HeadView, best_head, score_all
 from regard.runs import evaluation
-from regard.runs.alignment import Aligned
-from regard.runs.evaluation import METRICS, Judged, score, search_for
+from regard.runs.alignment import AlignmentErrors
+from regard.runs.evaluation import METRICS, ScoredAnswers, score, search_for
 from tests.making import make_run
 
 CUT = "the answer was cut at the longest allowed"
@@ -115,7 +114,7 @@ def test_nothing_is_decoded_where_nothing_needs_the_answers(files, tmp_path, cap
     def decodes(*_, **__):
         raise AssertionError("there was no need to decode")
 
-    monkeypatch.setattr(sys.modules["regard.cli.evaluate"], "answer", decodes)
+    monkeypatch.setattr(evaluation, "answer", decodes)
     words = [*words[:-2], "--metrics", "loss", "--alignment", files / "gold"]
     bare = json.loads(_says(capsys, *words, "--json").out)
     assert bare["scores"] == kept["scores"] == full["scores"][5:]
@@ -152,7 +151,7 @@ def test_references_are_read_once_for_all_scores(files, monkeypatch):
         return read(*given, **named)
 
     monkeypatch.setattr(evaluation, "row_losses", counted)
-    judged = Judged(regard.load(files / "run"), pairs, REFERENCES)
+    judged = ScoredAnswers(regard.load(files / "run"), pairs, REFERENCES)
     names = [one.name for one in score(judged, ["loss", "words", "lengths"])]
     assert names[:4] == ["loss", "perplexity", "loss", "perplexity"]
     assert len(asked) == 1
@@ -163,7 +162,7 @@ def test_a_score_needs_answers_if_right_and_wrong_ones_score_otherwise(files, na
     pairs = [Example(*pair) for pair in zip(SOURCES, [(text,) for text in REFERENCES], strict=True)]
     trained = regard.load(files / "run")
     right, wrong = (
-        METRICS[name](Judged(trained, pairs, answers))
+        METRICS[name](ScoredAnswers(trained, pairs, answers))
         for answers in (REFERENCES, ["e e e e e"] * 4)
     )
     assert (right == wrong) == (name in METRICS_WITHOUT_ANSWERS)
@@ -174,17 +173,19 @@ def test_one_attention_is_called_that_and_no_layer_or_head():
         AlignmentCounts.of(frozenset({(0, place)}), Gold(frozenset({(0, 0)}))) for place in (0, 1)
     )
     table = {
-        View(*place, row): counts
-        for row, counts in ((Row.PREDICTING, right), (Row.NEXT, wrong))
+        HeadView(*place, row): counts
+        for row, counts in ((DecoderRow.PREDICTING, right), (DecoderRow.NEXT, wrong))
         for place in ((0, 0), (0, None), (None, None))
     }
     best = best_head(table, table)
-    said = alignment_text(Aligned(table, best, {Row.PREDICTING: best}, sentences=2, left_out=0))
+    said = alignment_text(
+        AlignmentErrors(table, best, {DecoderRow.PREDICTING: best}, sentences=2, left_out=0)
+    )
     assert "the attention, predicting row:  0.0\nthe attention, next row:        100.0\n" in said
     assert "best row, chosen on every second sentence: predicting row; on the other" in said
     assert "head" not in said
     assert "layer" not in said
-    said = alignment_text(Aligned(table, None, {}, sentences=1, left_out=0))
+    said = alignment_text(AlignmentErrors(table, None, {}, sentences=1, left_out=0))
     assert "best row: with one sentence there is nothing to choose on" in said
 
 

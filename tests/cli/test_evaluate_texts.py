@@ -6,7 +6,7 @@ import re
 import pytest
 
 from regard.cli import main
-from regard.evaluating import token_accuracy
+from regard.evaluating.accuracy import measured_token_accuracy
 from tests.making import make_run
 
 TEXTS = {"a b": "b a", "c d e a": "c d e", "e": "a b c d", "zebra a": "a zebra"}
@@ -56,7 +56,7 @@ def test_token_accuracy_is_told_when_asked_for(files, capsys, tmp_path):
     score = report["scores"][0]
     assert score["name"] == "token accuracy"
     wanted = [[text] for text in TEXTS.values()]
-    assert score["value"] == pytest.approx(100 * token_accuracy(texts, wanted))
+    assert score["value"] == pytest.approx(measured_token_accuracy(texts, wanted).score.value)
 
 
 def test_unknown_words_are_replaced_when_asked_for(files, capsys, monkeypatch):
@@ -67,7 +67,7 @@ def test_unknown_words_are_replaced_when_asked_for(files, capsys, monkeypatch):
     err = _report(files, capsys, "--replace-unknown", code=2, run="letters")
     assert "kind characters, which has no unknown words" in err
     # nobody may wish for an unknown word, but here one must come
-    monkeypatch.setattr("regard.tasks.constraint_tokens._check_is_known", lambda *given: None)
+    monkeypatch.setattr("regard.tasks.searched_texts._check_are_known", lambda *given: None)
     words = ["predict", files / "run", "--text", "zebra a", "--prefix", "qq", "--beam", 1]
     assert main([*map(str, words)]) == 0
     assert "\N{REPLACEMENT CHARACTER}" in capsys.readouterr().out

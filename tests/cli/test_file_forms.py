@@ -85,7 +85,7 @@ def asked(monkeypatch):
     """The texts that runs are asked; each is answered by an x."""
     texts = []
 
-    def answers(trained, requests, **how):
+    def answers(trained, requests, options):
         for place, request in enumerate(requests):
             texts.append(getattr(request, "text", request))
             yield place, Prediction(texts[-1], "x", 0.0, ())

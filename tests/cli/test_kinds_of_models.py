@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.inspecting.text_record import reads_answers, sizes_of
+from regard.inspecting.capture import sizes_of
 from regard.models import KINDS
 from tests.making import TRANSFORMER, make_run
 
@@ -56,7 +56,7 @@ def test_what_there_is_to_look_at_is_known_before_anything_is(name, tmp_path):
     record = trained.look("a b c d e", "e d c")
     seen = {kind: (len(one.layers), one.n_heads) for kind, one in record.attention.items()}
     assert sizes_of(trained.loaded.model) == seen
-    assert reads_answers(trained.loaded.model)
+    assert trained.loaded.model.reads_answers
 
 
 READER = 'kind = "encoder"\ntask = "{task}"\nd_model = 8\nn_heads = 2\nd_hidden = 8\nn_layers = 1'

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.progress import spinning
+from regard.cli.progress import spinner
 from regard.tasks.looks import counted_words
 from tests.making import make_run
 
@@ -92,7 +92,7 @@ def test_what_is_read_and_for_how_long_is_shown_in_a_terminal_only():
     shown = {}
     for is_terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=is_terminal, width=60)
-        with spinning(console) as line:
+        with spinner(console) as line:
             line.add_task(f"answering {counted_words(_document(N_WORDS))}", total=None)
         shown[is_terminal] = console.file.getvalue()
     assert "answering 3,000 words" in shown[True] and "0:00:00" in shown[True]

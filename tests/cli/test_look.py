@@ -13,11 +13,10 @@ from torch.testing import assert_close
 from regard.cli import main
 from regard.decoding import Beam, Limits
 from regard.inspecting import load_record
+from regard.inspecting.capture import look_at
 from regard.inspecting.panels import View
-from regard.inspecting.text_record import look_at
 from regard.plots import plain_words
-from regard.runs.finished_runs import load_run
-from regard.runs.trained import Trained, load
+from regard.runs.trained import Trained, load, load_run
 from tests.making import TRANSFORMER, make_run
 
 TEXT, ANSWER = "a b cd", "cd a"

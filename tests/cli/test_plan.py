@@ -9,7 +9,6 @@ import pytest
 from regard.cli import main
 from regard.cli.plan import plan_text, size_text, time_text
 from regard.runs import plan as planning
-from regard.runs import trial
 
 RECIPE = str(Path(__file__).parents[2] / "recipes" / "copy.toml")
 SMALL = [
@@ -24,7 +23,7 @@ SMALL = [
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(trial, "MOST", 2)
+    monkeypatch.setattr(planning, "MAX_TIMED_UPDATES", 2)
 
 
 def test_a_plan_is_printed_for_people(capsys):
@@ -63,13 +62,13 @@ def test_nothing_is_left_behind(monkeypatch, tmp_path):
 
 
 def test_what_will_not_fit_exits_with_1_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(planning, "available_memory", lambda: 1 << 10)
+    monkeypatch.setattr(planning, "available_memory", lambda: 1 << 20)
     assert main(["plan", RECIPE, *SMALL]) == 1
     assert "too large    memory: 0." in capsys.readouterr().out
 
 
 def test_an_update_that_does_not_fit_is_told_without_numbers(monkeypatch, capsys):
-    monkeypatch.setattr(trial, "available_memory", lambda: 1 << 25)
+    monkeypatch.setattr(planning, "available_memory", lambda: 1 << 25)
     assert main(["plan", RECIPE, *SMALL, "--set", "model.d_hidden=262144"]) == 1
     shown = capsys.readouterr().out
     assert "memory       does not fit" in shown
@@ -103,7 +102,7 @@ def test_help_has_an_example(capsys):
 
 
 def test_notes_and_separate_vocabularies_are_shown():
-    found = planning.Plan(
+    found = planning.TrainingPlan(
         parameters=planning.Parameters(10, 4, {"source": 4, "encoder": 6, "empty": 0}),
         examples=planning.Examples(9, 3, 2, 1, 100, 2000),
         updates=planning.Updates(5, 10.0, 1.0, 2.0, 2.5, 0.25),

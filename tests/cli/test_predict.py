@@ -175,7 +175,7 @@ def test_mistakes_are_told_in_a_line_or_two(run, capsys, words, message):
 
 
 def test_empty_answers_are_counted_and_named_and_empty_lines_are_not(run, capsys, monkeypatch):
-    def says_nothing_to_b(trained, requests, **how):
+    def says_nothing_to_b(trained, requests, options):
         for place, request in enumerate(requests):
             yield place, Prediction(request.text, "x" if "a" in request.text else "", 0.0, ())
 

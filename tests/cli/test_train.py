@@ -7,10 +7,9 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.train import STOPPED, ForPeople, Speed
+from regard.cli.train import STOPPED, Speed, TrainingDisplay
 from regard.training.checkpoints import Progress
-from regard.training.events import Finished, Validated
-from regard.training.loop import Step
+from regard.training.events import Finished, Step, Validated
 
 RECIPE = """\
 [data]
@@ -80,10 +79,12 @@ def test_the_speed_is_a_mean_over_a_few_seconds():
 
 
 def test_the_bar_shows_loss_rate_and_both_speeds(capsys):
-    teller = ForPeople(Console(force_terminal=True, width=120, color_system=None, stderr=True), 10)
-    teller.tell(_step(1, seconds=0.5))
-    teller.tell(Validated(1, 2.0, 0.5, True, bleu=33.333, signature="x"))
-    teller.close()
+    display = TrainingDisplay(
+        Console(force_terminal=True, width=120, color_system=None, stderr=True), 10
+    )
+    display.show(_step(1, seconds=0.5))
+    display.show(Validated(1, 2.0, 0.5, True, bleu=33.333, signature="x"))
+    display.close()
     shown = capsys.readouterr().err
     assert "step 1/10" in shown
     assert "loss 2.500  rate 1.0e-03  400 + 200 tokens/s" in shown

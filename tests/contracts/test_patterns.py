@@ -91,7 +91,7 @@ def test_touches_never_misses_a_visible_pair(name, n_queries, n_keys, past, q_si
         # a matrix speaks of its own length only
         n_queries, n_keys, past = 50 - past, 40, past
     places = Places.between(n_queries, n_keys, past=past)
-    grid = Grid.over(places, n_queries, n_keys, q_size=q_size, k_size=k_size)
+    grid = Grid.over(places, range(n_queries), range(n_keys), q_size=q_size, k_size=k_size)
     seen, touched = visible(pattern, places), pattern.touches(grid)
     for r in range(touched.shape[0]):
         for c in range(touched.shape[1]):
@@ -104,7 +104,11 @@ def test_touches_never_misses_a_visible_pair(name, n_queries, n_keys, past, q_si
 def test_touches_skips_most_of_a_long_sequence(name):
     pattern = (ALL | CAUSAL)[name]
     places = Places.between(211, 211)
-    touched = pattern.touches(Grid.over(places, 211, 211, q_size=4, k_size=4)).float().mean()
+    touched = (
+        pattern.touches(Grid.over(places, range(211), range(211), q_size=4, k_size=4))
+        .float()
+        .mean()
+    )
     assert touched < (0.55 if name == "causal" else 0.25)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from babel import Locale
 from babel.dates import DateTimeFormat, tokenize_pattern
 
-from regard.data.dates import TABLE, has_one_reading
+from regard.data.dates import TABLE
 
 STYLES = ("full", "long", "medium", "short")
 SKELETONS = ("yMMMd", "yMMMEd", "yMEd", "yMd")
@@ -53,6 +53,16 @@ def _language(code, locale):
         "patterns": patterns,
         "words": {field: _words(locale, field) for field in sorted(fields - {"yyyy"})},
     }
+
+
+def has_one_reading(pattern):
+    """Whether year, month and day stand there once, and the day cannot be taken for the month."""
+    fields = [value for token, value in tokenize_pattern(pattern) if token == "field"]
+    told = [("M" if kind == "L" else kind, length) for kind, length in fields if kind not in "Ec"]
+    order = "".join(kind for kind, _ in told)
+    if sorted(order) != ["M", "d", "y"] or ("y", 2) in told:
+        return False
+    return dict(told)["M"] >= 3 or order == "yMd"
 
 
 def _words(locale, field):

@@ -24,14 +24,10 @@ def _cells(batch):
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])
 def test_annotations_are_those_of_the_pictures_in_their_rows(tmp_path, pictures, chunk):
-    told = []
-    store = write_annotations(
-        tmp_path / "cells", pictures, _cells, maker="cells", chunk=chunk, tell=told.append
-    )
+    store = write_annotations(tmp_path / "cells", pictures, _cells, maker="cells", chunk=chunk)
     assert store.maker == "cells"
     assert len(store) == 7
     assert isinstance(store.numbers, np.memmap)
-    assert told[-1] == 7
     rows = np.array([6, 0, 3])
     wanted = _cells(pictures.pictures(rows))
     found = AnnotationStore.open(tmp_path / "cells").annotations(rows)

@@ -13,12 +13,11 @@ from torch import nn
 
 import regard
 from regard.cli import main
-from regard.cli.vectors import write_vectors
+from regard.cli.predict import write_vectors
 from regard.data import Example, Subwords, atomic_writes, write_corpus
 from regard.data.atomic_writes import move_into_place, write_text, written_beside
 from regard.data.mapped_arrays import new_folder, write_facts
 from regard.inspecting.record_files import save_record
-from regard.layers.vision.published_weights import _write_cache
 from regard.training.checkpoints import Progress, save_checkpoint, write_tensors
 from tests.inspecting.hand_made import of_a_model
 from tests.making import ENCODER, make_run
@@ -77,9 +76,6 @@ WRITERS = {
     "corpus": _corpus,
     "array": _facts,
     "record": _at("look.safetensors", lambda path: save_record(of_a_model()[0], path)),
-    "published weights": _at(
-        "w.safetensors", lambda path: _write_cache(path, {"x": torch.ones(3)})
-    ),
     "vectors": _vectors,
     "mean of runs": _mean,
 }

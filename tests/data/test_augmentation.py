@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.augmentation import augmented
+from regard.data.augmentation import Augmentation
 from regard.errors import SettingError
+
+
+def augmented(pictures, rows, *, epoch, **settings):
+    return Augmentation(**settings).of(pictures, rows, epoch)
 
 
 def _pictures(b=97, y=11, x=13):
@@ -82,5 +86,5 @@ def test_without_margin_and_mirror_nothing_happens():
 
 
 def test_impossible_settings_are_refused():
-    with pytest.raises(SettingError, match="augmenting: margin must be at least 0, got -1"):
+    with pytest.raises(SettingError, match="augmentation: margin must be at least 0, got -1"):
         augmented(_pictures(), torch.arange(97), seed=0, epoch=0, margin=-1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.data import Corpus, Example, Subwords, collate, write_corpus
 from regard.data.batches import epoch_batches, padding_share, too_long
-from regard.data.kinds import WORDS
+from regard.data.subword_kinds import WORDS
 from regard.errors import DataError, SettingError
 
 
@@ -31,21 +31,14 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1
     budget=st.integers(1, 300),
     seed=st.integers(0, 2**40),
     epoch=st.integers(0, 9),
-    bucket=st.integers(1, 16),
-    multiple=st.sampled_from([1, 8]),
 )
-def test_every_row_stands_in_one_batch_within_the_budget(
-    lengths, budget, seed, epoch, bucket, multiple
-):
+def test_every_row_stands_in_one_batch_within_the_budget(lengths, budget, seed, epoch):
     corpus = _corpus(lengths)
-    asked = {
-        "target_tokens": budget, "seed": seed, "epoch": epoch, "bucket": bucket,
-        "pad_to_multiple": multiple,
-    }  # fmt: skip
+    asked = {"target_tokens": budget, "seed": seed, "epoch": epoch}
     batches = epoch_batches(corpus, **asked)
     assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
     for rows in batches:
-        longest = -(-max(lengths[row][1] for row in rows) // multiple) * multiple
+        longest = max(lengths[row][1] for row in rows)
         assert longest * len(rows) <= budget or len(rows) == 1
     again = epoch_batches(corpus, **asked)
     assert [rows.tolist() for rows in again] == [rows.tolist() for rows in batches]
@@ -92,7 +85,6 @@ def test_padding_share_is_counted_on_both_sides():
     corpus = _corpus([(1, 4), (3, 4)])
     assert padding_share(corpus, [np.array([0, 1])]) == pytest.approx(1 - 12 / 14)
     assert padding_share(corpus, [np.array([0]), np.array([1])]) == 0
-    assert padding_share(corpus, [np.array([0, 1])], pad_to_multiple=8) == 1 - 12 / 32
 
 
 def test_a_row_longer_than_the_budget_is_a_batch_of_its_own():
@@ -100,26 +92,18 @@ def test_a_row_longer_than_the_budget_is_a_batch_of_its_own():
     assert sorted(map(len, batches)) == [1, 2]
 
 
-def test_rows_over_a_limit_are_an_error_unless_they_are_left_out():
+def test_rows_over_a_limit_are_named_and_can_be_left_out():
     corpus = _corpus([(3, 3), (9, 4), (2, 8), (9, 9)])
     asked = {"target_tokens": 20, "seed": 0, "epoch": 0}
-    said = r"row 1 has 9 source and 4 target tokens, but max_source is 8 \(2 such rows\)"
-    with pytest.raises(DataError, match=said):
-        epoch_batches(corpus, **asked, max_source=8)
-    said = r"row 2 has 2 source and 8 target tokens, but max_target is 7 \(2 such rows\)"
-    with pytest.raises(DataError, match=said):
-        epoch_batches(corpus, **asked, max_source=9, max_target=7)
     long = too_long(corpus, max_source=8, max_target=7)
     assert long.tolist() == [1, 2, 3]
     assert too_long(corpus).tolist() == []
     kept = np.setdiff1d(np.arange(4), long)
-    batches = epoch_batches(corpus, **asked, rows=kept, max_source=8, max_target=7)
+    batches = epoch_batches(corpus, **asked, rows=kept)
     assert [rows.tolist() for rows in batches] == [[0]]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("target_tokens", 0), ("bucket", 0), ("seed", -1), ("epoch", -1)]
-)
+@pytest.mark.parametrize(("name", "value"), [("target_tokens", 0), ("seed", -1), ("epoch", -1)])
 def test_impossible_settings_are_refused(name, value):
     asked = {"target_tokens": 20, "seed": 0, "epoch": 0, name: value}
     with pytest.raises(SettingError, match=rf"batches: {name} must be at least \d, got {value}"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.data.corpus import Corpus, write_corpus
 from regard.data.examples import Example
-from regard.data.kinds import WORDS
+from regard.data.subword_kinds import WORDS
 from regard.data.subwords import Subwords
 from regard.errors import DataError
 

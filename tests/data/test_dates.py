@@ -9,9 +9,9 @@ from babel.dates import format_date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.dates import LANGUAGES, TABLE, dates, has_one_reading, write
+from regard.data.dates import LANGUAGES, TABLE, dates, write
 from regard.errors import SettingError, UnknownChoice
-from tests.data.cldr_table import locale_of, table
+from tests.data.cldr_table import has_one_reading, locale_of, table
 
 DAYS = st.dates(datetime.date(1900, 1, 1), datetime.date(2099, 12, 31))
 DAY = datetime.date(2024, 3, 5)

@@ -12,6 +12,7 @@ from regard.data.boxes import Box
 from regard.data.framings import FRAMINGS, Framing
 from regard.data.pictures import Picture, read_picture
 from regard.errors import SettingError
+from tests.oracles.boxes import area, cell_box, shared
 
 
 def _marked(width, height, mark):
@@ -47,8 +48,10 @@ def test_the_cells_that_see_a_marked_corner_lie_on_it_in_the_original(case, grid
     cell = 100 // grid
     # how white each cell of the square is, and how much of it the mark covers in the original
     white = square[0].reshape(grid, cell, grid, cell).mean((1, 3)) / 255
-    boxes = [[framing.cell_box(row, column, grid) for column in range(grid)] for row in range(grid)]
-    covered = [[mark.shared(box) / box.area for box in row] for row in boxes]
+    boxes = [
+        [cell_box(framing, row, column, grid) for column in range(grid)] for row in range(grid)
+    ]
+    covered = [[shared(mark, box) / area(box) for box in row] for row in boxes]
     np.testing.assert_allclose(white, covered, atol=0.02)
     assert np.argmax(white) == np.argmax(covered)
 
@@ -56,9 +59,9 @@ def test_the_cells_that_see_a_marked_corner_lie_on_it_in_the_original(case, grid
 @pytest.mark.parametrize("name", FRAMINGS)
 def test_cells_tile_what_the_square_shows(name):
     framing = FRAMINGS[name](97, 61, 32)
-    cells = [framing.cell_box(row, column, 7) for row in range(7) for column in range(7)]
-    assert sum(cell.area for cell in cells) == pytest.approx(framing.box.area)
-    assert all(cell.shared(framing.box) == pytest.approx(cell.area) for cell in cells)
+    cells = [cell_box(framing, row, column, 7) for row in range(7) for column in range(7)]
+    assert sum(area(cell) for cell in cells) == pytest.approx(area(framing.box))
+    assert all(shared(cell, framing.box) == pytest.approx(area(cell)) for cell in cells)
     assert cells[0][:2] == pytest.approx(framing.box[:2])
     assert cells[-1][2:] == pytest.approx(framing.box[2:])
     # one row down is further down, one column on further right
@@ -77,7 +80,9 @@ def test_cells_tile_what_the_square_shows(name):
 def test_the_way_there_and_back_ends_where_it_began(width, height, name, x, y):
     framing = FRAMINGS[name](width, height, 100)
     point = np.array([[x, y]])
-    np.testing.assert_allclose(framing.to_square(framing.to_original(point)), point, atol=1e-9)
+    left, top, right, bottom = framing.box
+    there = framing.to_original(point) - [left, top]
+    np.testing.assert_allclose(100 * there / [right - left, bottom - top], point, atol=1e-9)
     np.testing.assert_allclose(framing.to_original(np.array([50.0, 50.0])), [width / 2, height / 2])
 
 
@@ -104,16 +109,3 @@ def test_a_photograph_that_was_decoded_small_keeps_its_geometry():
 def test_what_cannot_be_framed_is_refused():
     with pytest.raises(SettingError, match="framing: size must be at least 1, got 0"):
         Framing.cropped(10, 10, 0)
-    with pytest.raises(SettingError, match=r"grid of 7 are 0 to 6, got row 7 and column 0\."):
-        Framing.cropped(10, 10, 10).cell_box(7, 0, 7)
-
-
-def test_a_box_holds_its_points_and_shares_its_pixels():
-    box = Box(1.0, 2.0, 4.0, 6.0)
-    assert box.area == 12.0
-    assert box.holds(1, 2)
-    assert box.holds(3.9, 5.9)
-    assert not box.holds(4, 3)
-    assert not box.holds(2, 6)
-    assert box.shared(Box(3.0, 0.0, 9.0, 3.0)) == 1.0
-    assert box.shared(Box(5.0, 7.0, 9.0, 9.0)) == 0.0

@@ -5,7 +5,6 @@ import torch
 
 from regard.data.parsed_words import PARSED_WORDS, heads_of, with_heads
 from regard.data.subwords import Subwords
-from regard.data.tree_ids import for_files, for_sources
 from regard.data.treebanks import Treebank
 from regard.errors import DataError
 from regard.places import Tree
@@ -49,9 +48,9 @@ def test_a_vocabulary_is_read_as_it_was_written(subwords, tmp_path):
 
 
 def test_files_are_told_how_large_numbers_become(subwords):
-    assert len(for_files(subwords)) > max(subwords.encode(TEXT))
+    assert subwords.n_ids > max(subwords.encode(TEXT))
     plain = Subwords.train(["a b"], size=300)
-    assert for_files(plain) is plain
+    assert plain.n_ids == len(plain)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_heads_that_are_no_tree_are_refused(text, said):
 
 def test_an_arrow_without_a_number_is_refused_in_a_source(subwords):
     with pytest.raises(DataError) as said:
-        for_sources(subwords).encode("The↑x cat↑0")
+        subwords.for_sources().encode("The↑x cat↑0")
     assert str(said.value) == (
         "parsed_words: 'The↑x' has an arrow, but behind it stands no number; expected the place of "
         "the word's head, 0 for a root, as in The↑2 cat↑0."
@@ -77,7 +76,7 @@ def test_an_arrow_without_a_number_is_refused_in_a_source(subwords):
 
 
 def test_a_source_of_several_words_and_no_arrow_is_refused_and_a_target_is_not(subwords):
-    source = for_sources(subwords)
+    source = subwords.for_sources()
     with pytest.raises(DataError) as said:
         source.encode("the cat sleeps")
     assert str(said.value) == (
@@ -93,7 +92,7 @@ def test_a_source_of_several_words_and_no_arrow_is_refused_and_a_target_is_not(s
         assert source.encode(text) == subwords.encode(text)
     assert source.fingerprint == subwords.fingerprint
     plain = Subwords.train(["a b"], size=300)
-    assert for_sources(plain) is plain
+    assert plain.for_sources() is plain
 
 
 def test_a_treebank_gives_words_with_their_heads(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.cli.vectors import FORMATS
-from regard.data.permissions import as_any_file
+from regard.cli.predict import FORMATS
+from regard.data.atomic_writes import as_any_file
 from regard.inspecting.record_files import save_record
 from tests.inspecting.hand_made import of_a_model
 

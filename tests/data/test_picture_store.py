@@ -12,7 +12,7 @@ from PIL import Image
 
 from regard.data import picture_store
 from regard.data.framings import FRAMINGS
-from regard.data.picture_store import PictureStore, Said, write_pictures
+from regard.data.picture_store import PictureNote, PictureStore, write_pictures
 from regard.data.pictures import read_picture
 from regard.data.processes import Died
 from regard.data.scenes import scene
@@ -54,7 +54,9 @@ def _check(store, mixed):
     assert "is damaged" in store.refused[0].text
     assert "is no picture" in store.refused[1].text
     assert "there is no file" in store.refused[2].text
-    assert store.notes == (Said(moving, "it holds more than one picture; the first is taken"),)
+    assert store.notes == (
+        PictureNote(moving, "it holds more than one picture; the first is taken"),
+    )
 
 
 def test_good_pictures_are_kept_and_bad_ones_are_named_with_the_reason(tmp_path, mixed):
@@ -108,20 +110,15 @@ def test_a_row_is_found_by_its_address_and_a_refused_one_gives_its_reason(tmp_pa
         store.row("b.jpg")
 
 
-def test_progress_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(picture_store, "CHUNK", 3)
-    told = []
-    write_pictures(tmp_path / "store", SCENES, size=8, tell=told.append)
-    assert told == [3, 6, 7]
-
-
-def test_nothing_is_left_half_written(tmp_path):
-    def stop(done):
+def test_nothing_is_left_half_written(tmp_path, monkeypatch):
+    def stop(*arguments):
         raise KeyboardInterrupt
 
     path = tmp_path / "store"
-    with pytest.raises(KeyboardInterrupt):
-        write_pictures(path, SCENES, size=8, tell=stop)
+    with monkeypatch.context() as broken:
+        broken.setattr(picture_store, "write_facts", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write_pictures(path, SCENES, size=8)
     assert not path.exists()
     # what a stopped run left beside does not matter to the next one
     write_pictures(path, SCENES, size=8)

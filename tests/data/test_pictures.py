@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.pictures import FORMATS, LEAST_SIDE, MOST_PIXELS, read_picture
+from regard.data.pictures import FORMATS, MAX_PIXELS, MIN_SIDE, read_picture
 from regard.data.scenes import scene
 from regard.errors import DataError, MissingExtra
 
@@ -151,7 +151,7 @@ REFUSED = {
     "bomb.png": (_header(30_000, 30_000), "has far more pixels; the most is 80,000,000 in all"),
     "real.tif": (
         _bytes(Image.fromarray(NOISE[..., 0].astype(np.float32)), "TIFF"),
-        "holds real numbers, of which nobody knows which is white",
+        "holds real numbers, in which white may be any number",
     ),
 }
 
@@ -167,9 +167,9 @@ def test_what_is_no_good_picture_is_refused_by_name(tmp_path, name):
 
 
 def test_the_least_and_the_most_pixels_are_taken():
-    least = np.zeros((LEAST_SIDE, LEAST_SIDE, 3), dtype=np.uint8)
+    least = np.zeros((MIN_SIDE, MIN_SIDE, 3), dtype=np.uint8)
     assert read_picture(_png(least)).pixels.shape == (8, 8, 3)
-    assert MOST_PIXELS < Image.MAX_IMAGE_PIXELS
+    assert MAX_PIXELS < Image.MAX_IMAGE_PIXELS
     with pytest.raises(DataError, match="is damaged"):
         read_picture(_header(8_000, 10_000))
 
@@ -256,7 +256,7 @@ def test_a_damaged_member_of_a_zip_is_refused_by_name(tmp_path):
 
 
 def test_a_huge_member_of_a_zip_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.data.addresses.MOST_BYTES", 1000)
+    monkeypatch.setattr("regard.data.pictures.MAX_UNPACKED", 1000)
     with zipfile.ZipFile(tmp_path / "all.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("a.png", bytes(2000))
     with pytest.raises(DataError, match=r"a\.png' unpacks to 2,000 bytes; 1,000 is the most"):

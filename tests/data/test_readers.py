@@ -101,9 +101,9 @@ BAD_JSON = {
     "[1]": "line 1 has no 'source'; it has list",
     "{}": "line 1 has no 'source'; it has no keys",
     '{"src": "a", "target": "b"}': "line 1 has no 'source'; it has src, target",
-    '{"source": 3, "target": "b"}': "line 1: 'source' must be a text, got int",
+    '{"source": 3, "target": "b"}': "line 1: 'source' must be a text, got 3",
     '{"source": ["a"], "target": "b"}': (
-        "line 1: 'source' must be a text, got list. Lists of texts are read by the reader "
+        r"line 1: 'source' must be a text, got \[.a.\]. Lists of texts are read by the reader "
         "'documents'."
     ),
     '{"source": "a", "target": ["b", 4]}': r"'target' must be a text or a list of texts, got \[\"b",

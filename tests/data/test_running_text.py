@@ -5,7 +5,7 @@ import lzma
 import pytest
 
 from regard.data import READERS, Example
-from regard.data.running_text import SPARE, RunningText
+from regard.data.running_text import MAX_SPENT_WORDS, RunningText
 from regard.errors import DataError, SettingError
 
 TEXT = "a b c\n\nd e\nf\n"
@@ -46,7 +46,7 @@ def test_the_last_row_holds_a_word_that_is_in_no_other(tmp_path, n_words, words,
 
 @pytest.mark.parametrize(("words", "every", "context"), [(7, None, 0), (64, 16, 100), (5, 4, 3)])
 def test_what_is_forgotten_was_no_longer_needed(tmp_path, words, every, context):
-    every_word = [f"w{i}" for i in range(SPARE + 3000)]
+    every_word = [f"w{i}" for i in range(MAX_SPENT_WORDS + 3000)]
     text = " ".join(every_word) + "\n"
     rows = list(reader(tmp_path, text, words=words, every=every, context=context).examples())
     every_word.append("¶")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from regard.data.boxes import Box
-from regard.data.scene_drawing import COLOURS, SHAPES
-from regard.data.scenes import HALVES, RELATIONS, scene, scene_at, scenes
+from regard.data.scenes import COLOURS, HALVES, RELATIONS, SHAPES, scene, scene_at, scenes
 from regard.errors import DataError, SettingError
+from tests.oracles.boxes import area, shared
 
 SOME = [scene(7, number) for number in range(300)]
 
@@ -72,10 +72,12 @@ def test_every_content_word_has_its_objects_box_and_no_other_word_has_one():
 def test_objects_lie_apart_inside_the_picture_and_clearly_related():
     for drawn in SOME:
         boxes = [each.box(1000) for each in drawn.objects]
-        assert all(Box(20.0, 20.0, 980.0, 980.0).shared(b) == pytest.approx(b.area) for b in boxes)
+        assert all(
+            shared(Box(20.0, 20.0, 980.0, 980.0), b) == pytest.approx(area(b)) for b in boxes
+        )
         for i, box in enumerate(boxes):
             wider = Box(box.left - 45, box.top - 45, box.right + 45, box.bottom + 45)
-            assert all(wider.shared(other) == 0 for other in boxes[i + 1 :])
+            assert all(shared(wider, other) == 0 for other in boxes[i + 1 :])
         for relation, (former, latter) in zip(
             drawn.relations, pairwise(drawn.objects), strict=True
         ):

@@ -5,16 +5,11 @@ import torch
 
 from regard.data import Corpus, Example, collate, epoch_batches, too_long, write_corpus
 from regard.data.annotation_store import write_annotations
-from regard.data.kinds import KINDS
+from regard.data.augmentation import Augmentation
 from regard.data.normalisation import NORMALISERS
 from regard.data.picture_store import write_pictures
-from regard.data.sources import (
-    AnnotationRows,
-    Augmenting,
-    PictureNumbers,
-    PictureRows,
-    TokenRows,
-)
+from regard.data.sources import StoredRows, TokenRows
+from regard.data.subword_kinds import KINDS
 from regard.data.subwords import Subwords
 
 CAPTIONS = ["a dog", "a red ball", "two dogs", "a cat on a mat"]
@@ -29,7 +24,7 @@ def _corpus(folder):
         Example(ADDRESSES[0], (CAPTIONS[2],)),
         Example(ADDRESSES[1], (CAPTIONS[3],)),
     ]
-    corpus = write_corpus(folder / "corpus", examples, PictureNumbers(store), words, source_end=())
+    corpus = write_corpus(folder / "corpus", examples, store, words, source_end=())
     return corpus, store
 
 
@@ -44,7 +39,7 @@ def test_every_row_has_its_own_picture_whatever_the_batch(tmp_path):
     corpus, store = _corpus(tmp_path)
     seen = Corpus.open(corpus.path)
     assert seen.sources == TokenRows()
-    seen = Corpus(**{**vars(seen), "sources": PictureRows(store)})
+    seen = Corpus(**{**vars(seen), "sources": StoredRows(store.pictures)})
     wanted = {0: 2, 1: 2, 2: 0, 3: 1}
     met = []
     for rows in epoch_batches(seen, target_tokens=8, seed=1, epoch=0):
@@ -60,7 +55,7 @@ def test_every_row_has_its_own_picture_whatever_the_batch(tmp_path):
 
 def test_augmenting_depends_on_epoch_and_row_and_not_on_the_batch(tmp_path):
     corpus, store = _corpus(tmp_path)
-    plain = PictureRows(store, Augmenting(seed=4, margin=3, may_mirror=False))
+    plain = StoredRows(store.pictures, Augmentation(seed=4, margin=3, may_mirror=False))
 
     def fetched(sources, rows):
         return sources.fetch(corpus.source_ids, corpus.source_begins, np.array(rows), 1)[0]
@@ -80,7 +75,7 @@ def test_annotations_stand_in_for_the_pictures_they_were_made_of(tmp_path):
         return pictures.float().mean((2, 3))[:, None, :]
 
     made = write_annotations(tmp_path / "annotations", store, annotate, maker="a mean")
-    sources = AnnotationRows(made)
+    sources = StoredRows(made.annotations)
     assert sources.in_epoch(7) is sources
     got, lengths = sources.fetch(corpus.source_ids, corpus.source_begins, np.array([3, 0]), 4)
     wanted = annotate(store.pictures(np.array([1, 2])))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.data.kinds import BPE, CHARACTERS, KINDS, UNIGRAM, WORDS
+from regard.data.subword_kinds import BPE, CHARACTERS, KINDS, UNIGRAM, WORDS
 from regard.data.subwords import Subwords
 from regard.errors import DataError, SettingError
 

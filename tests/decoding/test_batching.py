@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from regard.decoding import Beam, Greedy, Limits, Sentence, decode_all, decode_each
+from regard.decoding import Beam, Greedy, Limits, Sentence, decode_each
 from regard.decoding.batching import batches
 from regard.errors import SettingError
 from regard.models import build_transformer
-from tests.decoding.writers import SPECS, Table, decided
+from tests.decoding.writers import SPECS, Table, decided, decode_all
 
 
 def test_batches_hold_no_more_tokens_than_asked_and_every_sentence_once():
@@ -30,9 +30,9 @@ def test_answers_come_as_they_are_found_and_say_whose_they_are():
     model, asked = Table(7), [Sentence([3 + i % 4] * (1 + i)) for i in range(6)]
     search = Greedy(limits=Limits(max_tokens=4))
     came = list(decode_each(model, asked, search, batch_tokens=8))
-    assert [one.place for one in came][:3] == [5, 4, 3]
+    assert [place for place, _ in came][:3] == [5, 4, 3]
     in_order = decode_all(model, asked, search, batch_tokens=8)
-    assert [one.hypotheses for one in sorted(came, key=lambda one: one.place)] == in_order
+    assert [one[1] for one in sorted(came, key=lambda one: one[0])] == in_order
     assert in_order == search(model, asked)
 
 

@@ -1,4 +1,4 @@
-"""Wishes: every answer holds its phrases, and nobody without wishes notices."""
+"""Constraints: every answer holds its phrases, and sentences without any are unaffected."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def holds(tokens, phrase):
 @pytest.mark.parametrize("seed", range(4))
 def test_every_answer_holds_its_phrases(width, seed):
     model, limits = Table(9, seed, sharpness=2.0), Limits(max_tokens=9)
-    wishes = [((5, 6),), ((7,), (8, 8, 4)), ((5, 6, 5, 7), (6, 5)), ()]
-    asked = [Sentence([4 + i], must_contain=phrases) for i, phrases in enumerate(wishes)]
+    constraints = [((5, 6),), ((7,), (8, 8, 4)), ((5, 6, 5, 7), (6, 5)), ()]
+    asked = [Sentence([4 + i], must_contain=phrases) for i, phrases in enumerate(constraints)]
     beam = Beam(width=width, n_best=width, limits=limits, rules=[NoRepeatedNgrams(1)])
     for sentence, found in zip(asked, beam(model, asked), strict=True):
         assert found
@@ -39,7 +39,7 @@ def test_a_beam_wide_enough_finds_the_best_answer_that_holds_them(seed):
     assert [h.score for h in got] == pytest.approx([row[0] for row in want[:4]], abs=1e-5)
 
 
-def test_a_sentence_without_wishes_is_searched_as_ever():
+def test_a_sentence_without_constraints_is_searched_as_ever():
     model, asked = Table(9, 5), [Sentence([4 + i]) for i in range(4)]
     beam = Beam(width=3, n_best=3, limits=Limits(max_tokens=7))
     among = beam(model, [*asked, Sentence([8], must_contain=[[4, 5]])])
@@ -49,7 +49,7 @@ def test_a_sentence_without_wishes_is_searched_as_ever():
 
 
 @pytest.mark.parametrize("name", ["transformer post_norm", "language model pre_norm"])
-def test_wishes_and_prefixes_are_met_together_in_any_model(name):
+def test_constraints_and_prefixes_are_met_together_in_any_model(name):
     model, limits = MODELS[name](), Limits(max_tokens=8, min_tokens=4)
     asked = [
         Sentence(s.source, prefix=[5, 6][: i % 3], must_contain=[[7, 4], [9]])
@@ -73,7 +73,7 @@ def test_progress_counts_what_is_held_and_what_is_begun():
     assert progress([4, 4, 5, 6, 5, 7], phrases) == (5, 0, frozenset())
 
 
-def test_wishes_that_cannot_fit_are_refused():
+def test_constraints_that_cannot_fit_are_refused():
     with pytest.raises(
         SettingError, match="take up to 4 tokens, but the answer may have 3 at most"
     ):

@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.data.kinds import BOS, EOS, PAD
+from regard.data.subword_kinds import BOS, EOS, PAD
 from regard.decoding import greedy
 from regard.models import TransformerSpec, build_transformer
 

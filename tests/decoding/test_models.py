@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention.caches import STORAGE_STEP
-from regard.data.kinds import BOS, EOS, PAD
+from regard.data.subword_kinds import BOS, EOS, PAD
 from regard.decoding import (
     Beam,
     Ensemble,
@@ -16,7 +16,6 @@ from regard.decoding import (
     NoRepeatedNgrams,
     Sampling,
     Sentence,
-    decode_all,
     fast_model,
 )
 from regard.decoding.cpu.packed_linear import PackedLinear
@@ -27,6 +26,7 @@ from tests.decoding.writers import (
     SPECS,
     WITHOUT_SELF_ATTENTION,
     Table,
+    decode_all,
     language_model,
     other_model,
     transformer,

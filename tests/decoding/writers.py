@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from regard.choices import Choice
-from regard.data.kinds import BOS
+from regard.data.subword_kinds import BOS
+from regard.decoding import decode_each
 from regard.models import (
     ConvolutionalSpec,
     RecurrentSpec,
@@ -39,6 +40,12 @@ SPECS = {
     "weighted_branches": replace(TINY, layer="weighted_branches"),
 }
 """Every kind of Transformer there is."""
+
+
+def decode_all(model, sentences, search, **sizes):
+    """The answers of each sentence, in the order of the sentences."""
+    found = decode_each(model, sentences, search, **sizes)
+    return [answers for _, answers in sorted(found, key=lambda one: one[0])]
 
 
 def decided(model, scale=4.0):

@@ -6,22 +6,21 @@ import torch
 from regard.errors import DataError, ShapeError
 from regard.evaluating import (
     AlignmentCounts,
+    DecoderRow,
     Gold,
-    Pieces,
-    Row,
-    View,
+    HeadView,
+    PieceWords,
     alignment_error,
     best_head,
     check_links,
-    digit_gold,
     read_naacl,
     read_pharaoh,
-    view_links,
     view_table,
     write_pharaoh,
 )
-from regard.evaluating.heads import LEFT_OUT, argmax_links, merge_pieces
-from regard.plots.alignment import head_grid
+from regard.evaluating.alignment import digit_gold
+from regard.evaluating.heads import LEFT_OUT, argmax_links, merge_pieces, view_links
+from regard.plots.head_errors import head_grid
 
 SURE = frozenset({(0, 0), (1, 1), (2, 2)})
 GOLD = Gold(SURE, frozenset({(2, 3)}))
@@ -126,32 +125,32 @@ def test_unequal_counts_of_sentences_are_refused():
 
 def test_pieces_are_summed_over_the_source_and_averaged_over_the_target():
     weights = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.1, 0.1, 0.6, 0.2], [0.0, 0.5, 0.5, 0.0]])
-    pieces = Pieces(source=[0, 1, 1, LEFT_OUT], target=[0, 0])
+    pieces = PieceWords(source=[0, 1, 1, LEFT_OUT], target=[0, 0])
     words = merge_pieces(weights, pieces)
     assert words.tolist() == [pytest.approx([(0.4 + 0.1) / 2, (0.5 + 0.7) / 2])]
-    shifted = merge_pieces(weights, pieces, Row.NEXT)
+    shifted = merge_pieces(weights, pieces, DecoderRow.NEXT)
     assert shifted.tolist() == [pytest.approx([(0.1 + 0.0) / 2, (0.7 + 1.0) / 2])]
 
 
 def test_the_mean_of_a_word_s_pieces_can_link_it_elsewhere_than_its_first_piece():
     weights = torch.tensor([[0.6, 0.4], [0.1, 0.9]])
-    assert argmax_links(merge_pieces(weights, Pieces([0, 1], [0, 0])), {0}) == {(1, 0)}
+    assert argmax_links(merge_pieces(weights, PieceWords([0, 1], [0, 0])), {0}) == {(1, 0)}
 
 
 def test_words_left_out_get_no_link_and_take_none():
     weights = torch.tensor([[[[0.1, 0.2, 0.7], [0.1, 0.2, 0.7]]]])
-    links = view_links(weights, Pieces([0, 1, LEFT_OUT], [LEFT_OUT, 0]))
-    assert links[View(0, 0)] == {(1, 0)}
+    links = view_links(weights, PieceWords([0, 1, LEFT_OUT], [LEFT_OUT, 0]))
+    assert links[HeadView(0, 0)] == {(1, 0)}
 
 
 def test_a_row_without_any_weight_makes_no_link():
     weights = torch.tensor([[[[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]])
-    assert view_links(weights, Pieces([0, 1, LEFT_OUT], [0, 1]))[View(0, 0)] == {(0, 1)}
+    assert view_links(weights, PieceWords([0, 1, LEFT_OUT], [0, 1]))[HeadView(0, 0)] == {(0, 1)}
 
 
 def test_too_few_rows_for_the_shift_are_refused():
     with pytest.raises(ShapeError, match=r"at least 4 rows and exactly 2 columns.*got 3 and 2"):
-        merge_pieces(torch.ones(3, 2), Pieces([0, 1], [0, 1, 2]), Row.NEXT)
+        merge_pieces(torch.ones(3, 2), PieceWords([0, 1], [0, 1, 2]), DecoderRow.NEXT)
 
 
 def _attending(order, rows=4, columns=3):
@@ -167,41 +166,46 @@ def test_the_table_finds_the_head_and_the_row_that_align():
     early, late = _attending([0, 1, 2, 2]), _attending([2, 0, 1, 2])
     wrong = _attending([1, 2, 0, 0])
     weights = torch.stack([torch.stack([wrong, late]), torch.stack([wrong, wrong])])
-    sentences = [(weights, Pieces(range(3), range(3)), diagonal)]
+    sentences = [(weights, PieceWords(range(3), range(3)), diagonal)]
     table = view_table(sentences)
-    assert table[View(0, 1, Row.NEXT)].error_rate == 0
-    assert table[View(0, 1, Row.PREDICTING)].error_rate == 1
+    assert table[HeadView(0, 1, DecoderRow.NEXT)].error_rate == 0
+    assert table[HeadView(0, 1, DecoderRow.PREDICTING)].error_rate == 1
     assert len(table) == 2 * (4 + 2 + 1)
     other = view_table([(torch.stack([torch.stack([early, wrong])] * 2), *sentences[0][1:])])
     best = best_head(table, other)
-    assert best.view == View(0, 1, Row.NEXT)
+    assert best.view == HeadView(0, 1, DecoderRow.NEXT)
     assert best.chosen_on.error_rate == 0
-    assert best.reported_on == other[View(0, 1, Row.NEXT)]
+    assert best.reported_on == other[HeadView(0, 1, DecoderRow.NEXT)]
     assert best.reported_on.error_rate > 0
 
 
 def test_the_mean_of_a_layer_is_the_mean_of_its_heads():
     torch.manual_seed(0)
     weights = torch.rand(2, 3, 5, 7).softmax(-1)
-    pieces = Pieces(range(7), range(5))
+    pieces = PieceWords(range(7), range(5))
     links = view_links(weights, pieces)
-    assert links[View(1, None)] == argmax_links(weights[1].mean(0), range(5))
-    assert links[View(None, None)] == argmax_links(weights.mean((0, 1)), range(5))
-    assert str(View(1, None)) == "layer 2, mean, predicting row"
-    assert str(View(None, None, Row.NEXT)) == "mean of all heads, next row"
+    assert links[HeadView(1, None)] == argmax_links(weights[1].mean(0), range(5))
+    assert links[HeadView(None, None)] == argmax_links(weights.mean((0, 1)), range(5))
+    assert str(HeadView(1, None)) == "layer 2, mean, predicting row"
+    assert str(HeadView(None, None, DecoderRow.NEXT)) == "mean of all heads, next row"
 
 
 def test_the_best_head_is_never_a_mean():
     good, bad = AlignmentCounts(1, 1, 1, 1, 1), AlignmentCounts(1, 1, 1, 0, 0)
-    table = {View(0, 0): bad, View(0, None): good}
-    assert best_head(table, table).view == View(0, 0)
+    table = {HeadView(0, 0): bad, HeadView(0, None): good}
+    assert best_head(table, table).view == HeadView(0, 0)
     with pytest.raises(ShapeError, match="got 1 to choose from, 1 of them without a report"):
         best_head(table, {})
 
 
 def test_the_grid_marks_the_best_head():
     good, bad = AlignmentCounts(4, 4, 4, 3, 3), AlignmentCounts(1, 1, 1, 0, 0)
-    table = {View(0, 0): bad, View(0, 1): good, View(0, None): bad, View(None, None): bad}
+    table = {
+        HeadView(0, 0): bad,
+        HeadView(0, 1): good,
+        HeadView(0, None): bad,
+        HeadView(None, None): bad,
+    }
     grid = head_grid(table).splitlines()
     assert grid[0].split() == ["predicting", "row", "head", "1", "head", "2", "mean"]
     assert grid[1].split() == ["layer", "1", "100.0", "25.0*", "100.0"]

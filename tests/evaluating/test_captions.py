@@ -6,12 +6,12 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from regard.errors import ShapeError, UnknownChoice
+from regard.errors import ShapeError
 from regard.evaluating import exact_match
-from regard.evaluating.bleu import bleu, bleu_orders, measured_bleu_orders, words
-from regard.evaluating.caption_readings import READINGS, is_punctuation
-from regard.evaluating.captions import measured_captions, score_captions
-from regard.evaluating.cider import cider_d
+from regard.evaluating.cider import measured_cider_d
+from regard.evaluating.metrics import score_captions
+from regard.evaluating.sacrebleu_metrics import measured_bleu_orders, words
+from regard.evaluating.tokenizers import is_punctuation
 
 SAID = ["A Dog runs on the grass .", "two men play chess", "a red ball"]
 REFERENCES = [
@@ -28,6 +28,10 @@ PLAIN_STREAMS = [
 VERSION = sacrebleu.__version__
 
 
+def bleu_orders(*texts):
+    return tuple(one.score for one in measured_bleu_orders(*texts))
+
+
 def _values(scores):
     return [score.value for score in scores]
 
@@ -41,34 +45,12 @@ def test_the_orders_by_hand():
     assert [score.name for score in got] == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"]
 
 
-def test_the_bare_reading_is_sacrebleu_on_plain_words():
+def test_captions_are_scored_as_by_sacrebleu_on_plain_words():
     want = [
         BLEU(max_ngram_order=n, tokenize="none").corpus_score(PLAIN, PLAIN_STREAMS).score
         for n in (1, 2, 3, 4)
     ]
     assert _values(bleu_orders(SAID, REFERENCES)) == pytest.approx(want)
-
-
-@pytest.mark.parametrize(("reading", "case"), [("cased", "mixed"), ("lower", "lc")])
-def test_the_other_readings_are_sacrebleu_s_own(reading, case):
-    streams = [
-        [answers[number] if number < len(answers) else None for answers in REFERENCES]
-        for number in range(3)
-    ]
-    got = bleu_orders(SAID, REFERENCES, reading=reading)
-    want = [
-        BLEU(lowercase=case == "lc", max_ngram_order=n).corpus_score(SAID, streams).score
-        for n in (1, 2, 3, 4)
-    ]
-    assert _values(got) == pytest.approx(want)
-    signature = f"nrefs:var|case:{case}|eff:no|tok:13a|smooth:exp|version:{VERSION}"
-    assert {score.signature for score in got} == {signature}
-
-
-def test_the_fourth_order_read_with_case_is_plain_bleu():
-    fourth = bleu_orders(SAID, REFERENCES, reading="cased")[3]
-    assert fourth.value == bleu(SAID, REFERENCES).value
-    assert fourth.signature == bleu(SAID, REFERENCES).signature
 
 
 def test_the_signature_says_that_punctuation_was_dropped():
@@ -99,7 +81,7 @@ def test_all_scores_of_captions_come_in_order():
         "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D", "chrF2", "exact match", "length ratio",
     ]  # fmt: skip
     assert tuple(scores.values())[:4] == bleu_orders(SAID, REFERENCES)
-    assert scores["CIDEr-D"] == cider_d(SAID, REFERENCES)
+    assert scores["CIDEr-D"] == measured_cider_d(SAID, REFERENCES).score
     assert scores["exact match"].value == pytest.approx(100 * exact_match(SAID, REFERENCES))
     streams = [[answers[0] for answers in REFERENCES]]
     one = score_captions(SAID, [answers[:1] for answers in REFERENCES])[5]
@@ -115,26 +97,17 @@ def test_perfect_captions_score_perfectly():
     assert values == pytest.approx([100, 100, 100, 100, 10, 100, 100, 1])
 
 
-def test_what_can_be_resampled_has_its_name():
-    measured = measured_captions(SAID, REFERENCES, reading="cased")
-    assert all(name == one.score.name for name, one in measured.items())
-    assert "case:mixed" in measured["chrF2"].score.signature
-
-
 @pytest.mark.parametrize("score", [bleu_orders, score_captions])
 def test_what_cannot_be_scored_is_refused(score):
     with pytest.raises(ShapeError, match="got 1 and 2"):
         score(["a"], [["a"], ["b"]])
-    with pytest.raises(UnknownChoice, match="reading: There is no 'raw' here"):
-        score(["a"], [["a"]], reading="raw")
 
 
-def test_words_are_read_as_asked():
+def test_words_of_captions_are_bare():
     text = "The man's dog - a well-fed , isn't it ?"
     cased = words([text], "13a")[0]
     assert cased == text.split()
-    assert words([text], "13a", READINGS["lower"])[0] == text.lower().split()
-    bare = words([text], "13a", READINGS["bare"])[0]
+    bare = words([text], "13a", is_bare=True)[0]
     assert bare == ["the", "man's", "dog", "a", "well-fed", "isn't", "it"]
 
 

@@ -8,7 +8,8 @@ from torch.testing import assert_close
 
 from regard.data.boxes import Box
 from regard.errors import ShapeError
-from regard.evaluating.pointing_game import Pointing, all_words, grid_cells, pointing_game, together
+from regard.evaluating.pointing_game import Pointing, grid_cells, pointing_game, together
+from tests.oracles.boxes import area, cell_box, shared
 
 # 2 rows and 3 columns over the right part of a picture: cells of 20 by 30 pixels from x = 40
 SHOWN = Box(40.0, 0.0, 100.0, 60.0)
@@ -32,54 +33,54 @@ def test_cells_are_those_of_the_framing():
     from regard.data.framings import Framing
 
     framing = Framing.cropped(300, 200, 64)
-    want = [framing.cell_box(row, column, 4) for row in range(4) for column in range(4)]
+    want = [cell_box(framing, row, column, 4) for row in range(4) for column in range(4)]
     assert_close(grid_cells(4, 4, framing.box), torch.tensor(want, dtype=torch.float64))
 
 
 def test_a_peak_in_the_box_is_a_hit_and_its_mass_is_counted():
     got = _one([0.1, 0.1, 0.1, 0.1, 0.1, 0.5], LAST)
-    assert (got.words, got.pointed, got.reachable) == (1, 1.0, 1)
-    assert got.held == pytest.approx(0.5)
-    assert got.pointed_by_chance == pytest.approx(1 / 6)
-    assert got.held_by_chance == pytest.approx(1 / 6)
+    assert (got.words, got.hits, got.reachable) == (1, 1.0, 1)
+    assert got.mass == pytest.approx(0.5)
+    assert got.chance_hits == pytest.approx(1 / 6)
+    assert got.chance_mass == pytest.approx(1 / 6)
 
 
 def test_a_peak_beside_the_box_is_a_miss():
     got = _one([0.5, 0.1, 0.1, 0.1, 0.1, 0.1], LAST)
-    assert got.pointed == 0
-    assert got.held == pytest.approx(0.1)
+    assert got.hits == 0
+    assert got.mass == pytest.approx(0.1)
 
 
 def test_rows_are_not_columns():
     upper_right = Box(80.0, 0.0, 100.0, 30.0)
-    assert _one([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], upper_right).pointed == 1
-    assert _one([0.0, 0.0, 0.0, 0.0, 1.0, 0.0], upper_right).pointed == 0
+    assert _one([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], upper_right).hits == 1
+    assert _one([0.0, 0.0, 0.0, 0.0, 1.0, 0.0], upper_right).hits == 0
 
 
 def test_mass_counts_by_how_much_of_a_cell_the_box_covers():
     # a quarter of cell 0 and half of cell 1, and neither centre
     box = Box(50.0, 0.0, 80.0, 15.0)
     got = _one([0.4, 0.6, 0.0, 0.0, 0.0, 0.0], box)
-    assert got.held == pytest.approx(0.4 / 4 + 0.6 / 2)
-    assert got.held_by_chance == pytest.approx(box.area / SHOWN.area)
-    assert (got.pointed, got.reachable) == (0, 0)
+    assert got.mass == pytest.approx(0.4 / 4 + 0.6 / 2)
+    assert got.chance_mass == pytest.approx(area(box) / area(SHOWN))
+    assert (got.hits, got.reachable) == (0, 0)
 
 
 def test_left_and_upper_edges_belong_to_the_box():
     first = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    assert _one(first, Box(50.0, 15.0, 60.0, 20.0)).pointed == 1
-    assert _one(first, Box(40.0, 0.0, 50.0, 30.0)).pointed == 0
-    assert _one(first, Box(40.0, 0.0, 60.0, 15.0)).pointed == 0
+    assert _one(first, Box(50.0, 15.0, 60.0, 20.0)).hits == 1
+    assert _one(first, Box(40.0, 0.0, 50.0, 30.0)).hits == 0
+    assert _one(first, Box(40.0, 0.0, 60.0, 15.0)).hits == 0
 
 
 def test_cells_that_share_the_peak_share_the_hit():
     got = _one([0.0, 0.0, 0.0, 0.0, 0.5, 0.5], LAST)
-    assert got.pointed == 0.5
+    assert got.hits == 0.5
 
 
 def test_a_map_need_not_sum_to_one():
     one, twice = _one([0.2, 0.0, 0.0, 0.0, 0.0, 0.3], LAST), _one([2.0, 0, 0, 0, 0, 3.0], LAST)
-    assert one.held == pytest.approx(twice.held) == pytest.approx(0.6)
+    assert one.mass == pytest.approx(twice.mass) == pytest.approx(0.6)
 
 
 sides = st.floats(0, 120).map(lambda side: round(side, 1))
@@ -90,18 +91,18 @@ sides = st.floats(0, 120).map(lambda side: round(side, 1))
 def test_a_map_that_is_the_same_everywhere_earns_what_chance_earns(x, y, right, bottom):
     box = Box(min(x, right), min(y, bottom), max(x, right), max(y, bottom))
     got = _one([0.7] * 6, box)
-    assert got.pointed == pytest.approx(got.pointed_by_chance)
-    assert got.held == pytest.approx(got.held_by_chance)
-    assert got.held_by_chance == pytest.approx(box.shared(SHOWN) / SHOWN.area)
+    assert got.hits == pytest.approx(got.chance_hits)
+    assert got.mass == pytest.approx(got.chance_mass)
+    assert got.chance_mass == pytest.approx(shared(box, SHOWN) / area(SHOWN))
 
 
 def test_chance_is_what_random_maps_earn_on_average():
     torch.manual_seed(3)
     maps = torch.rand(1000, 6).square()
     box = Box(55.0, 0.0, 100.0, 40.0)
-    got = all_words(pointing_game(maps, [box] * 1000, ["shape"] * 1000, CELLS))
-    assert got.pointed == pytest.approx(got.pointed_by_chance, abs=0.05)
-    assert got.held == pytest.approx(got.held_by_chance, abs=0.03)
+    got = pointing_game(maps, [box] * 1000, ["shape"] * 1000, CELLS)["shape"]
+    assert got.per_word(got.hits) == pytest.approx(got.per_word(got.chance_hits), abs=0.05)
+    assert got.per_word(got.mass) == pytest.approx(got.per_word(got.chance_mass), abs=0.03)
 
 
 def test_words_are_counted_by_class_and_those_that_name_nothing_are_left_out():
@@ -109,9 +110,9 @@ def test_words_are_counted_by_class_and_those_that_name_nothing_are_left_out():
     boxes = [None, LAST, LAST, LAST]
     got = pointing_game(maps, boxes, ["article", "colour", "shape", "shape"], CELLS)
     assert list(got) == ["colour", "shape"]
-    assert (got["colour"].words, got["colour"].pointed) == (1, 1)
-    assert (got["shape"].words, got["shape"].pointed) == (2, 0)
-    assert all_words(got).pointed == pytest.approx(1 / 3)
+    assert (got["colour"].words, got["colour"].per_word(got["colour"].hits)) == (1, 1)
+    assert (got["shape"].words, got["shape"].per_word(got["shape"].hits)) == (2, 0)
+    assert sum(got.values(), Pointing()).hits == 1
 
 
 def test_captions_add_up():
@@ -119,14 +120,13 @@ def test_captions_add_up():
     second = pointing_game(torch.eye(6)[[0, 5]], [LAST, LAST], ["shape", "size"], CELLS)
     both = together([first, second])
     assert both["shape"] == first["shape"] + second["shape"]
-    assert (both["shape"].words, both["shape"].pointed) == (2, 0.5)
+    assert (both["shape"].words, both["shape"].per_word(both["shape"].hits)) == (2, 0.5)
     assert both["size"] == second["size"]
 
 
 def test_a_caption_that_names_nothing_changes_nothing():
     assert pointing_game(torch.eye(6)[[0]], [None], ["article"], CELLS) == {}
-    assert all_words({}) == Pointing()
-    assert Pointing().pointed == Pointing().held == 0
+    assert Pointing().per_word(Pointing().hits) == Pointing().per_word(Pointing().mass) == 0
 
 
 def test_scores_are_per_cent_with_chance_beside_them():

@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 from rouge_score.tokenizers import DefaultTokenizer
 
 from regard.errors import ShapeError
-from regard.evaluating.buckets import by_length
-from regard.evaluating.rouge import EveryScript, measured_rouge, rouge
-from regard.evaluating.row_losses import loss_per_word, measured_loss
+from regard.evaluating.comparison import by_length
+from regard.evaluating.perplexity import loss_per_word, measured_loss
+from regard.evaluating.rouge import ScriptTokenizer, measured_rouge
+
+
+def rouge(*texts):
+    return tuple(one.score for one in measured_rouge(*texts))
 
 
 def f1(shared, said, wanted):
@@ -54,12 +58,12 @@ PLAIN = DefaultTokenizer(use_stemmer=True)
 
 @given(st.text(st.characters(max_codepoint=127)))
 def test_words_of_ascii_are_those_of_rouge_score(text):
-    assert EveryScript(PLAIN).tokenize(text) == PLAIN.tokenize(text)
+    assert ScriptTokenizer(PLAIN).tokenize(text) == PLAIN.tokenize(text)
 
 
 def test_english_sentences_are_cut_and_stemmed_as_by_rouge_score():
     text = "The cat's_owners weren't looking; 42 ponies (running) ran 3.5 miles -- generously!"
-    assert EveryScript(PLAIN).tokenize(text) == PLAIN.tokenize(text)
+    assert ScriptTokenizer(PLAIN).tokenize(text) == PLAIN.tokenize(text)
     assert "poni" in PLAIN.tokenize(text)
 
 
@@ -84,7 +88,7 @@ def test_chinese_is_counted_character_by_character_beside_words_of_other_scripts
 
 
 def test_thai_letters_keep_their_marks_and_signs_are_no_words():
-    assert EveryScript(PLAIN).tokenize("ที่ 5_❤\ufe0f") == ["ที่", "5"]
+    assert ScriptTokenizer(PLAIN).tokenize("ที่ 5_❤\ufe0f") == ["ที่", "5"]
 
 
 def test_only_references_with_foreign_letters_are_cut_otherwise_and_say_so():

@@ -7,7 +7,7 @@ import sacrebleu
 
 from regard.errors import MissingExtra, SettingError, ShapeError, UnknownChoice
 from regard.evaluating import (
-    Score,
+    MetricScore,
     bleu,
     chrf,
     length_ratio,
@@ -16,7 +16,7 @@ from regard.evaluating import (
     ter,
 )
 from regard.evaluating import tokenizers as chosen
-from regard.evaluating.system_scores import MEASURES
+from regard.evaluating.metrics import MEASURES
 from regard.evaluating.tokenizers import tokenizer_for
 
 HYPOTHESES = ["the cat sat on the mat .", "dogs bark", "he went home"]
@@ -181,4 +181,4 @@ def test_loss_and_perplexity_are_per_token():
 
 
 def test_a_score_prints_with_its_signature():
-    assert str(Score("BLEU", 12.345, "tok:13a")) == "BLEU 12.35 (tok:13a)"
+    assert str(MetricScore("BLEU", 12.345, "tok:13a")) == "BLEU 12.35 (tok:13a)"

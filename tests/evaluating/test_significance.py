@@ -6,11 +6,11 @@ import sacrebleu
 from sacrebleu.significance import PairedTest
 
 from regard.errors import SettingError, ShapeError
-from regard.evaluating import Resampling, Score, compare_pair, score_interval
-from regard.evaluating.chrf import measured_chrf
-from regard.evaluating.exact_match import measured_exact_match
-from regard.evaluating.score import Measured
-from regard.evaluating.system_scores import MEASURES
+from regard.evaluating import MetricScore, Resampling, compare_pair, score_interval
+from regard.evaluating.accuracy import measured_exact_match
+from regard.evaluating.metrics import MEASURES
+from regard.evaluating.sacrebleu_metrics import measured_chrf
+from regard.evaluating.score import MeasuredScore
 
 QUICK = Resampling(samples=200, trials=500)
 CHANCE = np.random.default_rng(3)
@@ -109,8 +109,8 @@ def test_a_seed_gives_the_same_numbers_again_and_another_gives_others():
 
 def test_lower_is_better_where_it_is():
     def edits(values):
-        score = Score("edits", float(sum(values)), "")
-        return Measured(score, np.array(values)[:, None], lambda total: float(total[0]), False)
+        score = MetricScore("edits", float(sum(values)), "")
+        return MeasuredScore(score, np.array(values)[:, None], lambda total: float(total[0]), False)
 
     found = compare_pair(edits([5.0] * 20), edits([1.0] * 20), QUICK)
     assert found.value == -80

@@ -4,7 +4,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from regard.hardware.random_states import random_states, restore
+from regard.hardware.hardware import random_states, restore
 from regard.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 
 GPU = torch.device("cuda", 0)

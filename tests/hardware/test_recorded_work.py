@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.hardware import recorded_work as replaying
-from regard.hardware.recorded_work import Eager, Recorder
+from regard.hardware.recorded_work import Recorder
 
 
 class Tape:
@@ -51,7 +51,7 @@ def test_shapes_of_every_input_count():
 
 
 def test_past_the_most_shapes_nothing_more_is_recorded(monkeypatch):
-    monkeypatch.setattr(replaying, "MOST", 2)
+    monkeypatch.setattr(replaying, "MAX_SHAPES", 2)
     tape = Tape()
     work = Recorder(_sum, tape)
     results = [float(work(*_pair(n))) for _ in range(3) for n in (1, 2, 3)]
@@ -101,6 +101,6 @@ def test_a_recording_that_failed_counts_as_one_to_give_up():
 
 
 def test_plain_work_is_just_done():
-    work = Eager(_sum)
+    work = Recorder(_sum)
     assert float(work(*_pair(4))) == 12.0
     assert not work.forget()

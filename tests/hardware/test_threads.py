@@ -6,18 +6,17 @@ import pytest
 import torch
 
 from regard.cli import main
-from regard.cli.loaded_runs import take_one_thread
 from regard.errors import CheckpointError
 from regard.hardware import threads
 from regard.hardware.hardware import Hardware
 from regard.hardware.threads import busy_cores, cpu_quota, free_threads
 from regard.recipes import read_recipe
-from regard.runs import trained as trained_module
 from regard.runs.trained import load
-from regard.tasks import searched_texts
+from regard.serving.server import take_one_thread
+from regard.tasks import loaded_run, searched_texts
 from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
-from regard.training.loop import Step
+from regard.training.events import Step
 from regard.training.run import Notice
 from tests.making import make_run
 
@@ -243,12 +242,12 @@ def test_a_server_answers_each_request_on_one_thread_unless_the_user_chose_other
 def test_looking_takes_the_free_cores_too(machine, tmp_path, monkeypatch):
     make_run(tmp_path / "run")
     machine.setattr(threads, "busy_cores", lambda cores: 2)
-    trained, seen, looked = load(tmp_path / "run", device="cpu"), [], trained_module.look_at
+    trained, seen, looked = load(tmp_path / "run", device="cpu"), [], loaded_run.look_at
 
     def watching(*given):
         seen.append(torch.get_num_threads())
         return looked(*given)
 
-    monkeypatch.setattr(trained_module, "look_at", watching)
+    monkeypatch.setattr(loaded_run, "look_at", watching)
     trained.look("a b", "a")
     assert seen == [2]

@@ -104,7 +104,8 @@ def test_every_public_name_is_documented():
                 continue
             if not node.name.startswith("_") and not ast.get_docstring(node):
                 inside = any(
-                    isinstance(other, ast.FunctionDef) and node in ast.walk(other)
+                    isinstance(other, ast.FunctionDef | ast.AsyncFunctionDef)
+                    and node in ast.walk(other)
                     for other in ast.walk(tree)
                     if other is not node
                 )

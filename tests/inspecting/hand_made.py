@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.data.kinds import BPE
+from regard.data.subword_kinds import BPE
 from regard.data.subwords import Subwords
+from regard.inspecting.capture import look_at
 from regard.inspecting.record import Attention, Record
-from regard.inspecting.text_record import look_at
 from regard.inspecting.token_labels import Tokens
 from regard.models import TransformerSpec, build_model
 

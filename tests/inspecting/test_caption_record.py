@@ -11,15 +11,17 @@ from torch.testing import assert_close
 import regard
 from regard.data.boxes import Box
 from regard.data.framings import Framing
-from regard.data.kinds import BOS, BPE
 from regard.data.pictures import Picture
+from regard.data.subword_kinds import BOS, BPE
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, SettingError, ShapeError
+from regard.evaluating.pointing_game import grid_cells
 from regard.inspecting import caption_record as module
 from regard.inspecting.caption_record import caption_record
 from regard.inspecting.token_labels import Tokens
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
 from tests.models.captioner.small import SOFT, TRANSFORMER, build
+from tests.oracles.boxes import cell_box
 
 TEXT = "a dog jumps over"
 SIZE = 16
@@ -119,18 +121,19 @@ def test_cells_lie_where_the_framing_says(frame, subwords):
     model, framing = build(SOFT, n=len(subwords)), frame(300, 140, 32)
     record = caption_record(model, framing.square(original), framing, original, subwords, [5])
     assert record.grid == (8, 8)
-    for row, column in np.ndindex(8, 8):
-        assert record.cell_box(row, column) == pytest.approx(framing.cell_box(row, column, 8))
+    cells = grid_cells(*record.grid, record.covered).tolist()
+    want = [cell_box(framing, row, column, 8) for row, column in np.ndindex(8, 8)]
+    assert all(got == pytest.approx(box, rel=1e-5) for got, box in zip(cells, want, strict=True))
 
 
-def test_cells_that_reach_over_the_edge_end_there(subwords):
+def test_cells_that_reach_over_the_edge_cover_more_than_was_seen(subwords):
     original = grey_picture(width=140, height=140)
     model, framing = build(SOFT, n=len(subwords)), Framing.cropped(140, 140, 14)
     record = caption_record(model, framing.square(original), framing, original, subwords, [5])
     # cells of 4 of the square's 14 pixels: the last has 2
     assert record.grid == (4, 4)
-    assert record.cell_box(0, 1) == Box(40.0, 0.0, 80.0, 40.0)
-    assert record.cell_box(3, 3) == Box(120.0, 120.0, 140.0, 140.0)
+    assert record.covered == Box(0.0, 0.0, 160.0, 160.0)
+    assert record.framing.box == Box(0.0, 0.0, 140.0, 140.0)
 
 
 def test_entropy_is_that_of_the_word_s_map():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.attention.capture import captured
-from regard.data.kinds import BOS
+from regard.data.subword_kinds import BOS
 from regard.errors import SettingError
 from regard.inspecting.capture import attention_of, weights_of
 from tests.asserting import assert_close

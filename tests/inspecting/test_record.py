@@ -10,11 +10,11 @@ from torch.testing import assert_close
 from regard.attention import Chain
 from regard.choices import Choice
 from regard.errors import DataError, LengthError, SettingError, UnknownChoice
-from regard.evaluating.heads import Pieces, merge_pieces
+from regard.evaluating.heads import PieceWords, merge_pieces
 from regard.inspecting import record as record_module
+from regard.inspecting.capture import recorded
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
-from regard.inspecting.text_record import attention
 from regard.inspecting.token_labels import Tokens
 from regard.models import LanguageSpec
 from tests.inspecting.hand_made import ANSWER, TEXT, of_a, of_a_model, tokens, written_down
@@ -89,7 +89,7 @@ def test_words_are_summed_over_keys_and_averaged_over_queries(record, kind):
             columns = [j for j, word in enumerate(one.keys.words) if word == s]
             want = sum(float(weights[i, j]) for i in rows for j in columns) / len(rows)
             assert float(got[t, s]) == pytest.approx(want, abs=1e-6), name
-    assert_close(got, merge_pieces(weights, Pieces(one.keys.words, one.queries.words)))
+    assert_close(got, merge_pieces(weights, PieceWords(one.keys.words, one.queries.words)))
     assert_close(got.sum(dim=1), torch.ones(len(got)))
 
 
@@ -100,7 +100,7 @@ def test_pieces_and_words_differ_here(record):
 
 def test_a_few_rows_at_a_time_give_the_same_numbers(record, monkeypatch):
     whole, words = record.weights("encoder"), record.words("encoder")
-    monkeypatch.setattr(record_module, "BLOCK", 1)
+    monkeypatch.setattr(record_module, "BLOCK_WEIGHTS", 1)
     assert_close(record.weights("encoder"), whole)
     assert_close(record.words("encoder"), words)
 
@@ -149,7 +149,7 @@ def test_too_many_numbers_are_refused_with_a_way_out(record, monkeypatch):
     monkeypatch.setattr(record_module, "MOST_NUMBERS", 10)
     with pytest.raises(LengthError, match=r"weights are too many to write out; at most 10\."):
         record.as_json()
-    monkeypatch.setattr(record_module, "LARGEST", 10)
+    monkeypatch.setattr(record_module, "MAX_MATRIX_WEIGHTS", 10)
     with pytest.raises(LengthError, match=r"rows=, columns=.*pooled"):
         record.weights("cross")
     assert record.weights("cross", rows=slice(0, 1), columns=slice(0, 2)).shape == (1, 2)
@@ -193,7 +193,7 @@ def test_slots_of_a_shortened_memory_are_no_words():
     x = torch.randn(1, 2, 3, 4)
     lazy = dataclasses.replace(Chain()(x, x, x).map, columns="memory slots")
     three = tokens("a", "b", "c")
-    one = attention("encoder", [lazy], three, three, three)
+    one = recorded([lazy], three, three, ("source", "source"))
     assert one.keys.pieces == ("slot 1", "slot 2", "slot 3")
     assert one.key_title == "key (memory slots)"
     assert Record("a b c", "", {"encoder": one}).words("encoder").shape == (3, 3)

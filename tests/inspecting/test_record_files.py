@@ -13,7 +13,7 @@ from regard.choices import Choice
 from regard.errors import DataError, SettingError
 from regard.inspecting import capture, load_record, save_record
 from regard.inspecting import record_files as saving_module
-from regard.inspecting.plain_data import CLASSES, Tensors, read, written
+from regard.inspecting.plain_data import CLASSES, Tensors, as_plain, from_plain
 from regard.models import LanguageSpec
 from tests.decoding.writers import SPECS, WITHOUT_SELF_ATTENTION
 from tests.inspecting.hand_made import of_a, of_a_model, tokens, written_down
@@ -181,13 +181,13 @@ def test_a_fifo_is_refused_and_not_waited_for(path):
 
 def test_an_object_that_is_no_link_cannot_be_written():
     with pytest.raises(SettingError, match="a Thread cannot be written as plain data"):
-        written(Thread(), Tensors())
+        as_plain(Thread(), Tensors())
 
 
 def test_plain_data_comes_back_as_it_was():
     tensors = Tensors()
     one = (1, 2.5, "text", None, True, float("inf"), (3, torch.ones(2)))
-    back = read(json.loads(json.dumps(written(one, tensors))), tensors.named.__getitem__)
+    back = from_plain(json.loads(json.dumps(as_plain(one, tensors))), tensors.named.__getitem__)
     assert back[:6] == one[:6]
     assert back[6][0] == 3
     assert torch.equal(back[6][1], torch.ones(2))

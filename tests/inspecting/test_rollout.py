@@ -8,8 +8,8 @@ import torch
 
 from regard.errors import LengthError, SettingError
 from regard.inspecting import answer_rollout, flow, rollout
-from regard.inspecting.maximum_flow import maximum_flow
 from regard.inspecting.record import Attention, Record
+from regard.inspecting.rollout import maximum_flow
 from tests.inspecting.hand_made import Dense, of_a_model, tokens
 
 
@@ -63,7 +63,7 @@ def test_an_answer_is_made_of_its_source_and_of_what_was_written():
     eye = torch.eye(len(total))
     prefix = 0.5 * (0.5 * eye + 0.5 * decoder[1]) @ (0.5 * (0.5 * eye + 0.5 * decoder[0]))
     torch.testing.assert_close(shares.target, prefix)
-    torch.testing.assert_close(shares.from_source, 1 - prefix.sum(-1))
+    torch.testing.assert_close(shares.source.sum(-1), 1 - prefix.sum(-1))
 
 
 def test_a_source_that_nobody_rolled_out_stands_for_its_words():

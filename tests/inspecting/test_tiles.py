@@ -9,7 +9,7 @@ from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.catalogue import mechanisms
 from regard.errors import SettingError, UnknownChoice
-from regard.inspecting import load_record, save_record, scaled
+from regard.inspecting import load_record, save_record
 from regard.inspecting import tiles as tiles_module
 from regard.inspecting.tiles import PIXELS, Pyramid
 from regard.layers import LAYERS
@@ -167,7 +167,7 @@ def test_means_and_maxima_over_heads_are_those_of_the_matrix():
 
 
 def test_a_large_tile_looks_at_some_rows_and_says_so(monkeypatch):
-    monkeypatch.setattr(tiles_module, "EXACT", 256)
+    monkeypatch.setattr(tiles_module, "MAX_EXACT_CELLS", 256)
     layer = random_map(2048, 2048)
     pyramid = Pyramid(layer)
     quick, exact = pyramid.tile(1, 0, 0, 0), pyramid.tile(1, 0, 0, 0, rows=None)
@@ -182,7 +182,7 @@ def test_a_large_tile_looks_at_some_rows_and_says_so(monkeypatch):
 
 
 def test_a_sampled_edge_still_has_its_rows(monkeypatch):
-    monkeypatch.setattr(tiles_module, "EXACT", 256)
+    monkeypatch.setattr(tiles_module, "MAX_EXACT_CELLS", 256)
     # the last pixel has two rows where others have 8
     layer = random_map(8 * 130 + 2, 1100)
     tile = Pyramid(layer).tile(0, 0, 0, 0, pooling="sum")
@@ -213,7 +213,7 @@ def test_the_lift_of_a_uniform_look_is_one():
     pyramid = Pyramid(layer)
     for y in range(3):
         tile, allowed = pyramid.tile(0, 2, 0, y), pyramid.allowed(2, y)
-        lift = scaled(tile.values, allowed, "lift")[pyramid.visible(2, 0, y)]
+        lift = (tile.values * allowed[:, None])[pyramid.visible(2, 0, y)]
         np.testing.assert_allclose(lift, 1.0, rtol=1e-5)
 
 

@@ -4,10 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.kinds import BOS, BPE, BYTES, CHARACTERS, EOS, UNIGRAM, UNK, WORDS
+from regard.data.subword_kinds import BOS, BPE, BYTES, CHARACTERS, EOS, UNIGRAM, UNK, WORDS
 from regard.data.subwords import Subwords
-from regard.inspecting.alignments import words_of
-from regard.inspecting.token_labels import read_ids, read_text, spans_of, visible, word_numbers
+from regard.inspecting.token_labels import (
+    read_ids,
+    read_text,
+    spans_of,
+    visible,
+    word_numbers,
+    words_of,
+)
 
 LEARNT = ["to be or not to be, déjà vu", "9. Mai 2029 2029-05-09 我们 3月"]
 VOCABULARIES = {

@@ -15,12 +15,13 @@ from regard.layers import (
     EncoderLayer,
     FeedForward,
     WeightedBranches,
-    project_to_simplex,
 )
+from regard.layers.residual import Residual
 from regard.layers.weighted_branches import (
     BranchedDecoderLayer,
     BranchedEncoderLayer,
     project_all,
+    project_to_simplex,
 )
 from tests.asserting import assert_close, assert_same_gradients, doubles
 
@@ -46,9 +47,19 @@ def decoder_layer(residual="pre_norm", dims=DIMS):
     ).double()
 
 
-def bare(z, sublayer):
-    """No sum and no norm: what a plain layer has around its attention if it is one branch."""
-    return sublayer(z)
+class Around(Residual):
+    """Whatever a test wants around a sublayer."""
+
+    def __init__(self, wrapped):
+        super().__init__(DIMS)
+        self.wrapped = wrapped
+
+    def forward(self, x, sublayer):
+        return self.wrapped(x, sublayer)
+
+
+# no sum and no norm: what a plain layer has around its attention if it is one branch
+BARE = Around(lambda x, sublayer: sublayer(x))
 
 
 def network_of(layer, dims):
@@ -222,8 +233,8 @@ def test_an_encoder_layer_of_one_branch_is_the_plain_layer_with_one_residual(res
     plain = EncoderLayer(
         attention=attention,
         feed_forward=network,
-        around_attention=bare,
-        around_feed_forward=bare,
+        around_attention=BARE,
+        around_feed_forward=BARE,
     )
     want = layer.around_branches(x, lambda z: plain(z, mask))
     got = layer(x, mask)
@@ -242,10 +253,10 @@ def test_a_decoder_layer_of_one_branch_is_the_plain_layer_with_one_residual_less
         cross_attention=cross,
         feed_forward=network,
         around_attention=layer.around_attention,
-        around_cross_attention=lambda y, the_source: layer.around_branches(
-            y, lambda z: network(the_source(z))
+        around_cross_attention=Around(
+            lambda y, the_source: layer.around_branches(y, lambda z: network(the_source(z)))
         ),
-        around_feed_forward=lambda z, _: z,
+        around_feed_forward=Around(lambda z, _: z),
     )
     got, want = layer(x, source, source_mask=mask), after_itself(x, source, source_mask=mask)
     assert_close("output", got, want)

@@ -9,17 +9,17 @@ from torch.nn.functional import cross_entropy, pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.choices import Choice
-from regard.data.kinds import EOS
-from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, decode_all, fast_model
+from regard.data.subword_kinds import EOS
+from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, fast_model
 from regard.errors import LengthError, SettingError
 from regard.inspecting.capture import attention_of
 from regard.models import Learner, Model, Stepper
-from regard.models.convolutional.building import build_convolutional
+from regard.models.convolutional.network import build_convolutional
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
 from regard.models.learner import shifted
 from regard.models.stepper import BOS, PAD
 from tests.asserting import assert_close, assert_same_gradients
-from tests.decoding.writers import decided
+from tests.decoding.writers import decided, decode_all
 from tests.oracles.convolution import logits as loops
 
 V = 29
@@ -142,7 +142,7 @@ def test_the_cache_does_not_grow_with_the_text():
     state = model.start(_tokens(2, 7))
     for _ in range(3):
         _, state = model.step(state, _tokens(2, 4))
-    assert [past.shape[1] for past in state.pasts] == [2, 4, 8]
+    assert [past.shape[1] for past in state.rows] == [2, 4, 8]
     assert state.length == 12
 
 

@@ -16,7 +16,10 @@ MISTAKES = {
     "model.kernel must be odd and lie between 3 and 1,024, got 4": (SettingError, {"kernel": 4}),
     "model.kernel must be odd and lie between 3 and 1,024, got 1": (SettingError, {"kernel": 1}),
     "model.dropout must lie in [0, 1), got 1.0": (SettingError, {"dropout": 1.0}),
-    "Known: convolutional": (UnknownChoice, {"kind": "transformer"}),
+    "model.kind must be 'convolutional' here, got 'transformer'": (
+        SettingError,
+        {"kind": "transformer"},
+    ),
     "Did you mean 'doubling'": (UnknownChoice, {"dilations": "dubling"}),
     "Did you mean 'output'": (UnknownChoice, {"tied": "outputs"}),
     "Did you mean 'additive'": (UnknownChoice, {"score": Choice("aditive")}),
@@ -26,7 +29,7 @@ MISTAKES = {
         SettingError,
         {"positions": Choice("rotary")},
     ),
-    "it needs a tree of the target too, which nobody has before it is written. Take learned": (
+    "it needs a tree of the target too, which does not exist before it is written. Take learned": (
         SettingError,
         {"positions": Choice("tree_depth")},
     ),

@@ -140,5 +140,5 @@ def test_the_end_of_a_source_is_read_and_never_asked_for():
 
 
 def test_two_vocabularies_in_one_row_are_refused():
-    with pytest.raises(SettingError, match=r"got 10 source and 12 target tokens\. Take a joint"):
+    with pytest.raises(SettingError, match=r"got 10 source and 12 target tokens\. Take tokens"):
         build_model(LanguageSpec.like(SMALL), n_source_tokens=10, n_target_tokens=12)

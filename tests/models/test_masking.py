@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.kinds import MASK_NUMBER
+from regard.data.subword_kinds import MASK_NUMBER
 from regard.models import MASK, masked
 from regard.models.masking import masked_alone
 from regard.models.stepper import BOS, EOS, PAD, UNK

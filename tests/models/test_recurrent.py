@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.choices import Choice
-from regard.models.recurrent.building import build_recurrent
+from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.stepper import BOS, EOS, PAD
 from tests.asserting import assert_close, assert_same_gradients, gradients

@@ -9,14 +9,14 @@ from torch.nn.functional import pad
 
 from regard.attention import SCORES, SELECTIONS
 from regard.choices import Choice
-from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, decode_all, fast_model
+from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, fast_model
 from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
-from regard.models.recurrent.building import build_recurrent
+from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import RecurrentSpec
-from regard.models.stepper import BOS, EOS, PAD
+from regard.models.stepper import BOS, EOS, PAD, count_rows
 from tests.asserting import assert_close
-from tests.decoding.writers import decided
+from tests.decoding.writers import decided, decode_all
 
 V, LIMITS = 11, Limits(max_tokens=4)
 SETTINGS = {
@@ -111,7 +111,7 @@ def test_rows_that_branch_share_their_sentence_s_source(spec):
     _, state = model.step(state, second.reshape(-1, 1))
     state = model.branch(state, torch.tensor([[1, 0], [1, 1], [0, 0]]))
     state = model.select(state, torch.tensor([4, 5, 0, 1]))
-    assert len(state.memory.visible) == 2
+    assert count_rows(state.source) == 2
     # the sentence of each row, and which of its second words it wrote
     sentence, chosen = torch.tensor([2, 2, 0, 0]), torch.tensor([0, 0, 1, 0])
     more = tokens(4, 2)

@@ -1,7 +1,7 @@
 """What a recurrent model is built of: refusals, ties, first numbers, self-checks, learning."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -11,9 +11,9 @@ from regard.choices import Choice
 from regard.errors import SettingError, UnknownChoice
 from regard.layers.recurrent import RecurrentEncoder, RecurrentLayer
 from regard.models import Learner, Stepper
-from regard.models.recurrent.building import build_recurrent
 from regard.models.recurrent.initialisation import INITIALISATIONS
-from regard.models.recurrent.spec import LARGEST, PAPERS, RecurrentSpec
+from regard.models.recurrent.network import build_recurrent
+from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.stepper import EOS, PAD
 from tests.asserting import assert_close
 
@@ -67,7 +67,7 @@ MISTAKES = {
         "feeds_input": False,
         "has_coverage": True,
     },
-    "with attends = 'none' nobody looks. Leave score and select out, or take attends = 'current'": {
+    "with attends = 'none' no state looks. Leave score and select out, or take": {
         "attends": "none",
         "feeds_input": False,
         "select": Choice("local_predictive"),
@@ -108,7 +108,8 @@ def test_an_unknown_name_is_refused_with_the_nearest(text, settings):
 
 
 def test_every_size_is_bounded():
-    assert set(LARGEST) == {"d_embedding", "d_hidden", "n_layers", "max_len"}
+    sizes = {one.name for one in fields(RecurrentSpec) if one.type is int}
+    assert {"d_embedding", "d_hidden", "n_layers", "max_len"} == sizes <= set(RecurrentSpec.largest)
 
 
 def test_two_vocabularies_cannot_share_one_table():

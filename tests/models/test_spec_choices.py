@@ -17,10 +17,10 @@ from regard.models import (
     RecurrentSpec,
     TransformerSpec,
 )
-from regard.models.convolutional.building import PLACING
+from regard.models.convolutional.network import ADDED_POSITIONS
 from regard.models.encoders.spec import READING_PATTERNS
 from regard.models.self_attention import ATTENDING
-from regard.models.spec_choices import CHOICES, frozen_encoder, wrong_choices
+from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.positions import POSITIONS
 
 TABLES = {
@@ -34,7 +34,7 @@ TABLES = {
         "positions": {**POSITIONS, "none": None},
     },
     RecurrentSpec: {"score": SCORES, "select": SELECTIONS},
-    ConvolutionalSpec: {"score": SCORES, "select": SELECTIONS, "positions": PLACING},
+    ConvolutionalSpec: {"score": SCORES, "select": SELECTIONS, "positions": ADDED_POSITIONS},
     CaptionerSpec: {"encoder": ENCODERS},
 }  # fmt: skip
 """The choices of each kind, and what they may name."""
@@ -62,9 +62,8 @@ def test_a_choice_without_settings_can_be_made(spec, key, name):
 
 
 def test_every_kind_with_choices_is_known():
-    assert {each.kind for each in (*TABLES, EncoderSpec)} == set(CHOICES)
     without = (MarianSpec(), Gpt2Spec())
-    assert {spec.kind for spec in without} == KINDS.keys() - CHOICES
+    assert {spec.kind for spec in (*TABLES, EncoderSpec, *without)} == set(KINDS)
     assert [list(wrong_choices(spec)) for spec in without] == [[], []]
 
 

@@ -16,8 +16,8 @@ from regard.models import (
     build_transformer,
     shapes_of,
 )
+from regard.models.mask_checks import check_masks
 from regard.models.stepper import PAD, Stepper
-from regard.models.transformer import check_masks
 from tests.asserting import assert_close
 
 SMALL = TransformerSpec(
@@ -178,15 +178,15 @@ GROWING = replace(
 def test_the_self_check_notices_a_mask_that_hides_nothing(leaky, monkeypatch):
     model = build_transformer(leaky, n_source_tokens=29, n_target_tokens=29)
     check_masks(model, 29)
-    monkeypatch.setattr("regard.models.transformer._mask", lambda valid: valid.new_ones(1, 1))
-    with pytest.raises(AssertionError, match=r"padding changes logits by .* of their size"):
+    monkeypatch.setattr("regard.models.transformer.padding", lambda valid: valid.new_ones(1, 1))
+    with pytest.raises(AssertionError, match=r"padding changes states by .* of their size"):
         check_masks(model, 29)
 
 
 def test_the_self_check_notices_a_future_that_is_seen(monkeypatch):
     monkeypatch.setattr("regard.layers.decoder_layer.CAUSAL", FULL)
     for spec in (SMALL, GROWING):
-        with pytest.raises(AssertionError, match="a later token changes earlier logits by"):
+        with pytest.raises(AssertionError, match="a later token changes earlier states by"):
             build_transformer(spec, n_source_tokens=29, n_target_tokens=29)
 
 

@@ -1,14 +1,9 @@
-"""CIDEr and CIDEr-D as the paper's equations read, on texts whose words are split by spaces.
+"""CIDEr-D as the paper's equation reads, on texts whose words are split by spaces.
 
 Slow and plain: every n-gram of the corpus has its place in a vector, and vectors are lists.
 """
 
 import math
-
-
-def cider(hypotheses, references):
-    """Term frequencies are shares of a caption's n-grams, as the paper has them; times 10."""
-    return _mean_over_pictures(hypotheses, references, _cosine, _shares)
 
 
 def cider_d(hypotheses, references, sigma=6.0):
@@ -20,10 +15,10 @@ def cider_d(hypotheses, references, sigma=6.0):
         gauss = math.exp(-(apart**2) / (2 * sigma**2))
         return gauss * _over(_dot(clipped, s), _length(c) * _length(s))
 
-    return _mean_over_pictures(hypotheses, references, alike, _counts)
+    return _mean_over_pictures(hypotheses, references, alike)
 
 
-def _mean_over_pictures(hypotheses, references, alike, frequencies):
+def _mean_over_pictures(hypotheses, references, alike):
     total = 0.0
     for hypothesis, answers in zip(hypotheses, references, strict=True):
         for n in (1, 2, 3, 4):
@@ -32,7 +27,7 @@ def _mean_over_pictures(hypotheses, references, alike, frequencies):
             rarity = [_idf(gram, references, n) for gram in grams]
             for answer in answers:
                 c, s = (
-                    [x * y for x, y in zip(frequencies(text, grams, n), rarity, strict=True)]
+                    [x * y for x, y in zip(_counts(text, grams, n), rarity, strict=True)]
                     for text in (hypothesis, answer)
                 )
                 total += 10 * alike(hypothesis, answer, c, s) / len(answers) / 4
@@ -53,15 +48,6 @@ def _grams(text, n):
 
 def _counts(text, grams, n):
     return [_grams(text, n).count(gram) for gram in grams]
-
-
-def _shares(text, grams, n):
-    counts = _counts(text, grams, n)
-    return [count / (sum(counts) or 1) for count in counts]
-
-
-def _cosine(caption, reference, c, s):
-    return _over(_dot(c, s), _length(c) * _length(s))
 
 
 def _dot(c, s):

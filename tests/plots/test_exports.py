@@ -26,6 +26,7 @@ from regard.plots import (
     write_gif,
 )
 from regard.plots import notebook as notebook_module
+from regard.plots.pictures import caption_sheet
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
 from tests.inspecting.hand_made import of_a_model, tokens, written_down
 from tests.plots.test_record_figures import long_record
@@ -78,7 +79,7 @@ def document():
 
 def data(page):
     """What the page's script reads."""
-    found = re.search(r'id="record">(.*?)</script>', page, re.DOTALL)
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     return json.loads(found[1])
 
 
@@ -152,7 +153,7 @@ def test_a_record_that_is_too_large_for_every_weight_becomes_a_document(document
     record, _ = of_a_model()
     assert record_page(record) == look_page(record)
     monkeypatch.setattr(MODULE, "MOST_NUMBERS", 1000)
-    assert 'id="shown"' in record_page(document, View("self"))
+    assert "Strongest far links" in record_page(document, View("self"))
 
 
 def test_a_page_past_the_limit_says_what_to_do(document, monkeypatch):
@@ -213,7 +214,7 @@ def test_without_matplotlib_a_caption_s_picture_names_the_extra_and_the_notebook
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(MissingExtra, match=r"pip install 'regard\[plots\]'"):
-        notebook_module.caption_png(record)
+        caption_sheet(record)
     assert set(record._repr_mimebundle_()) == {"text/html", "text/plain"}
 
 

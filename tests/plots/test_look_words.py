@@ -11,7 +11,7 @@ from rich.console import Console
 from regard.errors import LengthError
 from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.token_labels import Tokens
-from regard.plots import coloured_words, plain_words, print_words, words
+from regard.plots import coloured_words, plain_words, print_words, terminal_words
 from regard.plots.colours import DARK, LIGHT, colour, ink, luminance
 from regard.plots.page import STYLE
 from tests.inspecting.hand_made import tokens, written_down
@@ -64,7 +64,7 @@ def test_a_ramp_never_turns_back_and_its_ink_can_be_read(ramp, is_rising):
 
 def test_zero_looks_like_the_page():
     assert (LIGHT[0], DARK[0]) == ("#ffffff", "#16181b")
-    assert re.findall(r"--ground: (#\w+);", STYLE) == ["#fff", DARK[0]]
+    assert re.findall(r"--ground: (#\w+);", STYLE) == ["#fff", DARK[0], DARK[0]]
 
 
 def test_without_colours_the_heaviest_words_come_with_their_numbers(monkeypatch):
@@ -104,9 +104,9 @@ def test_a_terminal_gets_colours_and_the_same_strongest_links():
 
 def test_a_light_terminal_gets_the_light_colours(monkeypatch):
     monkeypatch.setenv("COLORFGBG", "0;15")
-    assert words.ramp_of_terminal() is LIGHT
+    assert terminal_words.ramp_of_terminal() is LIGHT
     monkeypatch.setenv("COLORFGBG", "15;0")
-    assert words.ramp_of_terminal() is DARK
+    assert terminal_words.ramp_of_terminal() is DARK
 
 
 def test_what_is_left_out_is_counted():
@@ -129,7 +129,7 @@ def test_markup_and_escapes_in_tokens_are_only_text():
 
 
 def test_too_long_to_print_is_said_with_a_way_out(monkeypatch):
-    monkeypatch.setattr(words, "MOST_CELLS", 5)
+    monkeypatch.setattr(terminal_words, "MOST_CELLS", 5)
     for show in (plain_words, coloured_words):
         with pytest.raises(LengthError, match=r"2 × 3 words are too many to print.*--out x\.html"):
             show(_record())

@@ -19,9 +19,10 @@ from regard.errors import LengthError, SettingError, UnknownChoice
 from regard.inspecting import caption_record
 from regard.plots.overlays import OVERLAYS
 from regard.plots.page import POLICY
-from regard.plots.picture_page import LEVELS, embedded, picture_page, spreading
-from regard.plots.smooth_maps import smooth
+from regard.plots.picture_page import LEVELS, embedded, picture_page
+from regard.plots.smooth_maps import smooth, spreading
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
+from tests.oracles.boxes import cell_box
 
 HOSTILE = "</script><b onclick=x>&amp;\u2028<!--"
 FOLDER = Path(__file__).parents[2] / "regard/plots"
@@ -95,7 +96,7 @@ def test_the_page_s_numbers_put_every_cell_where_the_framing_does(frame):
     high = (covered["bottom"] - covered["top"]) / grid["rows"]
     left, top = covered["left"] + 7 * wide, covered["top"] + 7 * high
     box = (left, top, left + wide, top + high)
-    assert box == pytest.approx(framing.cell_box(7, 7, 8))
+    assert box == pytest.approx(cell_box(framing, 7, 7, 8))
     assert (held["picture"]["width"], held["picture"]["height"]) == (300, 140)
 
 

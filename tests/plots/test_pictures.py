@@ -2,6 +2,7 @@
 
 import builtins
 import math
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -11,12 +12,12 @@ from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from regard.data.boxes import Box
-from regard.errors import MissingExtra, SettingError, ShapeError, UnknownChoice
-from regard.evaluating.pointing_game import Pointing, grid_cells
-from regard.plots import fonts
+from regard.data.pictures import Picture
+from regard.errors import MissingExtra, UnknownChoice
+from regard.evaluating.pointing_game import grid_cells
+from regard.plots import fonts, pictures
 from regard.plots.overlays import OVERLAYS
-from regard.plots.pictures import caption_sheet
-from regard.plots.pointing_table import pointing_table
+from tests.inspecting.captions_by_hand import captioned, written
 
 WIDTH, HEIGHT = 90, 60
 GREY = np.full((HEIGHT, WIDTH, 3), 120, dtype=np.uint8)
@@ -24,6 +25,17 @@ MIDDLE = Box(15.0, 0.0, 75.0, 60.0)
 WORDS = ["a", "dog", "runs"]
 GRID = (4, 5)
 MAPS = torch.randn(3, 20, generator=torch.Generator().manual_seed(0)).softmax(-1)
+
+
+def caption_sheet(pixels, words, maps, *, grid, shown=None, size=None, gates=(), overlay="heat"):
+    """The sheet of a record with these maps; its last row, of the end, is not shown."""
+    width, height = size or (pixels.shape[1], pixels.shape[0])
+    picture, tokens = Picture("x", pixels, width, height), written(*words)
+    rows = torch.cat([maps, maps.new_zeros(1, maps.shape[1])])
+    record = captioned([[rows]], tokens, grid=grid, gates=(*gates, 0.0) if gates else None,
+                       picture=picture)  # fmt: skip
+    covered = shown or Box(0.0, 0.0, float(width), float(height))
+    return pictures.caption_sheet(replace(record, covered=covered), overlay=overlay)
 
 
 def _one_hot(cell, count=20):
@@ -145,15 +157,14 @@ def test_padding_around_a_picture_is_not_drawn():
     assert not ax.patches
 
 
-def test_a_word_has_its_own_scale_unless_the_caption_shares_one():
+def test_every_word_has_its_own_scale():
     maps = torch.stack([_one_hot(3)[0], torch.full((20,), 1 / 20)])
-    own = _panels(caption_sheet(GREY, ["a", "b"], maps, grid=GRID, overlay="cells"))[1:]
-    assert [ax.images[1].get_clim()[1] for ax in own] == pytest.approx([1.0, 0.05])
-    figure = caption_sheet(GREY, ["a", "b"], maps, grid=GRID, overlay="cells", scale="caption")
-    assert [ax.images[1].get_clim()[1] for ax in _panels(figure)[1:]] == [1.0, 1.0]
+    figure = caption_sheet(GREY, ["a", "b"], maps, grid=GRID, overlay="cells")
+    tops = [ax.images[1].get_clim()[1] for ax in _panels(figure)[1:]]
+    assert tops == pytest.approx([1.0, 0.05])
     bar = next(ax for ax in figure.axes if not ax.images and ax.get_xlabel())
     assert bar.get_xlabel() == "weight of a cell"
-    assert [tick.get_text() for tick in bar.get_xticklabels()] == ["0", "0.5", "1"]
+    assert [tick.get_text() for tick in bar.get_xticklabels()] == ["0", "the word's largest"]
 
 
 def test_a_large_picture_is_drawn_with_fewer_pixels_at_the_same_place():
@@ -187,12 +198,9 @@ def test_a_picture_keeps_its_shape_unless_it_is_very_long():
     assert _panels(figure)[0].get_title() == "2000 × 10 pixels, squeezed"
 
 
-def test_panels_stand_in_rows_of_five_or_as_asked():
-    maps = MAPS[[0, 1, 2, 0, 1, 2, 0]]
-    for columns, rows in ((5, 2), (2, 4), (20, 1)):
-        figure = caption_sheet(GREY, list("abcdefg"), maps, grid=GRID, columns=columns)
-        places = {ax.get_subplotspec().rowspan.start for ax in _panels(figure)}
-        assert len(places) == rows
+def test_panels_stand_in_rows_of_five():
+    figure = caption_sheet(GREY, list("abcdefg"), MAPS[[0, 1, 2, 0, 1, 2, 0]], grid=GRID)
+    assert [ax.get_subplotspec().rowspan.start for ax in _panels(figure)] == [0] * 5 + [1] * 3
 
 
 def test_dead_maps_are_called_dead_on_the_sheet():
@@ -204,7 +212,7 @@ def test_dead_maps_are_called_dead_on_the_sheet():
 
 def test_any_word_can_stand_above_its_panel():
     words = ["$\\frac$", "w" * 90, ""]
-    figure = caption_sheet(GREY, words, MAPS, grid=GRID, title="$\\frac$")
+    figure = caption_sheet(GREY, words, MAPS, grid=GRID)
     _drawn(figure)
     shown = [ax.texts[0].get_text() for ax in _panels(figure)[1:]]
     assert shown[0] == "$\\frac$"
@@ -219,9 +227,8 @@ def test_a_character_that_no_font_has_is_explained(monkeypatch):
     assert "□" not in _footer(caption_sheet(GREY, WORDS, MAPS, grid=GRID))
 
 
-@pytest.mark.parametrize("scale", ["word", "caption"])
-def test_an_empty_caption_is_the_picture_alone(scale):
-    figure = caption_sheet(GREY, [], MAPS[:0], grid=GRID, scale=scale)
+def test_an_empty_caption_is_the_picture_alone():
+    figure = caption_sheet(GREY, [], MAPS[:0], grid=GRID)
     _drawn(figure)
     assert len(_panels(figure)) == 1
 
@@ -236,19 +243,9 @@ def test_colours_of_text_follow_the_style_and_no_setting_is_changed():
     assert dict(matplotlib.rcParams) == before
 
 
-def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(ShapeError, match="each of 3 maps and a grid of 20 cells, got 2 words"):
-        caption_sheet(GREY, WORDS[:2], MAPS, grid=GRID)
-    with pytest.raises(ShapeError, match="a grid of 5 by 5"):
-        caption_sheet(GREY, WORDS, MAPS, grid=(5, 5))
-    with pytest.raises(ShapeError, match="2 gates"):
-        caption_sheet(GREY, WORDS, MAPS, grid=GRID, gates=[0.1, 0.2])
+def test_an_overlay_that_there_is_not_is_refused():
     with pytest.raises(UnknownChoice, match="overlay: There is no 'head' here"):
         caption_sheet(GREY, WORDS, MAPS, grid=GRID, overlay="head")
-    with pytest.raises(UnknownChoice, match="scale: There is no 'words' here"):
-        caption_sheet(GREY, WORDS, MAPS, grid=GRID, scale="words")
-    with pytest.raises(SettingError, match="columns must be at least 1, got 0"):
-        caption_sheet(GREY, WORDS, MAPS, grid=GRID, columns=0)
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
@@ -262,14 +259,3 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(MissingExtra, match=r"pip install 'regard\[plots\]'"):
         caption_sheet(GREY, WORDS, MAPS, grid=GRID)
-
-
-def test_the_table_of_the_pointing_game_has_a_line_a_class_and_one_for_all():
-    game = {
-        "colour": Pointing(4, 3.0, 2.0, 0.5, 0.5, 4),
-        "size": Pointing(4, 1.0, 1.0, 0.5, 0.5, 2),
-    }
-    lines = pointing_table(game).splitlines()
-    assert [line.split()[0] for line in lines] == ["words", "colour", "size", "all"]
-    assert lines[1].split()[1:] == ["4", "75.0", "12.5", "50.0", "12.5", "100.0"]
-    assert lines[3].split()[1:] == ["8", "50.0", "12.5", "37.5", "12.5", "75.0"]

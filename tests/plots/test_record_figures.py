@@ -9,9 +9,8 @@ from matplotlib.patches import PathPatch, Rectangle
 
 from regard.attention.patterns.causal import CausalPattern
 from regard.errors import LengthError, SettingError, ShapeError
-from regard.evaluating.alignment import AlignmentCounts
-from regard.evaluating.heads import LEFT_OUT, Row
-from regard.evaluating.links import Gold
+from regard.evaluating.alignment import AlignmentCounts, Gold
+from regard.evaluating.heads import LEFT_OUT, DecoderRow
 from regard.inspecting import Pyramid, capture, head_statistics
 from regard.inspecting.panels import View
 from regard.inspecting.token_labels import Tokens
@@ -168,18 +167,18 @@ def test_pieces_belong_to_the_words_between_spaces():
     assert spaced(made, text) == [0, 1, 1, 1, 2, LEFT_OUT]
 
 
-@pytest.mark.parametrize("row", list(Row))
+@pytest.mark.parametrize("row", list(DecoderRow))
 def test_an_alignment_is_counted_as_the_error_rate_counts_it(record, row):
-    seen = aligned(record, View("cross", 1, 0), row=row)
-    assert seen.source == record.source.split()
-    assert seen.target == record.target.split()
-    assert {target for _, target in seen.links} == set(range(len(seen.target)))
-    gold = Gold(frozenset(list(seen.links)[:3]), frozenset({(0, 1)}))
+    panel, links = aligned(record, View("cross", 1, 0), row=row)
+    assert panel.keys == tuple(record.source.split())
+    assert panel.queries == tuple(record.target.split())
+    assert {target for _, target in links} == set(range(len(panel.queries)))
+    gold = Gold(frozenset(list(links)[:3]), frozenset({(0, 1)}))
     ax = alignment_map(record, gold, View("cross", 1, 0), row=row).axes[0]
-    rate = 100 * AlignmentCounts.of(seen.links, gold).error_rate
+    rate = 100 * AlignmentCounts.of(links, gold).error_rate
     assert f"alignment error rate {rate:.1f} %" in ax.get_title()
     dots = {tuple(map(int, place)) for place in ax.collections[0].get_offsets()}
-    assert dots == set(seen.links)
+    assert dots == set(links)
     boxes = {
         (round(patch.get_x() + 0.42), round(patch.get_y() + 0.42))
         for patch in ax.patches

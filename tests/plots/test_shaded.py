@@ -6,10 +6,11 @@ from html import unescape
 import pytest
 
 from regard.evaluating.alignment import AlignmentCounts
-from regard.evaluating.heads import Row, views
+from regard.evaluating.heads import DecoderRow, views
 from regard.inspecting.panels import View
 from regard.plots.colours import DARK, LIGHT
-from regard.plots.shaded import LEVELS, error_table, shade_style, shaded_map, shaded_words
+from regard.plots.head_errors import error_table
+from regard.plots.shaded import LEVELS, shade_style, shaded_map, shaded_words
 from tests.inspecting.hand_made import of_a_model, tokens, written_down
 
 RECORD = written_down(
@@ -55,7 +56,7 @@ def test_hostile_names_stay_text():
 
 
 def test_the_table_of_errors_has_both_rows_of_every_head_and_marks_the_chosen():
-    every = [view for row in Row for view in views(2, 3, row)]
+    every = [view for row in DecoderRow for view in views(2, 3, row)]
     # the n-th view has n wrong links of a hundred
     errors = {v: AlignmentCounts(100, 0, 100, 0, 100 - n) for n, v in enumerate(every)}
     chosen = every[9 + 4]

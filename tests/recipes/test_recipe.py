@@ -182,8 +182,8 @@ def test_every_name_that_nobody_has_is_told_beside_other_mistakes_of_its_section
         assert [line.split(". Did")[0].split(". Known")[0] for line in said] == [
             first,
             "10: model.norm: There is no 'pre' here",
-            "11: model.encoder_attends: There is no 'ful' here",
             "9: model.score: There is no 'generl' here",
+            "11: model.encoder_attends: There is no 'ful' here",
         ]
 
 

@@ -13,14 +13,15 @@ import regard
 from regard.data import Example
 from regard.data.dates import LANGUAGES, write
 from regard.errors import RunError, SettingError
-from regard.evaluating import AlignmentCounts, Row, View, digit_gold
-from regard.evaluating.groups import Share
+from regard.evaluating import AlignmentCounts, DecoderRow, HeadView
+from regard.evaluating.accuracy import Share
+from regard.evaluating.alignment import digit_gold
 from regard.evaluating.heads import LEFT_OUT
 from regard.recipes.recipe import examples
 from regard.runs import demo
 from regard.runs.demo import (
     HARDWARE,
-    Answered,
+    DateAnswer,
     Findings,
     aligned,
     answers,
@@ -29,8 +30,8 @@ from regard.runs.demo import (
     to_choose_from,
     to_show,
     unseen,
+    write_demo_report,
 )
-from regard.runs.demo_report import demo_page
 from tests.making import make_run
 
 SMALL = ("data.train.count=1500", "data.valid.count=120", "data.test.count=150")
@@ -62,7 +63,7 @@ def test_no_day_that_is_asked_or_chosen_by_is_in_a_training_example():
     assert not learned & asked
     assert not learned & others
     assert not asked & others
-    assert len(others) == 120 < demo.ALIGNED
+    assert len(others) == 120 < demo.MAX_ALIGNED_DATES
 
 
 def test_a_recipe_without_a_test_split_is_refused():
@@ -90,13 +91,13 @@ def test_answers_are_greedy_search_s_and_no_longer_than_needed(trained):
     asked = [DATE, Example("9. Mai", ("x",), group="de")]
     found = dict(answers(trained, asked))
     assert [found[place].example for place in range(2)] == asked
-    assert all(len(one.text) <= demo.LONGEST for one in found.values())
-    assert Answered(DATE, "2029-05-09").is_right
-    assert not Answered(DATE, "2029-05-9").is_right
+    assert all(len(one.text) <= demo.MAX_ANSWER_CHARACTERS for one in found.values())
+    assert DateAnswer(DATE, "2029-05-09").is_right
+    assert not DateAnswer(DATE, "2029-05-9").is_right
 
 
 def _answered(*groups):
-    return [Answered(Example(f"{n}", (f"{n}",), group=g), f"{n}") for n, g in enumerate(groups)]
+    return [DateAnswer(Example(f"{n}", (f"{n}",), group=g), f"{n}") for n, g in enumerate(groups)]
 
 
 def test_the_first_date_of_each_language_is_shown_and_others_fill_up():
@@ -113,19 +114,26 @@ def _counts(wrong):
 
 
 def _findings(records=()):
-    heads = {View(0, 0): 30, View(0, 1): 20, View(0, 0, Row.NEXT): 10, View(0, 1, Row.NEXT): 40}
-    heads |= {View(0, None, row): 1 for row in Row} | {View(None, None, row): 1 for row in Row}
+    heads = {
+        HeadView(0, 0): 30,
+        HeadView(0, 1): 20,
+        HeadView(0, 0, DecoderRow.NEXT): 10,
+        HeadView(0, 1, DecoderRow.NEXT): 40,
+    }
+    heads |= {HeadView(0, None, row): 1 for row in DecoderRow} | {
+        HeadView(None, None, row): 1 for row in DecoderRow
+    }
     chosen = {view: _counts(wrong) for view, wrong in heads.items()}
     reported = {view: _counts(wrong + 5) for view, wrong in heads.items()}
-    answered = [*_answered("de", "fr", "de"), Answered(Example("<b>", ("y",), group="fr"), "z")]
+    answered = [*_answered("de", "fr", "de"), DateAnswer(Example("<b>", ("y",), group="fr"), "z")]
     return Findings(answered, chosen, reported, records)
 
 
 def test_the_head_is_chosen_elsewhere_and_means_are_no_heads():
     found = _findings()
-    assert found.best.view == View(0, 0, Row.NEXT)
+    assert found.best.view == HeadView(0, 0, DecoderRow.NEXT)
     assert found.best.reported_on.error_rate == pytest.approx(0.15)
-    assert found.pictured == View(0, 1), "the best whose row is the one that predicts"
+    assert found.pictured == HeadView(0, 1), "the best whose row is the one that predicts"
     assert found.by_language == {"French": Share(1, 2), "German": Share(2, 2)}
     assert found.accuracy == Share(3, 4)
 
@@ -134,7 +142,8 @@ def test_the_page_has_every_part_and_asks_nothing_of_the_network(trained, tmp_pa
     (tmp_path / "metrics.jsonl").write_text("")
     (tmp_path / "recipe.toml").write_text("[training]\nsteps = 3\n")
     torch.manual_seed(3)
-    page = demo_page(tmp_path, _findings([trained.look(DATE.source, "2029-05-09")]))
+    found = _findings([trained.look(DATE.source, "2029-05-09")])
+    page = write_demo_report(tmp_path, found).read_text()
     assert not re.search(r"https?://|<script|<link|url\(", page)
     assert "3 of 4" in page
     assert "<b>" not in page

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.data import Example
-from regard.data.kinds import EOS, UNK, UNKNOWN
+from regard.data.subword_kinds import EOS, UNK, UNKNOWN
 from regard.decoding import Greedy, Limits
 from regard.errors import RunError, SettingError
 from regard.inspecting.capture import attention_of, weights_of
@@ -17,7 +17,8 @@ from regard.models.language.rows import ROWS
 from regard.runs.dictionaries import dictionary_of, learned_dictionary, read_dictionary
 from regard.runs.evaluation import answer
 from regard.runs.trained import Request
-from regard.tasks.unknown_words import replaced
+from regard.tasks.predictions import AnswerOptions
+from regard.tasks.word_links import replaced
 from tests.making import TRANSFORMER, make_run
 
 LANGUAGE_MODEL = """\
@@ -153,4 +154,4 @@ def test_a_run_of_characters_says_that_it_has_no_unknown_words(tmp_path):
     with pytest.raises(SettingError, match=said):
         dictionary_of(trained)
     with pytest.raises(SettingError, match=said):
-        answer(trained, ["a"], GREEDY, dictionary={})
+        answer(trained, ["a"], AnswerOptions(GREEDY, dictionary={}))

@@ -10,13 +10,21 @@ from regard.choices import Choice
 from regard.data import BOS, EOS, Example
 from regard.decoding import Greedy, Limits
 from regard.errors import DataError, LengthError, SettingError, UnknownChoice
-from regard.evaluating import Gold, Pieces, Row, View, score_all, view_links, write_pharaoh
-from regard.evaluating.heads import LEFT_OUT
-from regard.inspecting.alignments import words_of
+from regard.evaluating import (
+    DecoderRow,
+    Gold,
+    HeadView,
+    PieceWords,
+    score_all,
+    write_pharaoh,
+)
+from regard.evaluating.heads import LEFT_OUT, view_links
 from regard.inspecting.capture import attention_of, weights_of
+from regard.inspecting.token_labels import words_of
 from regard.runs.alignment import align, read_gold
-from regard.runs.evaluation import METRICS, Judged, answer, score, search_for
+from regard.runs.evaluation import METRICS, ScoredAnswers, answer, score, search_for
 from regard.runs.evaluation_texts import chosen_texts, texts_of_files
+from regard.tasks.predictions import AnswerOptions
 from tests.making import make_run
 
 PAIRS = [
@@ -47,7 +55,7 @@ def _surprise(trained, source, target):
 def test_the_loss_is_that_of_every_reference_token_by_token(trained):
     each = [_surprise(trained, pair.source, text) for pair in PAIRS for text in pair.targets]
     nats, tokens = (sum(column) for column in zip(*each, strict=True))
-    loss, perplexity = METRICS["loss"](Judged(trained, PAIRS, [""] * len(PAIRS)))
+    loss, perplexity = METRICS["loss"](ScoredAnswers(trained, PAIRS, [""] * len(PAIRS)))
     assert loss.value == pytest.approx(nats / tokens, abs=1e-5)
     assert perplexity.value == pytest.approx(torch.tensor(nats / tokens).exp().item(), rel=1e-4)
     assert loss.signature == f"nats|per:sub-word|tokens:{tokens}"
@@ -55,27 +63,29 @@ def test_the_loss_is_that_of_every_reference_token_by_token(trained):
 
 def test_pairs_that_the_model_cannot_read_do_not_count_and_are_told(trained):
     long = [*PAIRS, Example("a", ("b" * 64,)), Example("a" * 64, ("b",))]
-    plain = METRICS["loss"](Judged(trained, PAIRS, [""] * 4))
-    noted = METRICS["loss"](Judged(trained, long, [""] * 6))
+    plain = METRICS["loss"](ScoredAnswers(trained, PAIRS, [""] * 4))
+    noted = METRICS["loss"](ScoredAnswers(trained, long, [""] * 6))
     assert [one.value for one in noted] == pytest.approx([one.value for one in plain])
     assert noted[0].note.startswith("2 of 7 pairs have more tokens than the 64")
-    assert METRICS["loss"](Judged(trained, long[4:], ["", ""])) == ()
+    assert METRICS["loss"](ScoredAnswers(trained, long[4:], ["", ""])) == ()
 
 
 def test_the_scores_are_those_of_the_texts(trained):
-    said = answer(trained, [pair.source for pair in PAIRS], GREEDY)
-    scores = score(Judged(trained, PAIRS, said.texts), ["bleu", "chrf", "ter", "exact", "ratio"])
+    said = answer(trained, [pair.source for pair in PAIRS], AnswerOptions(GREEDY))
+    scores = score(
+        ScoredAnswers(trained, PAIRS, said.texts), ["bleu", "chrf", "ter", "exact", "ratio"]
+    )
     assert scores == score_all(said.texts, [pair.targets for pair in PAIRS])
     assert said.texts == tuple(
         one.text for one in trained.predict([pair.source for pair in PAIRS], search=GREEDY)
     )
     with pytest.raises(UnknownChoice, match="Did you mean 'bleu'"):
-        score(Judged(trained, PAIRS, said.texts), ["blue"])
+        score(ScoredAnswers(trained, PAIRS, said.texts), ["blue"])
 
 
 def test_an_empty_text_is_answered_by_an_empty_one_and_every_answer_is_counted(trained):
     count = []
-    said = answer(trained, ["", "a b", " "], GREEDY, each=lambda: count.append(1))
+    said = answer(trained, ["", "a b", " "], AnswerOptions(GREEDY), each=lambda: count.append(1))
     assert (said.texts[0], said.texts[2]) == ("", "")
     assert said.texts[1] == trained.predict(["a b"], search=GREEDY)[0].text
     assert len(count) == 3
@@ -84,8 +94,8 @@ def test_an_empty_text_is_answered_by_an_empty_one_and_every_answer_is_counted(t
 
 def test_a_long_text_is_refused_or_told(trained):
     with pytest.raises(LengthError, match="has at least 81 tokens"):
-        answer(trained, ["a" * 80, "b"], GREEDY)
-    said = answer(trained, ["a" * 80, "b"], GREEDY, on_long="skip")
+        answer(trained, ["a" * 80, "b"], AnswerOptions(GREEDY))
+    said = answer(trained, ["a" * 80, "b"], AnswerOptions(GREEDY, on_long="skip"))
     assert said.texts[0] == ""
     assert said.notes[0].startswith("1 of 2 texts: left out")
 
@@ -179,14 +189,14 @@ def _links(trained, pair, view):
     source, target = trained.loaded.source, trained.loaded.target
     text, said = pair.source, pair.targets[0]
     maps = attention_of(trained.loaded.model, [*source.encode(text), EOS], target.encode(said))
-    pieces = Pieces(
+    pieces = PieceWords(
         [*words_of(text, source.offsets(text)), LEFT_OUT], words_of(said, target.offsets(said))
     )
     return view_links(weights_of(maps["cross"]), pieces, view.row)[view]
 
 
 def test_a_head_whose_links_are_the_gold_ones_makes_no_error_and_is_the_best(trained):
-    view = View(1, 0, Row.NEXT)
+    view = HeadView(1, 0, DecoderRow.NEXT)
     pairs = [pair for pair in PAIRS if pair.targets[0]] * 2
     golds = [Gold(_links(trained, pair, view)) for pair in pairs]
     counted = []
@@ -195,9 +205,9 @@ def test_a_head_whose_links_are_the_gold_ones_makes_no_error_and_is_the_best(tra
     assert found.best.reported_on.error_rate == 0
     assert found.table[found.best.view].error_rate == 0
     assert found.best.reported_on.links < found.table[view].links
-    assert found.best_of_row[Row.NEXT].reported_on.error_rate == 0
-    before = found.best_of_row[Row.PREDICTING]
-    assert before.view.row is Row.PREDICTING
+    assert found.best_of_row[DecoderRow.NEXT].reported_on.error_rate == 0
+    before = found.best_of_row[DecoderRow.PREDICTING]
+    assert before.view.row is DecoderRow.PREDICTING
     chosen = [found.table[one] for one in found.table if one.is_head and one.row is before.view.row]
     assert before.chosen_on.error_rate > 0
     assert min(counts.error_rate for counts in chosen) <= found.table[before.view].error_rate

@@ -17,8 +17,7 @@ from regard.hardware.memory import in_a_fork, resident, start_counting
 from regard.models import build_transformer
 from regard.recipes.recipe import parse_recipe
 from regard.runs import plan as planning
-from regard.runs import trial
-from regard.runs.plan import Doing, Plan, plan
+from regard.runs.plan import TrainingPlan, plan
 from regard.training.checkpoints import Progress, save_checkpoint
 from regard.training.loop import epoch_updates, make_optimiser
 from regard.training.preparation import prepare
@@ -47,13 +46,13 @@ def _recipe(training=None, data=None, model=None):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(trial, "MOST", 2)
+    monkeypatch.setattr(planning, "MAX_TIMED_UPDATES", 2)
 
 
 def _planned(recipe, out=Path()):
     *doing, found = plan(recipe, hardware=Hardware(), out=out)
-    assert all(isinstance(each, Doing) for each in doing)
-    assert isinstance(found, Plan)
+    assert all(isinstance(each, str) for each in doing)
+    assert isinstance(found, TrainingPlan)
     return found
 
 
@@ -138,7 +137,7 @@ def test_time_and_memory_are_measured_and_scale_with_the_steps():
     ],
 )
 def test_validations_are_counted_into_the_time(training, count, monkeypatch):
-    monkeypatch.setattr(trial, "seconds_per_validation", lambda *_: 3.0)
+    monkeypatch.setattr(planning, "seconds_per_validation", lambda *_: 3.0)
     took = _planned(_recipe(training)).time
     assert (took.validations, took.per_validation) == (count, 3.0)
     assert took.total == pytest.approx(100 * took.per_update + 3.0 * count)
@@ -146,7 +145,7 @@ def test_validations_are_counted_into_the_time(training, count, monkeypatch):
 
 def test_a_large_corpus_is_planned_from_a_sample_that_is_said_to_be_one(monkeypatch):
     whole = _planned(_recipe())
-    monkeypatch.setattr(planning, "SAMPLE", 150)
+    monkeypatch.setattr(planning, "MAX_READ_EXAMPLES", 150)
     found = _planned(_recipe())
     assert found.examples.training == 400
     assert found.examples.read == 134
@@ -156,7 +155,7 @@ def test_a_large_corpus_is_planned_from_a_sample_that_is_said_to_be_one(monkeypa
 
 
 def test_what_does_not_fit_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(trial, "available_memory", lambda: 1 << 25)
+    monkeypatch.setattr(planning, "available_memory", lambda: 1 << 25)
     found = _planned(_recipe(model={"d_hidden": 1 << 18}), tmp_path / "not" / "there")
     assert found.memory.peak is None
     assert found.time.total is None
@@ -268,10 +267,10 @@ def test_a_fork_that_crashes_is_told_by_its_signal():
 
 
 def test_only_what_lacks_memory_is_said_not_to_fit(monkeypatch):
-    monkeypatch.setattr(trial, "learn_by_epoch", lambda *_, **__: _raise(KeyError("a fault")))
+    monkeypatch.setattr(planning, "learn", lambda *_, **__: _raise(KeyError("a fault")))
     with pytest.raises(RuntimeError, match="KeyError: 'a fault'"):
         _planned(_recipe())
-    monkeypatch.setattr(trial, "learn_by_epoch", lambda *_, **__: _raise(MemoryError()))
+    monkeypatch.setattr(planning, "learn", lambda *_, **__: _raise(MemoryError()))
     assert _planned(_recipe()).memory.peak is None
 
 
@@ -283,9 +282,9 @@ def test_on_a_gpu_too_only_what_lacks_memory_does_not_fit(monkeypatch, tmp_path)
     gpu = Hardware(device=torch.device("cuda"))
     rows = np.arange(3)
     full = torch.OutOfMemoryError("CUDA out of memory.")
-    monkeypatch.setattr(trial, "_learn_a_little", lambda *_: _raise(full))
-    assert trial.try_a_little(prepared, gpu, rows) == trial.Tried()
+    monkeypatch.setattr(planning, "_learn_a_little", lambda *_: _raise(full))
+    assert planning.try_a_little(prepared, gpu, rows) == planning.Tried()
     fault = RuntimeError("CUDA error: an illegal memory access was encountered")
-    monkeypatch.setattr(trial, "_learn_a_little", lambda *_: _raise(fault))
+    monkeypatch.setattr(planning, "_learn_a_little", lambda *_: _raise(fault))
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        trial.try_a_little(prepared, gpu, rows)
+        planning.try_a_little(prepared, gpu, rows)

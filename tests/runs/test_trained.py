@@ -143,7 +143,7 @@ def test_only_the_first_piece_of_a_split_text_has_its_prefix(trained):
     rest = trained.predict([("b " * 18).strip()], search=GREEDY)[0].text
     assert said.text.startswith("d e")
     assert said.text.endswith(rest)
-    with pytest.raises(SettingError, match="nobody knows in which piece"):
+    with pytest.raises(SettingError, match="no piece is known to hold them"):
         trained.predict([Request("b " * 50, must_contain=["c"])], on_long="split")
 
 

@@ -13,14 +13,15 @@ from regard.attention import attend
 from regard.attention.patterns.causal import CausalPattern
 from regard.errors import RunError
 from regard.inspecting import save_record
+from regard.inspecting.lessons import worked
 from regard.inspecting.panels import View
 from regard.inspecting.record import Attention, Record
 from regard.inspecting.statistics import head_statistics
 from regard.inspecting.survey import survey
 from regard.inspecting.token_labels import Tokens
-from regard.inspecting.worked_example import worked
 from regard.plots.colours import DARK, LIGHT
-from regard.serving import build_app, files
+from regard.serving import build_app
+from regard.serving.app import PAGE_TYPES, page_files
 from regard.serving.atlas import profile
 from regard.serving.registry import names_of, open_runs
 from tests.making import make_run
@@ -143,7 +144,7 @@ def test_an_object_is_read_by_the_keys_that_the_run_learned_from(tmp_path):
 
 def test_a_tile_is_the_dense_matrix_and_says_what_is_masked(client, registry, answers):
     name = answers[0]["record"]
-    kept = registry.records.get(name)()
+    kept = registry.records.get(name)
     for kind in ("cross", "decoder"):
         want = kept.weights(kind, 1, 0).numpy()
         answer, values, allowed = _tile(client, name, f"{kind}/1/0/0/0/0", type="float32")
@@ -167,7 +168,7 @@ def test_a_tile_travels_in_halves_unless_asked_otherwise(client, answers):
 def test_the_profile_is_the_mass_of_each_key(client, registry, answers):
     name = answers[0]["record"]
     said = client.get(f"/api/records/{name}/profile/encoder/0/1", params={"far": 2}).json()
-    weights = registry.records.get(name)().weights("encoder", 0, 1)
+    weights = registry.records.get(name).weights("encoder", 0, 1)
     assert said["received"] == pytest.approx(weights.sum(0).tolist(), abs=1e-5)
     assert said["is_exact"] is True
     for query, key, weight in said["links"]:
@@ -182,7 +183,7 @@ def test_between_two_texts_no_link_is_too_near(client, registry, answers):
     name = answers[0]["record"]
     said = client.get(f"/api/records/{name}/profile/cross/0/1", params={"far": 40}).json()
     # the end token is left out
-    weights = registry.records.get(name)().weights("cross", 0, 1)[:, :-1]
+    weights = registry.records.get(name).weights("cross", 0, 1)[:, :-1]
     assert said["far"] == -1
     assert said["links"][0][2] == pytest.approx(float(weights.max()), abs=1e-6)
 
@@ -298,10 +299,10 @@ def test_health_metrics_and_openapi(client):
 
 
 def test_every_file_of_the_page_is_served_with_a_type_that_browsers_take(client):
-    for address in files.page_files():
+    for address in page_files():
         answer = client.get(f"/{address}")
         assert answer.status_code == 200
-        assert answer.headers["content-type"] == files.TYPES[f".{address.rsplit('.')[-1]}"]
+        assert answer.headers["content-type"] == PAGE_TYPES[f".{address.rsplit('.')[-1]}"]
     assert client.get("/").text.startswith("<!doctype html>")
 
 

@@ -19,10 +19,10 @@ from regard.inspecting.record import Attention
 from regard.inspecting.token_labels import Tokens
 from regard.serving import build_app
 from regard.serving.atlas import TURNS, profile
-from regard.serving.lru_cache import Kept, Once
+from regard.serving.lru_cache import LruCache
 from regard.serving.registry import Registry
 from regard.serving.server import running
-from regard.serving.turns import Turns, answer_while_there, check_asker
+from regard.serving.turns import ComputingTurns, answer_while_there, check_client
 
 N = 1 << 14
 """At the first zoom a pixel is 64 × 64 cells: more than are computed without being asked for."""
@@ -116,7 +116,7 @@ def test_a_fast_pan_never_computes_more_than_a_few_tiles_at_a_time():
         paths = [f"records/doc/tiles/encoder/0/0/6/{x}/{y}" for x in range(6) for y in range(4)]
         answers = list(many.map(lambda path: read(address, path), paths))
     assert all(headers["X-Exact"] == "true" for headers, _ in answers)
-    assert 1 <= slow.n_most <= TURNS.at_once
+    assert 1 <= slow.n_most <= TURNS.max_quick
 
 
 def test_the_survey_says_how_many_queries_it_used_until_all_were():
@@ -142,7 +142,7 @@ def test_a_short_text_is_surveyed_exactly_at_once():
 
 
 def test_a_long_piece_gives_way_to_quick_ones_and_waits_for_no_other():
-    turns, seen = Turns(at_once=1), []
+    turns, seen = ComputingTurns(max_quick=1), []
     holding, may_end = threading.Event(), threading.Event()
 
     def quick():
@@ -169,7 +169,7 @@ def test_a_long_piece_gives_way_to_quick_ones_and_waits_for_no_other():
 
 
 def test_what_fails_leaves_its_turn_to_others():
-    turns = Turns(at_once=1)
+    turns = ComputingTurns(max_quick=1)
     for turn in (turns.quick, turns.long):
         with pytest.raises(ZeroDivisionError), turn():
             raise ZeroDivisionError
@@ -189,7 +189,7 @@ def test_whoever_goes_is_noticed_while_an_answer_is_made():
         assert (await receive())["type"] == "http.request"
         assert (await receive())["type"] == "http.disconnect"
         with pytest.raises(HTTPException) as raised:
-            await asyncio.to_thread(check_asker)
+            await asyncio.to_thread(check_client)
         noticed.append(raised.value.status_code)
 
     asyncio.run(answer_while_there(app, {}, receive, None))
@@ -197,7 +197,7 @@ def test_whoever_goes_is_noticed_while_an_answer_is_made():
 
 
 def test_outside_of_a_request_nobody_goes():
-    check_asker()
+    check_client()
 
 
 def test_what_fails_is_computed_again_for_the_next_and_can_be_forgotten():
@@ -209,12 +209,9 @@ def test_what_fails_is_computed_again_for_the_next_and_can_be_forgotten():
             raise ZeroDivisionError
         return "made"
 
-    kept, once = Kept(), Once(make)
-    assert kept.put("x", once) is once
+    kept = LruCache()
     with pytest.raises(ZeroDivisionError):
-        once()
-    assert (once(), once(), len(tries)) == ("made", "made", 2)
-    kept.drop("x", Once(make))
-    assert kept.get("x") is once
-    kept.drop("x", once)
+        kept.computed("x", make)
     assert len(kept) == 0
+    assert [kept.computed("x", make), kept.computed("x", make), len(tries)] == ["made", "made", 2]
+    assert kept.get("x") == "made"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.serving.guard import MOST_BYTES, Guard, Names
+from regard.serving.guard import MAX_BYTES, Guard, Names
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000"])
@@ -41,9 +41,9 @@ def test_a_server_of_everybody_takes_addresses_but_no_names():
 
 def test_too_much_is_refused_whether_announced_or_not(client):
     path, headers = "/api/runs/first/predict", {"content-type": "application/json"}
-    body = b"x" * (MOST_BYTES + 1)
+    body = b"x" * (MAX_BYTES + 1)
     announced = client.post(path, content=body, headers=headers)
-    silent = client.post(path, content=iter([body[: MOST_BYTES // 2]] * 3), headers=headers)
+    silent = client.post(path, content=iter([body[: MAX_BYTES // 2]] * 3), headers=headers)
     for answer in (announced, silent):
         assert answer.status_code == 413
         assert answer.json()["error"]["kind"] == "too_large"

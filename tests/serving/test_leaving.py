@@ -8,7 +8,7 @@ from regard.runs.trained import load
 from regard.serving import build_app
 from regard.serving.registry import Registry, Served
 from regard.serving.server import running
-from regard.serving.turns import Asker, answer_while_there
+from regard.serving.turns import Client, answer_while_there
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run
 from tests.serving import asking
@@ -45,15 +45,15 @@ def test_a_request_that_waits_for_the_model_is_dropped_when_its_client_leaves(re
 def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, monkeypatch):
     run, asked = requests[verb]
     trained = load(run, device="cpu")
-    model, go = SeenModel(trained.stepper), Asker.go
+    model, leave = SeenModel(trained.stepper), Client.set
     object.__setattr__(trained, "stepper", model)
 
-    def noticed(asker):
-        go(asker)
+    def noticed(client):
+        leave(client)
         if model.is_writing.is_set():
             model.goes_on.set()
 
-    monkeypatch.setattr(Asker, "go", noticed)
+    monkeypatch.setattr(Client, "set", noticed)
     with running(build_app(Registry({"run": Served("run", trained)}))) as address:
         with asking.connected(address) as connection:
             asking.post(connection, f"api/runs/run/{verb}", asked)

@@ -5,8 +5,7 @@ import torch
 
 from regard.errors import SettingError, UnknownChoice
 from regard.evaluating import AlignmentCounts, Gold
-from regard.serving.gold import errors_of_heads, sentence
-from regard.serving.link_drawing import Drawing
+from regard.serving.gold import Drawing, errors_of_heads, sentence
 
 WEIGHTS = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.2, 0.2]])
 SOURCE, TARGET = ["the", "dog", "."], ["le", "chien", "!"]
@@ -79,4 +78,4 @@ def test_a_drawing_that_there_is_not_is_refused():
     with pytest.raises(UnknownChoice, match="punctuation"):
         Drawing(punctuation="no")
     with pytest.raises(SettingError, match="above 0 and up to 1, got 0"):
-        Drawing("threshold", 0)
+        Drawing("threshold", 0.0)

@@ -6,7 +6,8 @@ import torch
 from regard.errors import LengthError, SettingError
 from regard.runs.trained import load
 from regard.serving.loaded_head import loaded_head
-from regard.serving.worked_steps import Projections, Wished, worked_steps
+from regard.serving.schemas import AskedHead, AskedToWork
+from regard.serving.worked_steps import worked_steps
 from tests.making import TRANSFORMER, make_run
 
 RELATIVE = TRANSFORMER + '\nrelation = "shaw"'
@@ -59,14 +60,22 @@ def test_python_follows_the_same_steps_from_keys_and_values_side_by_side(record)
     told = loaded_head(record, "decoder", 0, 0)
     keys, values = len(told["K"][0]), len(told["V"][0])
     both = torch.eye(keys + values).tolist()
-    picks = Projections(
-        torch.eye(keys).tolist(), [row[:keys] for row in both], [row[keys:] for row in both]
+    picks = AskedHead(
+        W_Q=torch.eye(keys).tolist(),
+        W_K=[row[:keys] for row in both],
+        W_V=[row[keys:] for row in both],
     )
     side = [[*key, *value] for key, value in zip(told["K"], told["V"], strict=True)]
     done = worked_steps(
-        Wished(told["Q"], side, [picks], torch.eye(values).tolist(), is_causal=True,
-               temperature=told["divisor"])
-    )  # fmt: skip
+        AskedToWork(
+            queries=told["Q"],
+            keys=side,
+            heads=[picks],
+            W_O=torch.eye(values).tolist(),
+            is_causal=True,
+            temperature=told["divisor"],
+        )
+    )
     weights = torch.tensor(done["heads"][0]["weights"], dtype=torch.float64)
     torch.testing.assert_close(weights, _rows(told, "weights"), atol=1e-6, rtol=0)
     torch.testing.assert_close(

@@ -3,7 +3,6 @@
 import pytest
 from starlette.testclient import TestClient
 
-from regard.inspecting.text_record import reads_answers
 from regard.serving import build_app
 from regard.serving.quantities import QUANTITIES
 from regard.serving.registry import open_runs
@@ -61,7 +60,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_offered_or_recommended_is_answered_and_nothing_else_is(name, tmp_path):
     registry = open_runs([make_run(tmp_path / "run", model=MODELS[name])], device="cpu")
-    answer = {"target": "c b"} if reads_answers(registry.run("run").trained.loaded.model) else {}
+    answer = {"target": "c b"} if registry.run("run").trained.loaded.model.reads_answers else {}
     with TestClient(build_app(registry), base_url="http://127.0.0.1") as client:
         said = client.post("/api/runs/run/predict", json={"text": TEXT, **answer}).json()
         address = f"/api/records/{said['answers'][0]['record']}"

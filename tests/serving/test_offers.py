@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from regard.serving import build_app
 from regard.serving.offers import SENTENCES, own_examples
 from regard.serving.registry import open_runs
-from regard.tasks.masked_words import with_hidden_word
+from regard.tasks.masked_words import MaskedWords
 from tests.making import ENCODER, make_run
 from tests.serving.serving import write_card
 
@@ -106,7 +106,7 @@ def test_texts_longer_than_the_model_reads_are_not_offered(tmp_path):
     ],
 )
 def test_one_word_is_hidden_and_all_else_stays(text, hidden):
-    assert with_hidden_word(text) == hidden
+    assert MaskedWords().as_example(text) == hidden
 
 
 def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path, monkeypatch):
@@ -122,10 +122,10 @@ def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path,
 
     monkeypatch.setattr("regard.serving.registry.own_examples", slow)
     with ThreadPoolExecutor(3) as others:
-        waiting = [others.submit(lambda: registry.run("first").offer) for _ in range(2)]
+        waiting = [others.submit(lambda: registry.run("first").offer()) for _ in range(2)]
         try:
             assert begun.wait(60)
-            assert others.submit(lambda: registry.run("second").offer).result(20).examples
+            assert others.submit(lambda: registry.run("second").offer()).result(20).examples
         finally:
             may_end.set()
         one, other = (each.result(60) for each in waiting)

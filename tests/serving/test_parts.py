@@ -8,47 +8,52 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from regard.data import Example
 from regard.data.pictures import Picture
 from regard.errors import DataError, SettingError, ShapeError, UnknownChoice
 from regard.evaluating import Gold
-from regard.evaluating.heads import Row
+from regard.evaluating.heads import DecoderRow
 from regard.inspecting.capture import attention_of
-from regard.inspecting.worked_example import X, Y, worked
+from regard.inspecting.lessons import X, Y, worked
 from regard.runs.alignment import align
 from regard.runs.trained import load
-from regard.serving import files
+from regard.serving.app import PAGE_FOLDERS, page_files
 from regard.serving.captions import _small
 from regard.serving.gold import errors_of_heads, read_pairs, sentence
-from regard.serving.lru_cache import Kept
+from regard.serving.lru_cache import LruCache
 from regard.serving.registry import GoldPairs
+from regard.serving.schemas import AskedToWork
 from regard.serving.side_by_side import side_by_side
-from regard.serving.worked_steps import HEADS, Projections, Wished, worked_steps
+from regard.serving.worked_steps import HEADS, worked_steps
 from tests.making import make_run
 
+MATRICES = ("W_Q", "W_K", "W_V")
 
-def _wished(keys=X, count=1, **options):
+
+def _worked(queries=X, keys=X, heads=None, count=1, **options):
     ones, joined = HEADS[count]
-    return Wished(X, keys, [Projections(one, one, one) for one in ones], joined, **options)
+    heads = heads or [dict.fromkeys(MATRICES, one) for one in ones]
+    return AskedToWork(queries=queries, keys=keys, heads=heads, W_O=joined, **options)
 
 
 @pytest.mark.parametrize(("is_scaled", "part"), [(False, None), (True, "scaled")])
 def test_matrices_that_change_nothing_give_the_numbers_of_explain(is_scaled, part):
     want = worked() if part is None else worked()[part]
-    done = worked_steps(_wished(is_scaled=is_scaled))
+    done = worked_steps(_worked(is_scaled=is_scaled))
     for name in ("scores", "weights", "context"):
         torch.testing.assert_close(torch.tensor(done["heads"][0][name]), torch.tensor(want[name]))
     assert done["out"] == done["joined"] == done["heads"][0]["context"]
 
 
 def test_words_may_look_at_words_of_another_language():
-    done = worked_steps(_wished(keys=Y))
+    done = worked_steps(_worked(keys=Y))
     assert done["heads"][0]["weights"] == worked()["cross"]["weights"]
 
 
 def test_two_heads_mask_and_temperature_by_hand():
-    done = worked_steps(_wished(count=2, is_causal=True, temperature=2.0))
+    done = worked_steps(_worked(count=2, is_causal=True, temperature=2.0))
     second = done["heads"][1]
     assert second["query"] == [[row[1], row[2]] for row in X]
     row = [sum(a * b for a, b in zip(X[1][1:], key[1:], strict=True)) / 2 for key in X[:2]]
@@ -60,18 +65,21 @@ def test_two_heads_mask_and_temperature_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("wished", "error", "says"),
+    ("numbers", "error", "says"),
     [
-        (_wished(temperature=0.0), SettingError, "temperature"),
-        (Wished([[1.0]], [[1.0]], [Projections([[1.0], [2.0]], [[1.0]], [[1.0]])], [[1.0]]),
-         ShapeError, "W_Q of head 1"),
-        (Wished([[1.0], [1.0, 2.0]], [[1.0]], [Projections([[1.0]], [[1.0]], [[1.0]])], [[1.0]]),
-         ShapeError, "one length"),
+        ({"temperature": 0.0}, ValidationError, "temperature"),
+        ({"keys": [[1.0]] * 25}, ValidationError, "at most 24"),
+        (
+            {"queries": [[1.0]], "heads": [{name: [[1.0], [2.0]] for name in MATRICES}]},
+            ShapeError,
+            "W_Q of head 1",
+        ),
+        ({"queries": [[1.0], [1.0, 2.0]]}, ShapeError, "one length"),
     ],
-)  # fmt: skip
-def test_numbers_that_do_not_fit_are_refused(wished, error, says):
+)
+def test_numbers_that_do_not_fit_are_refused(numbers, error, says):
     with pytest.raises(error, match=says):
-        worked_steps(wished)
+        worked_steps(_worked(**numbers))
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +174,7 @@ def test_links_beyond_the_words_are_refused_where_pairs_are_made_in_python():
         GoldPairs((Example("a b", ("b a",)),), (Gold(frozenset({(0, 2)})),))
 
 
-@pytest.mark.parametrize("row", list(Row))
+@pytest.mark.parametrize("row", list(DecoderRow))
 def test_a_pair_shows_words_between_spaces_whose_rows_sum_to_what_words_receive(registry, row):
     said = sentence(registry, "first", 0, row.name.lower())
     assert said["source"] == ["a", "dog", "ate"]
@@ -181,18 +189,18 @@ def test_a_pair_shows_words_between_spaces_whose_rows_sum_to_what_words_receive(
 
 
 def test_what_was_asked_for_longest_ago_is_forgotten_first():
-    kept = Kept[int](most=2)
-    kept.put("a", 1)
-    kept.put("b", 2)
+    kept = LruCache[int](most=2)
+    kept.put("a", lambda: 1)
+    kept.put("b", lambda: 2)
     kept.get("a")
-    kept.put("c", 3)
+    kept.put("c", lambda: 3)
     assert kept.get("a") == 1
     with pytest.raises(UnknownChoice, match="not kept any more"):
         kept.get("b")
 
 
 def test_the_vendored_file_is_the_one_that_its_note_names():
-    folder = files.FOLDER / "vendor"
+    folder = PAGE_FOLDERS["drawing/"] / "vendor"
     note = (folder / "VENDORED.txt").read_text()
     told = re.search(r"sha256\s+(\w{64})", note)
     assert told is not None
@@ -203,7 +211,7 @@ def test_the_vendored_file_is_the_one_that_its_note_names():
 
 
 def test_the_page_invents_nothing_and_asks_nobody_else():
-    own = [path for path in files.page_files().values() if "vendor" not in path.parts]
+    own = [path for path in page_files().values() if "vendor" not in path.parts]
     for path in own:
         text = path.read_text(encoding="utf-8")
         assert "Math.random" not in text

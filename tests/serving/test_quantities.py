@@ -11,14 +11,19 @@ from regard.attention import attend
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError
 from regard.inspecting.record import Attention, Record
-from regard.inspecting.record_files import Kept
+from regard.inspecting.record_files import DenseWeights
 from regard.inspecting.rollout import answer_rollout, flow, rollout
 from regard.inspecting.token_labels import Tokens
 from regard.runs.trained import load
 from regard.serving import build_app
-from regard.serving.quantities import QUANTITIES, numbers_of, offered, spans_of
+from regard.serving.quantities import (
+    QUANTITIES,
+    QuantitySettings,
+    numbers_of,
+    offered,
+    spans_of,
+)
 from regard.serving.registry import Registry
-from regard.serving.shown_numbers import Wish
 from tests.making import make_run
 
 TEXT = "a dog ate"
@@ -48,23 +53,23 @@ def test_a_temperature_divides_the_scores_before_the_softmax(record, temperature
     scores = seen.query[0] @ seen.key[0].mT / seen.query.shape[-1] ** 0.5 / temperature
     hidden = torch.ones(scores.shape[-2:]).triu(1).bool()
     want = scores.masked_fill(hidden, -torch.inf).softmax(-1)
-    made = numbers_of(record, "decoder", "weights", Wish(temperature=temperature))
+    made = numbers_of(record, "decoder", "weights", QuantitySettings(temperature=temperature))
     torch.testing.assert_close(made[1], want, atol=1e-6, rtol=1e-5)
 
 
 def test_what_is_shown_is_python_s(record):
     for layer, head in ((0, 1), (1, 0)):
         for kind in ("decoder", "cross"):
-            weights = numbers_of(record, kind, "weights", Wish())[layer, head]
+            weights = numbers_of(record, kind, "weights", QuantitySettings())[layer, head]
             torch.testing.assert_close(weights, record.weights(kind, layer, head))
-            arriving = numbers_of(record, kind, "arriving", Wish())[layer, head]
+            arriving = numbers_of(record, kind, "arriving", QuantitySettings())[layer, head]
             torch.testing.assert_close(arriving, record.arriving(kind, layer, head))
-    wish = Wish(residual=0.25)
-    (followed,) = numbers_of(record, "decoder", "rollout", wish)[0]
+    settings = QuantitySettings(residual=0.25)
+    (followed,) = numbers_of(record, "decoder", "rollout", settings)[0]
     torch.testing.assert_close(followed, rollout(record, "decoder", residual=0.25))
-    (flows,) = numbers_of(record, "decoder", "flow", wish)[0]
+    (flows,) = numbers_of(record, "decoder", "flow", settings)[0]
     torch.testing.assert_close(flows[3], flow(record, "decoder", 3, residual=0.25))
-    (source,) = numbers_of(record, "cross", "answer", wish)[0]
+    (source,) = numbers_of(record, "cross", "answer", settings)[0]
     torch.testing.assert_close(source, answer_rollout(record, residual=0.25).source)
 
 
@@ -73,7 +78,7 @@ def test_nothing_stands_where_the_spans_let_nothing_through(record, kind):
     keys = len(record.attention[kind].keys)
     for name, told in offered(record, kind).items():
         assert told["why_not"] == ""
-        numbers = numbers_of(record, kind, name, Wish())
+        numbers = numbers_of(record, kind, name, QuantitySettings())
         for layer, spans in zip(numbers, spans_of(record, kind, name), strict=True):
             if spans is not None:
                 seen = torch.tensor(_pairs(spans, keys))
@@ -100,22 +105,22 @@ def test_what_cannot_be_shown_says_why(record):
     assert told["rollout"]["why_not"] == ""
     assert "rollout" not in offered(record, "cross")
     with pytest.raises(SettingError, match=r"has no flow\. Take one of weights"):
-        numbers_of(record, "cross", "flow", Wish())
+        numbers_of(record, "cross", "flow", QuantitySettings())
     with pytest.raises(SettingError, match="temperature must be above 0, got 0"):
-        Wish(temperature=0)
+        QuantitySettings(temperature=0.0)
 
 
 def test_weights_without_scores_have_no_temperature_and_no_known_mask(record):
     one = record.attention["encoder"]
-    dense = tuple(Kept(layer.dense()) for layer in one.layers)
+    dense = tuple(DenseWeights(layer.dense()) for layer in one.layers)
     bare = Record("", "", {"encoder": replace(one, layers=dense)})
     assert spans_of(bare, "encoder", "weights") == [None]
     torch.testing.assert_close(
-        numbers_of(bare, "encoder", "weights", Wish()),
-        numbers_of(record, "encoder", "weights", Wish()),
+        numbers_of(bare, "encoder", "weights", QuantitySettings()),
+        numbers_of(record, "encoder", "weights", QuantitySettings()),
     )
     with pytest.raises(SettingError, match="a temperature needs the scores"):
-        numbers_of(bare, "encoder", "weights", Wish(temperature=2))
+        numbers_of(bare, "encoder", "weights", QuantitySettings(temperature=2.0))
 
 
 def test_a_recurrent_decoder_has_no_rollout_to_the_source(tmp_path):
@@ -123,8 +128,8 @@ def test_a_recurrent_decoder_has_no_rollout_to_the_source(tmp_path):
     record = load(make_run(tmp_path / "run", model=model), device="cpu").look("a b c", "c b")
     assert "does not attend to what it wrote" in offered(record, "cross")["answer"]["why_not"]
     # an additive score at a temperature
-    want = numbers_of(record, "cross", "weights", Wish()).pow(0.5)
-    warm = numbers_of(record, "cross", "weights", Wish(temperature=2))
+    want = numbers_of(record, "cross", "weights", QuantitySettings()).pow(0.5)
+    warm = numbers_of(record, "cross", "weights", QuantitySettings(temperature=2.0))
     torch.testing.assert_close(warm, want / want.sum(-1, keepdim=True), atol=1e-5, rtol=0)
 
 

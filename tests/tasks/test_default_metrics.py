@@ -8,7 +8,7 @@ import pytest
 from regard.recipes.recipe import read_recipe
 from regard.runs.evaluation import METRICS
 from regard.tasks import TASKS, task_of
-from regard.tasks.translation import METRICS_BY_READER
+from regard.tasks.task import METRICS_BY_READER
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ["bleu", "chrf", "ter", "exact", "ratio", "loss"]

@@ -6,11 +6,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from regard.data.kinds import BPE, CHARACTERS, MASK_NUMBER, WORDS, Kind
-from regard.data.published_kinds import SENTENCEPIECE, WORDPIECE
+from regard.data.published_subwords import SENTENCEPIECE, WORDPIECE
+from regard.data.subword_kinds import BPE, CHARACTERS, MASK_NUMBER, WORDS, Kind
 from regard.data.subwords import Subwords
 from regard.tasks.masked_words import filled
-from regard.tasks.predictions import Request
 
 PIECES = ["<pad>", "<bos>", "<eos>", "<unk>", "[MASK]"]
 PLAIN = {
@@ -49,7 +48,7 @@ def filled_in(subwords, text, *likeliest):
     for row, pieces in zip(guesses, likeliest, strict=True):
         for rank, piece in enumerate(pieces):
             row[known.token_to_id(piece)] = -float(rank)
-    return filled(Request(text), guesses.log_softmax(-1), subwords, len(likeliest[0]))
+    return filled(text, guesses.log_softmax(-1), subwords, len(likeliest[0]))
 
 
 def shown(said):
@@ -91,7 +90,7 @@ def test_no_more_words_are_guessed_than_there_are():
     subwords = wordpieces()
     guesses = torch.zeros(2, len(subwords))
     guesses[:, : len(PIECES)] = -torch.inf
-    said = filled(Request("[MASK] the [MASK]"), guesses.log_softmax(-1), subwords, 99).prediction
+    said = filled("[MASK] the [MASK]", guesses.log_softmax(-1), subwords, 99).prediction
     words = ["run", "the", "d", "##d", "##ning", "."]
     assert [sorted(each) for each in shown(said)] == [sorted(words)] * 2
     assert len(said.n_best) == len(words) ** 2

@@ -7,15 +7,15 @@ import pytest
 
 import regard
 from regard.data import Example
-from regard.data.kinds import MASK_PIECE
 from regard.data.normalisation import NORMALISERS
+from regard.data.subword_kinds import MASK_PIECE
 from regard.decoding import Greedy, Limits
 from regard.evaluating import Gold
 from regard.models import EncoderSpec
 from regard.runs.alignment import align
 from regard.runs.trained import Request
 from regard.tasks import task_of
-from regard.tasks.normalisation import form_name
+from regard.tasks.input_format import form_name
 from tests.making import make_run
 
 

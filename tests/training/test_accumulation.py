@@ -7,13 +7,14 @@ import torch
 from regard.data import Example
 from regard.data.batches import collate
 from regard.data.corpus import write_corpus
-from regard.data.kinds import KINDS
+from regard.data.subword_kinds import KINDS
 from regard.data.subwords import Subwords
 from regard.errors import LengthError
+from regard.hardware.hardware import CPU
 from regard.hardware.recorded_work import Recorder
 from regard.models import Lesson, TransformerSpec, build_transformer
-from regard.training.accumulation import CPU, Accumulator
-from regard.training.objectives import Smoothed
+from regard.training.accumulation import Accumulator
+from regard.training.losses import Objective
 
 
 class FailsBackward(torch.autograd.Function):
@@ -73,7 +74,7 @@ def test_batches_that_do_not_fit_are_cut_and_give_the_same_gradient(batches, fai
     for most_rows in (99, 3):
         model = _model(dropout=0.0)
         _small_memory(model, most_rows, fail)
-        found.append((Accumulator(model, Smoothed(0.1), CPU).gather(batches, _tokens(batches)),
+        found.append((Accumulator(model, Objective(0.1), CPU).gather(batches, _tokens(batches)),
                       _gradient(model)))  # fmt: skip
     (whole, expected), (cut, gradient) = found
     assert (whole.splits, cut.splits) == (0, 1 + 3 + 3)
@@ -87,13 +88,13 @@ def test_random_numbers_are_put_back_so_that_a_failure_leaves_no_trace(batches, 
     _small_memory(failing, 3, fail)
     _small_memory(warned, 99)
     torch.manual_seed(5)
-    Accumulator(failing, Smoothed(0.1), CPU).gather(batches, _tokens(batches))
+    Accumulator(failing, Objective(0.1), CPU).gather(batches, _tokens(batches))
     after = torch.get_rng_state()
     # the same pieces, cut by hand
     torch.manual_seed(5)
     pieces = [_rows(b, i, i + n) for b, n in zip(batches, (2, 3, 2), strict=True)
               for i in range(0, len(b.rows), n)]  # fmt: skip
-    Accumulator(warned, Smoothed(0.1), CPU).gather(pieces, _tokens(batches))
+    Accumulator(warned, Objective(0.1), CPU).gather(pieces, _tokens(batches))
     assert torch.equal(_gradient(failing), _gradient(warned))
     assert torch.equal(after, torch.get_rng_state())
 
@@ -107,7 +108,7 @@ def _rows(batch, first, last):
 def test_what_did_not_fit_once_is_not_tried_again(batches):
     model = _model(dropout=0.0)
     asked = _small_memory(model, 3)
-    accumulator = Accumulator(model, Smoothed(), CPU)
+    accumulator = Accumulator(model, Objective(), CPU)
     first = accumulator.gather(batches, _tokens(batches))
     assert max(asked) == 12
     asked.clear()
@@ -142,8 +143,8 @@ def test_without_memory_for_recordings_an_update_ends_whole_and_without_them(bat
     plain, short = _model(dropout=0.5), _model(dropout=0.5)
     repeated = [batch for batch in batches for _ in range(3)]
     torch.manual_seed(5)
-    expected = Accumulator(plain, Smoothed(0.1), CPU).gather(repeated, _tokens(repeated))
-    accumulator = Accumulator(short, Smoothed(0.1), CPU)
+    expected = Accumulator(plain, Objective(0.1), CPU).gather(repeated, _tokens(repeated))
+    accumulator = Accumulator(short, Objective(0.1), CPU)
     accumulator.work = Recorder(accumulator._work, ShortTape(room))
     torch.manual_seed(5)
     gathered = accumulator.gather(repeated, _tokens(repeated))
@@ -155,7 +156,7 @@ def test_without_memory_for_recordings_an_update_ends_whole_and_without_them(bat
 def test_what_does_not_fit_beside_no_recording_either_is_cut(batches):
     model = _model(dropout=0.0)
     _small_memory(model, 3)
-    accumulator = Accumulator(model, Smoothed(0.1), CPU)
+    accumulator = Accumulator(model, Objective(0.1), CPU)
     accumulator.work = Recorder(accumulator._work, ShortTape(2))
     repeated = [batch for batch in batches for _ in range(3)]
     gathered = accumulator.gather(repeated, _tokens(repeated))
@@ -170,11 +171,11 @@ def test_one_example_that_does_not_fit_is_an_error_that_says_what_to_do(batches)
         match=r"an example of \d+ source and \d+ target tokens does not fit into the memory of "
         r"cpu, though it was alone there\. Lower data\.max_tokens, or take a smaller model",
     ):
-        Accumulator(model, Smoothed(), CPU).gather(batches, _tokens(batches))
+        Accumulator(model, Objective(), CPU).gather(batches, _tokens(batches))
 
 
 def test_a_worker_without_a_batch_adds_nothing():
     model = _model(dropout=0.0)
-    gathered = Accumulator(model, Smoothed(), CPU).gather([], 7)
+    gathered = Accumulator(model, Objective(), CPU).gather([], 7)
     assert (gathered.nll, gathered.splits) == (0.0, 0)
     assert all(p.grad is None for p in model.parameters())

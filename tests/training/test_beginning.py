@@ -9,7 +9,7 @@ from regard.errors import LengthError, RegardError, RunError
 from regard.models import KINDS
 from regard.recipes import read_recipe
 from regard.training import run
-from regard.training.loop import Step
+from regard.training.events import Step
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE as CAPTIONS

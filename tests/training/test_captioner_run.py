@@ -13,6 +13,7 @@ from regard.choices import Choice
 from regard.data import Example
 from regard.data.annotation_store import AnnotationStore
 from regard.errors import DataError, RecipeError, RunError, SettingError
+from regard.hardware.hardware import CPU
 from regard.layers.vision import EfficientNetLite0
 from regard.recipes import read_recipe
 from regard.recipes.data_paths import data_files
@@ -21,8 +22,7 @@ from regard.runs.verification import Check, verify
 from regard.tasks import task_of
 from regard.training import run
 from regard.training.card_json import file_hash
-from regard.training.events import Notice, Validated
-from regard.training.loop import CPU, Step
+from regard.training.events import Notice, Step, Validated
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 from tests.captioning import RECIPE, draw, trained_captioner
@@ -56,7 +56,7 @@ def published(monkeypatch):
     """Weights as if somebody had published them; whoever asks is counted."""
     asked = []
 
-    def load(self, cache=None):
+    def load(self):
         asked.append(self)
         draws = torch.Generator().manual_seed(5)
         for name, weight in self.named_buffers():
@@ -99,7 +99,7 @@ def test_a_batch_holds_the_pictures_of_its_rows_and_every_epoch_shifts_them(tmp_
     assert torch.equal(first.source, plain.source), "an epoch is a pure function"
     valid = prepared.valid.corpus
     rows = torch.tensor([5, 0]).numpy()
-    wanted = valid.sources.store.pictures(rows)
+    wanted = valid.sources.read(rows)
     assert torch.equal(regard.data.collate(valid, rows).source, wanted)
 
 
@@ -125,8 +125,8 @@ def test_a_frozen_encoder_sees_each_picture_once_and_a_finished_run_asks_nobody(
     assert trained.predict(["scene:0-1"])[0].n_best
     assert len(published) == 2
     encoder = trained.loaded.model.encoder
-    pictures = prepare(recipe, tmp_path / "run", ALONE).train.corpus.sources.store
-    wanted = encoder(pictures.pictures(torch.tensor([7]).numpy()))
+    pictures = prepare(recipe, tmp_path / "run", ALONE).train.corpus.sources
+    wanted = encoder(pictures.read(torch.tensor([7]).numpy()))
     got = store.annotations(torch.tensor([7]).numpy()).float()
     torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-3)
 

@@ -20,7 +20,7 @@ from regard.training.checkpoints import (
     prune,
     save_checkpoint,
 )
-from regard.training.loop import Step
+from regard.training.events import Step
 
 MILLION = 1_000_000
 

@@ -8,16 +8,16 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.data.kinds import BOS, EOS, MASK_NUMBER
+from regard.data.subword_kinds import BOS, EOS, MASK_NUMBER
 from regard.data.subwords import Subwords
 from regard.errors import LengthError, RecipeError, SettingError
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.token_labels import read_text
 from regard.recipes import read_recipe
-from regard.runs.evaluation import METRICS, Judged, score
+from regard.runs.evaluation import METRICS, ScoredAnswers, score
 from regard.runs.evaluation_texts import texts_of_split
 from regard.tasks.predictions import WithPrecision
-from regard.training.loop import Step
+from regard.training.events import Step
 from regard.training.run import run
 from tests.making import ENCODER, make_run
 from tests.training.encoder_recipes import TAGS, WORDS, trained
@@ -49,7 +49,7 @@ def filler(tmp_path_factory):
 def test_scores_of_whole_texts_are_refused_where_few_words_are_asked_for(filler, name, why, capsys):
     texts = texts_of_split(filler.loaded.recipe, "valid")
     with pytest.raises(SettingError, match=rf"{name} has no meaning .* hidden words: .*{why}"):
-        score(Judged(filler, texts, [""] * len(texts)), [name])
+        score(ScoredAnswers(filler, texts, [""] * len(texts)), [name])
     # before anything is decoded
     asked = ["evaluate", str(filler.path), "--split", "valid", "--metrics", f"bleu,{name}"]
     assert main(asked) == 2
@@ -202,7 +202,7 @@ def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
     loss = torch.nn.functional.cross_entropy(logits, lesson.gold[lesson.gold != 0])
     assert abs(loss.item() - math.log(300)) < 0.5
     texts = texts_of_split(one.loaded.recipe, "valid")
-    told, _ = METRICS["loss"](Judged(one, texts, [""] * len(texts)))
+    told, _ = METRICS["loss"](ScoredAnswers(one, texts, [""] * len(texts)))
     assert told.signature.startswith("nats|per:hidden sub-word|tokens:")
     assert abs(told.value - math.log(len(one.loaded.source))) < 1.0
 

@@ -11,14 +11,13 @@ import torch
 import regard
 from regard.cli import main
 from regard.data import Example
-from regard.data.kinds import BOS, EOS
+from regard.data.subword_kinds import BOS, EOS
 from regard.errors import RecipeError
 from regard.models import ExpertsSpec
 from regard.recipes.recipe import read_recipe
-from regard.runs.evaluation import METRICS, Judged
+from regard.runs.evaluation import METRICS, ScoredAnswers
 from regard.runs.evaluation_texts import texts_of_split
-from regard.training.events import Finished, Validated
-from regard.training.loop import Step
+from regard.training.events import Finished, Step, Validated
 from regard.training.run import run
 
 TEXT = "the cat saw the dog\nthe dog saw the cat\n" * 60
@@ -97,7 +96,7 @@ def test_it_goes_on_where_a_text_stops(windows):
 def test_the_perplexity_is_that_of_every_word_counted_once(windows):
     _, asked = windows
     texts = texts_of_split(asked.loaded.recipe, "test")
-    judged = Judged(asked, texts, [""] * len(texts))
+    judged = ScoredAnswers(asked, texts, [""] * len(texts))
     loss, perplexity = METRICS["words"](judged)
     words = sum(len(line.split()) + 1 for line in TEXT.splitlines())
     assert loss.signature == f"nats|per:word|tokens:{words}"
@@ -108,7 +107,7 @@ def test_the_perplexity_is_that_of_every_word_counted_once(windows):
         with torch.no_grad():
             chances = model(tokens[:, :-1])[0].double().log_softmax(-1)
         nats -= sum(float(chances[len(before) + i, token]) for i, token in enumerate(after))
-    some = Judged(asked, texts[:3] + texts[-1:], [""] * 4)
+    some = ScoredAnswers(asked, texts[:3] + texts[-1:], [""] * 4)
     count = sum(len(row.targets[0].split()) for row in some.examples)
     assert METRICS["words"](some)[0].value == pytest.approx(nats / count, rel=1e-4)
     assert perplexity.value == pytest.approx(math.exp(loss.value))
@@ -146,7 +145,7 @@ def test_sub_words_and_words_are_held_against_one_measure(tmp_path):
     _, asked = trained(tmp_path, recipe.replace("steps = 60", "steps = 1"))
     # a word that was never seen is several pieces
     texts = [*texts_of_split(asked.loaded.recipe, "test"), Example("the", ("catdog saw",))]
-    judged = Judged(asked, texts, [""] * len(texts))
+    judged = ScoredAnswers(asked, texts, [""] * len(texts))
     (per_word, _), (per_piece, _) = METRICS["words"](judged), METRICS["loss"](judged)
     words = int(per_word.signature.rsplit(":", 1)[1])
     pieces = int(per_piece.signature.rsplit(":", 1)[1])
@@ -180,7 +179,7 @@ def test_a_compressed_stack_learns_to_say_what_a_document_is_about(compressed):
     texts = texts_of_split(asked.loaded.recipe, "test")[:4]
     said = [one.text for one in asked.predict([text.source for text in texts])]
     assert said == [text.targets[0] for text in texts]
-    scores = METRICS["rouge"](Judged(asked, texts, said))
+    scores = METRICS["rouge"](ScoredAnswers(asked, texts, said))
     assert [one.value for one in scores] == [100.0] * 3
 
 
@@ -188,9 +187,9 @@ def test_the_loss_is_told_by_length_of_document(compressed):
     _, asked = compressed
     short = [Example("on cats", ("about cats",)), Example("on dogs", ("about dogs",))]
     long = [Example("on cats 1 Looking we looked at cats again and again", ("about cats",))] * 2
-    found = METRICS["lengths"](Judged(asked, [*short, *long], [""] * 4))
+    found = METRICS["lengths"](ScoredAnswers(asked, [*short, *long], [""] * 4))
     assert [one.signature.rsplit("source:")[1] for one in found] == ["3", "12"]
-    every = METRICS["loss"](Judged(asked, [*short, *long], [""] * 4))[0].value
+    every = METRICS["loss"](ScoredAnswers(asked, [*short, *long], [""] * 4))[0].value
     assert sum(one.value for one in found) / 2 == pytest.approx(every, rel=1e-4)
 
 

@@ -7,12 +7,16 @@ import torch
 from regard.data import Example
 from regard.data.batches import collate
 from regard.data.corpus import write_corpus
-from regard.data.kinds import BOS, EOS, KINDS, PAD
+from regard.data.subword_kinds import BOS, EOS, KINDS, PAD
 from regard.data.subwords import Subwords
+from regard.hardware.hardware import CPU
 from regard.models import TransformerSpec, build_transformer
 from regard.models.learner import shifted
 from regard.recipes.recipe import TrainingRecipe
-from regard.training.loop import accumulate, epoch_updates, mean_loss
+from regard.training.accumulation import Accumulator
+from regard.training.corpus_losses import summed_loss
+from regard.training.loop import epoch_updates
+from regard.training.losses import Objective
 from tests.asserting import assert_close
 
 SPEC = TransformerSpec(
@@ -35,7 +39,8 @@ def test_four_micro_batches_give_the_gradient_of_one_batch(corpus, dtype, limit)
     found = []
     for batches in ([rows], np.array_split(rows, 4)):
         model.zero_grad()
-        accumulate(model, [collate(corpus, each) for each in batches], smoothing=0.1)
+        collated = [collate(corpus, each) for each in batches]
+        Accumulator(model, Objective(0.1), CPU).gather(collated, int(corpus.target_lengths.sum()))
         found.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     assert float((found[0] - found[1]).norm() / found[0].norm()) < limit
 
@@ -64,14 +69,14 @@ def test_the_decoder_reads_the_start_token_and_no_padding():
 
 def test_the_mean_loss_does_not_depend_on_the_batches(corpus):
     model = build_transformer(SPEC, n_source_tokens=10, n_target_tokens=10).double()
-    small, large = (mean_loss(model, corpus, target_tokens=n) for n in (40, 4000))
-    assert small == pytest.approx(large, abs=1e-10)
+    small, large = (summed_loss(model, corpus, target_tokens=n) for n in (40, 4000))
+    assert small[0] / small[1] == pytest.approx(large[0] / large[1], abs=1e-10)
 
 
 def test_training_mode_does_not_leak_into_the_loss(corpus):
     spec = TransformerSpec(d_model=16, n_heads=2, d_hidden=16, n_encoder_layers=1,
                            n_decoder_layers=1, dropout=0.5)  # fmt: skip
     model = build_transformer(spec, n_source_tokens=10, n_target_tokens=10).double()
-    first, second = (mean_loss(model, corpus, target_tokens=400) for _ in range(2))
+    first, second = (summed_loss(model, corpus, target_tokens=400)[0] for _ in range(2))
     assert first == second
     assert_close("loss", torch.tensor(first), torch.tensor(second))

@@ -3,9 +3,9 @@
 import json
 import math
 
+from regard.training import metrics_file
 from regard.training.checkpoints import Progress
-from regard.training.events import Notice, Validated
-from regard.training.loop import Step
+from regard.training.events import Notice, Step, Validated
 from regard.training.metrics_file import Metrics, open_board, rows
 
 
@@ -24,9 +24,14 @@ def _step(number):
     return Step(Progress(step=number, target_tokens=9), 2.5, 0.1, 1.5, 7, 9, 0.5, splits=1)
 
 
-def test_every_number_is_on_the_board_too(tmp_path):
+def test_every_number_is_on_the_board_too(tmp_path, monkeypatch):
     board, asked = FakeBoard(), []
-    metrics = Metrics(tmp_path, lambda folder, step: asked.append((folder.name, step)) or board)
+    monkeypatch.setattr(
+        metrics_file,
+        "open_board",
+        lambda folder, step: asked.append((folder.name, step)) or board,
+    )
+    metrics = Metrics(tmp_path)
     metrics.go_on(4)
     metrics.record(_step(5))
     metrics.record(Notice("nothing in numbers"))
@@ -54,10 +59,11 @@ def test_without_tensorboard_nothing_happens(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-def test_going_on_forgets_what_is_trained_again_and_half_a_line(tmp_path):
+def test_going_on_forgets_what_is_trained_again_and_half_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics_file, "open_board", lambda folder, step: None)
     lines = [json.dumps({"step": n}) + "\n" for n in (1, 2, 3)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"step": 2, "tr')
-    metrics = Metrics(tmp_path, lambda folder, step: None)
+    metrics = Metrics(tmp_path)
     metrics.go_on(2)
     assert (tmp_path / "metrics.jsonl").read_text() == "".join(lines[:2])
 
@@ -66,8 +72,9 @@ def test_each_line_is_parsed_once(tmp_path, monkeypatch):
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": n}) + "\n" for n in (1, 2, 3)))
     parsed, parse = [], json.loads
+    monkeypatch.setattr(metrics_file, "open_board", lambda folder, step: None)
     monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or parse(text))
     assert rows(path) == [{"step": 1}, {"step": 2}, {"step": 3}]
-    Metrics(tmp_path, lambda folder, step: None).go_on(2)
+    Metrics(tmp_path).go_on(2)
     assert len(parsed) == 6
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'

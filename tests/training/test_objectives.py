@@ -6,10 +6,7 @@ from torch.nn.functional import log_softmax
 
 from regard.errors import SettingError
 from regard.models import Lesson
-from regard.models.learner import LessonWithExtra
-from regard.training import objectives
-from regard.training.losses import token_loss, token_losses
-from regard.training.objectives import RDrop, Smoothed
+from regard.training.losses import Objective, token_loss
 from tests.asserting import assert_close, doubles
 
 GOLD = torch.tensor([[4, 5, 2], [6, 2, 0]])
@@ -22,12 +19,11 @@ def layer():
 
 def test_a_lesson_with_a_term_is_taken_apart_like_any_other():
     plain = Lesson(doubles(2, 3, 4), GOLD)
-    taught = LessonWithExtra(*plain, extra=lambda log_p: log_p.sum())
+    taught = Lesson(*plain, extra=lambda log_p: log_p.sum())
     hidden, gold = taught
     assert hidden is plain.hidden and gold is GOLD
     assert plain.extra is None
     assert float(taught.extra(torch.ones(2, 3))) == 6.0
-    assert isinstance(taught, Lesson) and len(taught) == 2
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -40,8 +36,8 @@ def test_the_loss_is_the_tokens_and_the_term_scaled_alike(smoothing):
         told.append(log_p)
         return (weight * log_p).sum()
 
-    found = Smoothed(smoothing)(
-        lambda s, t: LessonWithExtra(hidden, t, extra), output, SOURCE, GOLD, scale=0.3
+    found = Objective(smoothing)(
+        lambda s, t: Lesson(hidden, t, extra), output, SOURCE, GOLD, scale=0.3
     )
     logs = log_softmax(output(hidden), -1).gather(-1, GOLD[..., None])[..., 0]
     logs = logs.masked_fill(GOLD == 0, 0.0).detach()
@@ -60,13 +56,13 @@ def test_the_loss_is_the_tokens_and_the_term_scaled_alike(smoothing):
 def test_rows_that_were_read_several_times_count_once():
     output, hidden = layer(), doubles(6, 3, 4)
     gold = GOLD.repeat_interleave(3, 0)
-    found = Smoothed(0.1)(
-        lambda s, t: LessonWithExtra(hidden, gold, lambda log_p: log_p.square().sum()),
+    found = Objective(0.1)(
+        lambda s, t: Lesson(hidden, gold, lambda log_p: log_p.square().sum()),
         output, SOURCE, GOLD, scale=0.5,
     )  # fmt: skip
     each = [
-        Smoothed(0.1)(
-            lambda s, t, i=i: LessonWithExtra(hidden[i::3], t, lambda log_p: log_p.square().sum()),
+        Objective(0.1)(
+            lambda s, t, i=i: Lesson(hidden[i::3], t, lambda log_p: log_p.square().sum()),
             output, SOURCE, GOLD, scale=0.5,
         )
         for i in range(3)
@@ -75,29 +71,18 @@ def test_rows_that_were_read_several_times_count_once():
     assert_close("nll", found.nll, sum(one.nll for one in each) / 3)
 
 
-def test_without_a_term_nobody_asks_for_single_tokens(monkeypatch):
-    def refused(*_, **__):
-        raise AssertionError("a plain lesson has no use for this")
-
-    monkeypatch.setattr(objectives, "token_losses", refused)
-    output, hidden = layer(), doubles(2, 3, 4)
-    Smoothed(0.1)(lambda s, t: Lesson(hidden, t), output, SOURCE, GOLD, scale=1.0)
-
-
 def test_single_losses_add_up_to_the_whole():
     hidden, output = doubles(2, 3, 4), doubles(7, 4)
-    whole, each = token_losses(hidden, output, GOLD, smoothing=0.2, scale=0.5)
-    assert_close("sum", each.sum(), whole.nll)
-    assert float(each[1, 2]) == 0.0
-    assert_close("loss", whole.total, token_loss(hidden, output, GOLD, smoothing=0.2,
-                                                 scale=0.5).total)  # fmt: skip
+    loss = token_loss(hidden, output, GOLD, smoothing=0.2, scale=0.5)
+    assert_close("sum", loss.each.sum(), loss.nll)
+    assert float(loss.each[1, 2]) == 0.0
 
 
 def test_two_passes_are_not_compared_where_the_loss_has_a_term_of_its_own():
     both = doubles(4, 3, 4)
     with pytest.raises(SettingError, match=r"training.r_drop: .* Set r_drop = 0"):
-        RDrop(0.1, 1.0)(
-            lambda s, t: LessonWithExtra(both, t, lambda log_p: log_p.sum()),
+        Objective(0.1, 1.0)(
+            lambda s, t: Lesson(both, t, lambda log_p: log_p.sum()),
             layer(), SOURCE, GOLD, scale=1.0,
         )  # fmt: skip
 
@@ -109,5 +94,5 @@ def test_two_passes_read_a_batch_of_pictures_twice():
         shapes.append(source.shape)
         return Lesson(both, target)
 
-    RDrop(0.1, 1.0)(lesson, layer(), SOURCE, GOLD, scale=1.0)
+    Objective(0.1, 1.0)(lesson, layer(), SOURCE, GOLD, scale=1.0)
     assert shapes == [(4, 3, 4, 4)]

@@ -15,8 +15,7 @@ from regard.models import Transformer
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.checkpoints import checkpoints
-from regard.training.events import Finished, Notice, Validated
-from regard.training.loop import Step
+from regard.training.events import Finished, Notice, Step, Validated
 from regard.training.preparation import prepare
 from regard.training.workers import ALONE
 

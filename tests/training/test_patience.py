@@ -8,8 +8,7 @@ import pytest
 
 from regard.recipes import read_recipe
 from regard.training import run
-from regard.training.events import Notice, Validated
-from regard.training.loop import Step
+from regard.training.events import Notice, Step, Validated
 
 
 def test_patience_stops_a_training_that_no_longer_improves(recipe, tmp_path):

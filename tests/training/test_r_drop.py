@@ -6,9 +6,8 @@ from torch.nn.functional import kl_div, log_softmax
 
 from regard.models import Lesson, TransformerSpec, build_transformer
 from regard.recipes.recipe import TrainingRecipe
-from regard.training import r_drop
-from regard.training.objectives import RDrop, Smoothed, objective
-from regard.training.r_drop import divergence
+from regard.training import losses
+from regard.training.losses import Objective, divergence
 from tests.asserting import assert_close
 
 GOLD = torch.tensor([[4, 5, 2], [6, 2, 0]])
@@ -29,7 +28,7 @@ def _oracle(first, second, output):
 
 @pytest.mark.parametrize("at_once", [1, 28, 1 << 20])
 def test_the_divergence_and_its_gradients_are_the_oracle_s(at_once, monkeypatch):
-    monkeypatch.setattr(r_drop, "LOGITS_AT_ONCE", at_once)
+    monkeypatch.setattr(losses, "LOGITS_AT_ONCE", at_once)
     leaves = _leaves()
     ours = divergence(*leaves.values(), GOLD, scale=0.3)
     expected = 0.3 * _oracle(*leaves.values())
@@ -57,9 +56,9 @@ def test_the_objective_is_the_equation_over_two_passes():
         assert target.tolist() == [*GOLD.tolist(), *GOLD.tolist()]
         return Lesson(both, target)
 
-    found = RDrop(0.1, 5.0)(lesson, output, GOLD, GOLD, scale=0.25)
+    found = Objective(0.1, 5.0)(lesson, output, GOLD, GOLD, scale=0.25)
     plain = [
-        Smoothed(0.1)(lambda s, t, side=side: Lesson(leaves[side], t), output, GOLD, GOLD, scale=1)
+        Objective(0.1)(lambda s, t, side=side: Lesson(leaves[side], t), output, GOLD, GOLD, scale=1)
         for side in ("first", "second")
     ]
     apart = _oracle(leaves["first"], leaves["second"], output.weight)
@@ -76,7 +75,7 @@ def test_without_dropout_it_is_the_plain_loss():
     model = build_transformer(spec, n_source_tokens=9, n_target_tokens=9).double()
     source = torch.tensor([[4, 7, 5, 2], [5, 2, 0, 0]])
     gradients = []
-    for each in (Smoothed(0.1), RDrop(0.1, 5.0)):
+    for each in (Objective(0.1), Objective(0.1, 5.0)):
         loss = each(model.lesson, model.output, source, GOLD, scale=0.2)
         gradients.append(torch.autograd.grad(loss.total, list(model.parameters())))
     for (name, _), plain, twice in zip(model.named_parameters(), *gradients, strict=True):
@@ -84,5 +83,5 @@ def test_without_dropout_it_is_the_plain_loss():
 
 
 def test_the_recipe_chooses():
-    assert objective(TrainingRecipe(steps=1)) == Smoothed(0.1)
-    assert objective(TrainingRecipe(steps=1, r_drop=5.0)) == RDrop(0.1, 5.0)
+    assert Objective.of(TrainingRecipe(steps=1)) == Objective(0.1)
+    assert Objective.of(TrainingRecipe(steps=1, r_drop=5.0)) == Objective(0.1, 5.0)

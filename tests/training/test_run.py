@@ -14,15 +14,15 @@ import torch
 
 from regard.cli import main
 from regard.cli.train import STOPPED
-from regard.data.kinds import UNKNOWN
+from regard.data.subword_kinds import UNKNOWN
 from regard.errors import CheckpointError, DataError, LengthError, RunError
 from regard.hardware.hardware import Hardware
 from regard.models import build_transformer
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.checkpoints import checkpoints
-from regard.training.loop import Step
-from regard.training.preparation import prepare
+from regard.training.events import Step
+from regard.training.preparation import Prepared, prepare
 from regard.training.run import Finished, Notice, Validated
 from regard.training.validation import UNANSWERABLE, decoded
 from regard.training.workers import ALONE
@@ -61,6 +61,19 @@ def test_a_run_directory_holds_everything_that_was_made(recipe, tmp_path):
     kept = {path.name for path in checkpoints(tmp_path / "run" / "checkpoints")}
     best = [e for e in events if isinstance(e, Validated) and e.is_best][-1].step
     assert kept == {"step-000020", "step-000024", f"step-{best:06d}"}
+
+
+def test_a_run_with_frozen_branches_is_stopped_and_resumed_to_the_same_weights(recipe, tmp_path):
+    frozen = read_recipe(
+        recipe, ["model.layer=weighted_branches", "model.has_frozen_branches=true"]
+    )
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    list(run(frozen, whole))
+    for event in run(frozen, stopped):
+        if isinstance(event, Step) and event.progress.step == 5:
+            break
+    list(run(frozen, stopped, resume=True))
+    assert _sha(stopped) == _sha(whole)
 
 
 KILLED_WHILE_SAVING = """
@@ -203,7 +216,7 @@ def test_a_model_that_fits_nowhere_is_told_in_a_sentence(recipe, tmp_path, monke
     def no_room(*_, **__):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] can't allocate memory: you tried")
 
-    monkeypatch.setattr(sys.modules["regard.training.run"], "build_model", no_room)
+    monkeypatch.setattr(Prepared, "build", no_room)
     assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
     assert "train: there is not enough memory for the model. Make it smaller; regard plan" in said

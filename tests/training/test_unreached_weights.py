@@ -11,13 +11,12 @@ from safetensors.torch import load_file
 from regard.attention import SCORES, SELECTIONS
 from regard.cli import main
 from regard.errors import RecipeError
-from regard.hardware.hardware import Hardware
-from regard.hardware.random_states import random_states
+from regard.hardware.hardware import Hardware, random_states
 from regard.models import build_model
 from regard.recipes import read_recipe
 from regard.recipes.recipe import parse_recipe
 from regard.training import run
-from regard.training.loop import Step
+from regard.training.events import Step
 from regard.training.preparation import prepare
 from regard.training.unreached_weights import check_reaches_all_weights, unreached_weights
 from regard.training.workers import ALONE

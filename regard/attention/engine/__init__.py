@@ -1,35 +1,64 @@
 """case → context and map, by the fastest path that computes exactly the same function.
 
-Paths are asked in order, and the first that can compute the case and pays for its sizes runs it:
-short, windowed, fused, sparse, dense. None of them asks what class a link has; links lower
-themselves (`links.py`) and the paths match the lowered forms.
+Paths are tried in order, and the first that can compute the case and is fast for its sizes runs it:
+short, windowed, fused, sparse, streamed, dense. None of them checks the class of a link; links
+lower themselves (`links.py`) and the paths match the lowered forms.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import final
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, Path, every_pair
-from regard.attention.engine.dense import DENSE
-from regard.attention.engine.fused import FUSED
-from regard.attention.engine.short import SHORT
-from regard.attention.engine.sparse import SPARSE
-from regard.attention.engine.windowed import WINDOWED
+from regard.attention.engine.dense import DensePath
+from regard.attention.engine.fused import FusedPath
+from regard.attention.engine.sparse import SparsePath
+from regard.attention.engine.streamed import StreamedPath
+from regard.attention.engine.windowed import WindowedPath
 from regard.choices import find
 from regard.errors import PathError
 
+
+@final
+class ShortPath(Path):
+    """Attend to the slots of a memory instead of keys, by the fastest path over them."""
+
+    name = "short"
+
+    def why_not(self, case: Case) -> str | None:
+        """The reason, if there is no memory."""
+        return "no memory shortens the keys" if case.memory is None else None
+
+    def why(self, case: Case) -> str:
+        """The number of slots, and the path that runs over them."""
+        short = case.short()
+        slots, inner = short.key.shape[-2], choose(short)
+        return f"{case.key.shape[-2]} keys become {slots} slots, over which {inner.name} runs"
+
+    def cost(self, case: Case) -> Cost:
+        """The cost of the inner path over the slots."""
+        short = case.short()
+        return choose(short).cost(short)
+
+    def run(self, case: Case) -> Attended:
+        """Shorten, then run."""
+        return run(case.short())
+
+
 PATHS: Mapping[str, Path] = {
-    "short": SHORT,
-    "windowed": WINDOWED,
-    "fused": FUSED,
-    "sparse": SPARSE,
-    "dense": DENSE,
+    "short": ShortPath(),
+    "windowed": WindowedPath(),
+    "fused": FusedPath(),
+    "sparse": SparsePath(),
+    "streamed": StreamedPath(),
+    "dense": DensePath(),
 }
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which path will run, why, and what it costs, as a database explains a query."""
+    """The path that will run, why, and its cost, like a database's EXPLAIN."""
 
     path: str
     why: str
@@ -41,16 +70,16 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.why}"]
         lines += [f"  not {name}: {reason}" for name, reason in self.refused.items()]
-        work, numbers = self.cost.multiply_adds, self.cost.numbers
+        work, numbers = (100 * n / dense for n, dense in zip(self.cost, self.dense, strict=True))
         lines.append(
-            f"  {work:.3g} multiply-adds ({_share(work, self.dense.multiply_adds)} of dense), "
-            f"{numbers:.3g} numbers held ({_share(numbers, self.dense.numbers)})"
+            f"  {self.cost.multiply_adds:.3g} multiply-adds ({work:.3g} % of dense), "
+            f"{self.cost.numbers:.3g} numbers held ({numbers:.3g} %)"
         )
         return "\n".join(lines)
 
 
 def choose(case: Case, *, path: str | None = None) -> Path:
-    """The fastest path for the case, or the one asked for, or an error that names the remedy."""
+    """The fastest path for the case, or the requested one; an error if that cannot run."""
     if path is None:
         return next(p for p in PATHS.values() if _why_not(p, case) is None)
     asked = find(path, PATHS)
@@ -69,7 +98,7 @@ def run(case: Case, *, path: str | None = None) -> Attended:
 
 
 def explain(case: Case, *, path: str | None = None) -> Explanation:
-    """Say what `run` would do, without doing it."""
+    """Report what `run` would do, without running it."""
     chosen = choose(case, path=path)
     refused = {}
     for name, other in PATHS.items():
@@ -81,7 +110,3 @@ def explain(case: Case, *, path: str | None = None) -> Explanation:
 
 def _why_not(path: Path, case: Case) -> str | None:
     return path.why_not(case) or path.why_slow(case)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.3g} %"

@@ -1,4 +1,4 @@
-"""One attention about to be computed: its links, its tensors, and their lowered forms."""
+"""Case: one attention to be computed, with its links, its tensors, and their lowered forms."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,6 @@ from regard.attention.links import (
     Relation,
     Score,
     Selection,
-    SoftRows,
     Window,
 )
 from regard.attention.maps import AttentionMap
@@ -25,10 +24,10 @@ from regard.places import Places
 
 @dataclass(kw_only=True, eq=False)
 class Case:
-    """Everything a path may look at. Lowered forms are asked for once, when it is made.
+    """All inputs of a path. Lowered forms are computed once, when the case is made.
 
-    Nothing changes it; it is not frozen because freezing costs a step of decoding as much as its
-    kernel does.
+    It is never modified; it is not a frozen dataclass, because making one costs a step of decoding
+    as much as its kernel.
     """
 
     query: Float[Tensor, "b h q dq"]
@@ -41,7 +40,7 @@ class Case:
     select: Selection
     memory: Memory | None
     dropout: float
-    """Share of the weights dropped in this call: 0 outside training."""
+    """Share of the weights that is dropped in this call; 0 outside training."""
     columns: str = "keys"
 
     dot: Dot | None = field(init=False)
@@ -51,7 +50,7 @@ class Case:
     window: Window | None = field(init=False)
     """The selection's window, or None."""
     kernel_mask: KernelMask | None = field(init=False)
-    """The mask as torch's kernels know it, or None."""
+    """The mask in the form of torch's kernels, or None."""
 
     def __post_init__(self) -> None:
         self.dot = self.score.as_dot(self.query, self.key)
@@ -81,12 +80,9 @@ class Case:
         return b * h * q * self.key.shape[-2]
 
     def attended(self, context: Tensor, rows: tuple[Tensor, ...]) -> Attended:
-        """What a path gives back: its context, and a map that rebuilds the weights."""
-        return Attended(context, partial(self.map, rows), rows)
-
-    def map(self, rows: tuple[Tensor, ...]) -> AttentionMap:
-        """The lazy map for these row numbers."""
-        return AttentionMap(
+        """The result of a path: its context, and a map that rebuilds the weights."""
+        see = partial(
+            AttentionMap,
             query=self.query,
             key=self.key,
             rows=rows,
@@ -97,14 +93,11 @@ class Case:
             select=self.select,
             columns=self.columns,
         )
-
-    def soft_rows(self, lse: Float[Tensor, "b h q"]) -> SoftRows:
-        """A kernel's log-sum-exp as row numbers."""
-        return SoftRows(lse.unsqueeze(-1))
+        return Attended(context, see, rows, self.value)
 
 
 class Cost(NamedTuple):
-    """What a path will need, beside inputs and outputs."""
+    """Work and memory of a path, besides inputs and outputs."""
 
     multiply_adds: int
     numbers: int
@@ -119,13 +112,14 @@ class Path(Protocol):
 
     def why_not(self, case: Case) -> str | None:
         """The reason this path cannot compute the case, or None if it can."""
+        return None
 
     def why_slow(self, case: Case) -> str | None:
         """The reason a later path is faster for these sizes, or None if none is."""
         return None
 
     def why(self, case: Case) -> str:
-        """What makes this path fit, in a few words."""
+        """Why this path fits, in a few words."""
 
     def cost(self, case: Case) -> Cost:
         """Work and memory of the forward pass."""
@@ -135,7 +129,7 @@ class Path(Protocol):
 
 
 def every_pair(case: Case) -> Cost:
-    """What it takes to compute and keep the scores and weights of every pair."""
+    """The cost of computing and keeping the scores and weights of every pair."""
     held = case.score.held_per_pair
     width = max(case.query.shape[-1], held) + case.value.shape[-1]
     return Cost(multiply_adds=case.n_pairs * width, numbers=(2 + held) * case.n_pairs)

@@ -1,9 +1,11 @@
-"""Dense path: the law itself. Always possible; q × k numbers."""
+"""Dense path: the reference itself. Always possible; q × k numbers."""
 
 from typing import final
 
 from regard.attention.attend import Attended, attend
 from regard.attention.engine.case import Case, Cost, Path, every_pair
+from regard.attention.shapes import Keys, Queries, Values
+from regard.places import Places
 
 
 @final
@@ -12,32 +14,31 @@ class DensePath(Path):
 
     name = "dense"
 
-    def why_not(self, case: Case) -> None:
-        """Every chain can be computed pair by pair."""
-
     def why(self, case: Case) -> str:
-        """The reference."""
+        """It is the reference."""
         return "the reference: every score is computed and kept"
 
     def cost(self, case: Case) -> Cost:
-        """Scores and weights of every pair."""
+        """The cost of scores and weights of every pair."""
         return every_pair(case.short())
 
     def run(self, case: Case) -> Attended:
-        """Follow the equations."""
+        """Compute the equations with `attend`."""
         case = case.short()
-        done = attend(
-            case.query,
-            case.key,
-            case.value,
-            case.mask,
-            score=case.score,
-            relation=case.relation,
-            select=case.select,
-            places=case.places,
-            dropout=case.dropout,
-        )
+        done = by_equations(case, case.query, case.key, case.value, case.places)
         return case.attended(done.context, done.rows)
 
 
-DENSE = DensePath()
+def by_equations(case: Case, query: Queries, key: Keys, value: Values, places: Places) -> Attended:
+    """`attend` with the links of a case, over all of its queries or some."""
+    return attend(
+        query,
+        key,
+        value,
+        case.mask,
+        score=case.score,
+        relation=case.relation,
+        select=case.select,
+        places=places,
+        dropout=case.dropout,
+    )

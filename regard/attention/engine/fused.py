@@ -1,11 +1,11 @@
-"""Fused path: softmax of dot products under a mask that torch's kernels know; O(q) memory."""
+"""Fused path: softmax of dot products under a mask that torch's kernels support; O(q) memory."""
 
 from typing import final
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
 from regard.attention.engine.kernels import softmax_attention
-from regard.attention.links import keys_that_exist
+from regard.attention.links import SoftRows, keys_that_exist
 
 
 @final
@@ -15,7 +15,7 @@ class FusedPath(Path):
     name = "fused"
 
     def why_not(self, case: Case) -> str | None:
-        """Not a softmax of dot products, or a mask or relation the kernels do not know."""
+        """The reason, if not a softmax of dot products, or if kernels lack the mask or relation."""
         if reason := not_softmax_of_dot(case):
             return reason
         if not case.relation.is_zero:
@@ -29,11 +29,11 @@ class FusedPath(Path):
         return None
 
     def why(self, case: Case) -> str:
-        """A softmax of dot products."""
+        """The kernels compute a softmax of dot products."""
         return "a softmax of dot products under a mask that torch's kernels know"
 
     def cost(self, case: Case) -> Cost:
-        """The products of the visible pairs, one normaliser per row."""
+        """The cost of the visible pairs' products, and one normaliser per row."""
         width = case.query.shape[-1] + case.value.shape[-1]
         mask = case.kernel_mask
         halves = 1 if mask is not None and mask.is_causal and _is_square(case) else 2
@@ -53,7 +53,7 @@ class FusedPath(Path):
             is_causal=case.kernel_mask.is_causal and _is_square(case) and not _sees_all(case),
             scale=case.dot.scale * case.softmax,
         )
-        return case.attended(context, case.soft_rows(lse))
+        return case.attended(context, SoftRows(lse.unsqueeze(-1)))
 
 
 def _is_square(case: Case) -> bool:
@@ -61,8 +61,5 @@ def _is_square(case: Case) -> bool:
 
 
 def _sees_all(case: Case) -> bool:
-    """A single query behind a cache is later than every key."""
+    """Whether the causal mask hides nothing: a single query after a cache sees every key."""
     return case.query.shape[-2] == 1 and case.places.past == case.key.shape[-2] - 1
-
-
-FUSED = FusedPath()

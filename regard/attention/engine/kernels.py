@@ -1,9 +1,9 @@
-"""The one place that calls torch's private operators: softmax attention with its log-sum-exp.
+"""Kernels: softmax attention with its log-sum-exp; only this file calls torch's private operators.
 
 `softmax_attention` gives the context and, for each row, the logarithm of its normaliser, from
-which any weight can be rebuilt. torch's public function keeps the second to itself. On the CPU
-and on CUDA the stock kernels are used, but for short sequences on CUDA, which have one of their own
-(short_kernel.py); anywhere else plain tensor algebra gives the same numbers.
+which any weight can be rebuilt. torch's public function does not return the second. On the CPU
+and on CUDA torch's kernels are used, except for short sequences on CUDA (short_kernel.py); on other
+devices plain tensor algebra gives the same numbers.
 """
 
 import torch
@@ -16,16 +16,21 @@ from regard.attention.links import wide
 _ops = torch.ops.aten
 
 HALF, FLASH_WIDTH = (torch.float16, torch.bfloat16), 256
-"""What the fastest CUDA kernel takes, and the widest head."""
+"""The dtypes of the fastest CUDA kernel, and its widest head."""
+
+CUDNN_QUERIES, CUDNN_GENERATION = 512, 9
+"""Fewest queries, and the oldest GPUs (Hopper), for cuDNN's kernel. It is up to twice as fast as
+flash at every length, but plans each new shape for a tenth of a second, and short sequences come in
+many shapes. Measured on an H200."""
 
 WHOLE = 8
-"""The CUDA kernels read so many numbers of a head at once."""
+"""The CUDA kernels need widths that are a multiple of this."""
 
 TILE, TILE_WIDTHS = 64, (16, 32, 64, 128)
-"""Longest sequence, and the widths of a head, for the kernel of short sequences."""
+"""Longest sequence and head widths of the kernel for short sequences."""
 
 EMPTY_ROW = 0.0
-"""The log-sum-exp reported for a row that sees nothing; its weights are masked anyway."""
+"""The log-sum-exp of a row that sees nothing; its weights are masked anyway."""
 
 
 def softmax_attention(
@@ -45,31 +50,36 @@ def softmax_attention(
     """
     width = value.shape[-1]
     query, key, value = _same_width(query, key, value)
-    if query.device.type == "cuda" and query.shape[-1] % WHOLE:
+    if query.is_cuda and query.shape[-1] % WHOLE:
         query, key, value = (pad(x, (0, -x.shape[-1] % WHOLE)) for x in (query, key, value))
     if bias is None and _fits_a_tile(query, key):
         # Triton comes with torch only where there is a GPU
         from regard.attention.engine.short_kernel import AttendInATile
 
         out, lse = AttendInATile.apply(query, key, value, valid, is_causal, scale)
-        return _narrowed(out, width), lse.detach()
+        return out[..., :width], lse.detach()
+    # causal rows before the first real key see nothing, which cuDNN answers with NaN
+    is_sure = bias is None and (valid is None or not is_causal)
+    if is_sure and _suits_cudnn(query, key, value, is_causal=is_causal):
+        out, lse = _by_cudnn(query, key, value, valid, is_causal=is_causal, scale=scale)
+        return out[..., :width], lse.detach()
     bias = _with_hidden(bias, valid, query)
     if query.is_cpu:
         out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=_for_all(bias, query), scale=scale
         )
-    elif query.device.type == "cuda" and bias is None and _fits_flash(query):
+    elif query.is_cuda and bias is None and query.dtype in HALF and query.shape[-1] <= FLASH_WIDTH:
         out, lse, *_ = _ops._scaled_dot_product_flash_attention(
             query, key, value, 0.0, is_causal, scale=scale
         )
-    elif query.device.type == "cuda":
+    elif query.is_cuda:
         out, lse, _, _ = _ops._scaled_dot_product_efficient_attention(
             query, key, value, _aligned(bias, query), True, 0.0, is_causal, scale=scale
         )
         lse = lse[..., : query.shape[-2]].nan_to_num(posinf=EMPTY_ROW, neginf=EMPTY_ROW)
     else:
         out, lse = _algebra(query, key, value, bias, is_causal=is_causal, scale=scale)
-    return _narrowed(out, width), lse.detach()
+    return out[..., :width], lse.detach()
 
 
 def softmax_attention_backward(
@@ -83,9 +93,9 @@ def softmax_attention_backward(
     *,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the function above (not causal), from its own results; nothing is stored."""
+    """Gradients of `softmax_attention` (not causal), computed from its results."""
     d, width = key.shape[-1], value.shape[-1]
-    if query.device.type == "cpu":
+    if query.is_cpu:
         q, k, v = _same_width(query, key, value)
         fill = (0, v.shape[-1] - width)
         dq, dk, dv = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -104,30 +114,57 @@ def softmax_attention_backward(
 
 
 def _fits_a_tile(query: Tensor, key: Tensor) -> bool:
-    """Whether the whole matrix of a head fits one program of the kernel for short sequences."""
-    if not query.is_cuda:
-        return False
+    """Whether one program of the kernel for short sequences can hold a head's whole matrix."""
     is_short = query.shape[-2] <= TILE and key.shape[-2] <= TILE
-    return query.dtype in HALF and is_short and query.shape[-1] in TILE_WIDTHS
+    return query.is_cuda and query.dtype in HALF and is_short and query.shape[-1] in TILE_WIDTHS
 
 
-def _fits_flash(query: Tensor) -> bool:
-    """Whether the fastest CUDA kernel takes it."""
-    return query.dtype in HALF and query.shape[-1] <= FLASH_WIDTH
+def _suits_cudnn(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool) -> bool:
+    """Whether cuDNN's kernel takes the case, and has rows enough to repay its plan."""
+    if not query.is_cuda or query.dtype not in HALF or query.shape[-2] < CUDNN_QUERIES:
+        return False
+    if torch.cuda.get_device_capability(query.device)[0] < CUDNN_GENERATION:
+        return False
+    asked = torch.backends.cuda.SDPAParams(query, key, value, None, 0.0, is_causal, False)
+    return torch.backends.cuda.can_use_cudnn_attention(asked)
+
+
+def _by_cudnn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    valid: Tensor | None,
+    *,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Context and log-sum-exp; padding is a bias with one row for all queries of a sentence."""
+    sees: Tensor | None = None
+    bias: Tensor | None = None
+    if valid is not None:
+        # a row that sees nothing would be NaN: it sees all keys, and the result is set to zero
+        sees = valid.any(-1)
+        bias = _with_hidden(None, valid | ~sees[:, None], query)
+    out, lse, *_ = _ops._scaled_dot_product_cudnn_attention(
+        query, key, value, bias, True, 0.0, is_causal, False, scale=scale
+    )
+    lse = lse.view(out.shape[:-1])
+    if sees is None:
+        return out, lse
+    return out * sees[:, None, None, None], lse.where(sees[:, None, None], EMPTY_ROW)
 
 
 def _with_hidden(bias: Tensor | None, valid: Tensor | None, query: Tensor) -> Tensor | None:
-    """The bias with minus infinity for keys that do not exist; of these alone, a row for all."""
+    """The bias with minus infinity for padded keys; without a bias, one row for all queries."""
     if valid is None:
         return bias
     hidden = ~valid[:, None, None]
-    if bias is not None:
-        return bias.masked_fill(hidden, -torch.inf)
-    return query.new_zeros(hidden.shape).masked_fill(hidden, -torch.inf)
+    bias = query.new_zeros(hidden.shape) if bias is None else bias
+    return bias.masked_fill(hidden, -torch.inf)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Zeros beside a vector change no dot product, so the kernels' one width is no limit."""
+    """Pad vectors with zeros to one width, as kernels need; no dot product changes."""
     d, dv = key.shape[-1], value.shape[-1]
     if d == dv:
         return query, key, value
@@ -135,20 +172,15 @@ def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tens
     return pad(query, (0, wide - d)), pad(key, (0, wide - d)), pad(value, (0, wide - dv))
 
 
-def _narrowed(out: Tensor, width: int) -> Tensor:
-    """Without the zeros beside it."""
-    return out if out.shape[-1] == width else out[..., :width]
-
-
 def _aligned(bias: Tensor | None, query: Tensor) -> Tensor | None:
-    """The bias of every query in rows of a multiple of 16 numbers, as the CUDA kernel wants it."""
+    """The bias of every query in rows of a multiple of 16 numbers, as the CUDA kernel needs."""
     if bias is not None and (short := -bias.shape[-1] % 16):
         bias = pad(bias, (0, short))[..., :-short]
     return _for_all(bias, query)
 
 
 def _for_all(bias: Tensor | None, query: Tensor) -> Tensor | None:
-    """The bias of every query, without a copy: what is one row for all of them stays one."""
+    """The bias expanded to every query, without a copy."""
     return None if bias is None else bias.expand(*query.shape[:-1], -1)
 
 

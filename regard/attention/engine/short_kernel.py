@@ -1,8 +1,8 @@
-"""Softmax attention of short sequences on a GPU: one program a head holds the whole matrix.
+"""Short kernel: softmax attention of short sequences on a GPU, one program for each head.
 
     context = softmax(scale · q kᵀ) v,   lse = log of each row's normaliser
 
-A row of at most 64 keys fits into registers, so nothing but inputs and results touches memory;
+A head's matrix of at most 64 keys fits into registers, so that only inputs and results use memory;
 the large kernels, made for long rows, waste most of their tiles here. Written in Triton, which
 comes with torch where there is a GPU; import this module only there.
 """
@@ -102,9 +102,9 @@ def _attend(
     b, h, nq, d = query.shape
     nk = key.shape[-2]
     query, key, value = (plain(x) for x in (query, key, value))
-    context, lse = _results(query, key, value, valid, is_causal, scale)
+    context, lse = _results(query)
     _forward[(b * h,)](
-        query, key, value, context, lse, _or_anything(valid, query), h, nq, nk, scale,
+        query, key, value, context, lse, address_of(valid, query), h, nq, nk, scale,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
         D=d, ROWS=_power(nq), COLUMNS=_power(nk), IS_CAUSAL=is_causal,
         HAS_VALID=valid is not None, num_warps=_warps(nq, nk),
@@ -112,10 +112,8 @@ def _attend(
     return context, lse
 
 
-def _results(
-    query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, is_causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Space for what `_attend` gives."""
+def _results(query: Tensor, *others: object) -> tuple[Tensor, Tensor]:
+    """Empty tensors for the results of `_attend`."""
     b, h, nq, _ = query.shape
     return like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
 
@@ -130,14 +128,14 @@ def _differentiate(
     valid: Tensor | None,
     is_causal: bool,
     scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Gradients of query, key and value."""
     b, h, nq, d = query.shape
     nk = key.shape[-2]
     query, key, value, context, grad = (plain(x) for x in (query, key, value, context, grad))
-    found = _gradients(grad, query, key, value, context, lse, valid, is_causal, scale)
+    found = _gradients(grad, query, key)
     _backward[(b * h,)](
-        query, key, value, context, lse, grad, *found, _or_anything(valid, query), h, nq, nk, scale,
+        query, key, value, context, lse, grad, *found, address_of(valid, query), h, nq, nk, scale,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *context.stride()[:3],
         *grad.stride()[:3],
         D=d, ROWS=_power(nq), COLUMNS=_power(nk), IS_CAUSAL=is_causal,
@@ -146,23 +144,13 @@ def _differentiate(
     return found
 
 
-def _gradients(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    context: Tensor,
-    lse: Tensor,
-    valid: Tensor | None,
-    is_causal: bool,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Space for what `_differentiate` gives."""
+def _gradients(grad: Tensor, query: Tensor, key: Tensor, *others: object) -> tuple[Tensor, ...]:
+    """Empty tensors for the results of `_differentiate`."""
     nq, nk = query.shape[-2], key.shape[-2]
     return like_queries(query, nq), like_queries(query, nk), like_queries(query, nk)
 
 
-# as operators of torch's own kind, which torch.compile takes as they are
+# registered as torch operators, which torch.compile does not trace into
 _LIBRARY = torch.library.Library("regard", "DEF")
 _LIBRARY.define(
     "tile(Tensor q, Tensor k, Tensor v, Tensor? valid, bool causal, float scale)"
@@ -208,18 +196,18 @@ class AttendInATile(torch.autograd.Function):
 
 
 def like_queries(query: Tensor, n: int) -> Tensor:
-    """Space for `n` rows of each head, laid out as `b n h d`, ready to be joined."""
+    """An empty tensor for `n` rows of each head, laid out as `b n h d`, ready to be joined."""
     b, h, _, d = query.shape
     return query.new_empty(b, n, h, d).transpose(1, 2)
 
 
 def plain(x: Tensor) -> Tensor:
-    """The same numbers, those of one vector side by side."""
+    """The same tensor with contiguous vectors."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _or_anything(valid: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel wants some address, even for what it will not read."""
+def address_of(valid: Tensor | None, other: Tensor) -> Tensor:
+    """The tensor, or any other for a kernel argument that is never read."""
     return other if valid is None else valid.contiguous()
 
 

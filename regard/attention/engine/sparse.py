@@ -6,7 +6,8 @@ chunk's calls would cost more than its numbers, one kernel walks over all visibl
 (sparse_kernel.py), if it takes the case.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from itertools import product
 from typing import Any, NamedTuple, cast, final
 
 import torch
@@ -15,66 +16,56 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
+from regard.attention.engine import kernels
 from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
-from regard.attention.engine.kernels import (
-    HALF,
-    TILE_WIDTHS,
-    softmax_attention,
-    softmax_attention_backward,
-)
 from regard.attention.engine.tiles import Tiling, differs_by_head
-from regard.attention.links import Grid, wide
+from regard.attention.links import Grid, SoftRows, wide
 
 CHUNKS = (64, 128, 256, 512)
-"""Rows in a chunk, and keys in a block: the cheapest of these is taken."""
+"""Candidate sizes of chunks and blocks; the cheapest is taken."""
 
 PAIRS_PER_CALL = 100_000
-"""What one more kernel call costs, in pairs that could be computed meanwhile (2 cores)."""
+"""The cost of a kernel call, in pairs that could be computed in its time (2 cores)."""
 
 
 class Chunk(NamedTuple):
-    """Some rows and the stretches of columns they can see."""
+    """Some rows and the ranges of columns they can see."""
 
     rows: slice
     columns: tuple[slice, ...]
 
     @property
     def n_pairs(self) -> int:
-        """Pairs that are computed for it, of one head."""
+        """Pairs of one head that are computed for the chunk."""
         return (self.rows.stop - self.rows.start) * sum(c.stop - c.start for c in self.columns)
 
 
-@dataclass(frozen=True)
-class BlockLayout:
-    """How the map is cut: which columns each chunk of rows is computed against."""
+def best_cut(case: Case) -> tuple[Chunk, ...]:
+    """Every chunk of rows, with the columns it is computed against: the cheapest of a few sizes."""
+    n_heads = case.query.shape[0] * case.query.shape[1]
+    return min(
+        (_cut(case, size) for size in CHUNKS),
+        key=lambda chunks: _n_pairs(chunks) * n_heads + PAIRS_PER_CALL * len(chunks),
+    )
 
-    chunks: tuple[Chunk, ...]
-    n_computed: int
+
+def _cut(case: Case, size: int) -> tuple[Chunk, ...]:
+    """Rows and columns in blocks of `size`."""
+    rows, columns = range(case.query.shape[-2]), range(case.key.shape[-2])
+    grid = Grid.over(case.places, rows, columns, q_size=size, k_size=size)
+    return tuple(
+        Chunk(slice(first, min(first + size, len(rows))), _stretches(blocks, size, len(columns)))
+        for first, blocks in zip(rows[::size], case.mask.touches(grid), strict=True)
+    )
+
+
+def _n_pairs(chunks: Iterable[Chunk]) -> int:
     """Pairs that are computed, of one head."""
-
-    @classmethod
-    def best(cls, case: Case) -> "BlockLayout":
-        """The cheapest cut among a few sizes."""
-        n_heads = case.query.shape[0] * case.query.shape[1]
-        return min(
-            (cls.cut(case, size) for size in CHUNKS),
-            key=lambda cut: cut.n_computed * n_heads + PAIRS_PER_CALL * len(cut.chunks),
-        )
-
-    @classmethod
-    def cut(cls, case: Case, size: int) -> "BlockLayout":
-        """Cut rows and columns into blocks of `size`."""
-        n_queries, n_keys = case.query.shape[-2], case.key.shape[-2]
-        grid = Grid.over(case.places, n_queries, n_keys, q_size=size, k_size=size)
-        chunks = []
-        for r, blocks in enumerate(case.mask.touches(grid)):
-            rows = slice(r * size, min((r + 1) * size, n_queries))
-            chunks.append(Chunk(rows, _stretches(blocks, size, n_keys)))
-        return cls(tuple(chunks), sum(chunk.n_pairs for chunk in chunks))
+    return sum(chunk.n_pairs for chunk in chunks)
 
 
 def _stretches(blocks: Bool[Tensor, " nk"], size: int, n_keys: int) -> tuple[slice, ...]:
-    """Neighbouring blocks as one slice."""
+    """The blocks, neighbouring ones joined into one slice."""
     edges = pad(blocks.int(), (1, 1)).diff()
     starts, stops = (edges == 1).nonzero().flatten(), (edges == -1).nonzero().flatten()
     return tuple(
@@ -90,7 +81,7 @@ class SparsePath(Path):
     name = "sparse"
 
     def why_not(self, case: Case) -> str | None:
-        """Not a softmax of dot products, or a relation with something to learn."""
+        """The reason, if not a softmax of dot products, or if the relation has parameters."""
         if reason := not_softmax_of_dot(case):
             return reason
         if case.places.past is None:
@@ -105,22 +96,19 @@ class SparsePath(Path):
         return None
 
     def why(self, case: Case) -> str:
-        """How much of the map is computed."""
-        layout = BlockLayout.best(case)
-        whole = case.query.shape[-2] * case.key.shape[-2]
-        rows = layout.chunks[0].rows.stop
-        return f"{100 * layout.n_computed / whole:.0f} % of the map, in chunks of {rows} rows"
+        """The share of the map that is computed."""
+        chunks, whole = best_cut(case), case.query.shape[-2] * case.key.shape[-2]
+        share, rows = 100 * _n_pairs(chunks) / whole, chunks[0].rows.stop
+        return f"{share:.0f} % of the map, in chunks of {rows} rows"
 
     def cost(self, case: Case) -> Cost:
-        """The products of the computed blocks; one chunk's mask and one normaliser per row."""
-        layout = BlockLayout.best(case)
-        b, h, q, d = case.query.shape
-        chunk = max(chunk.n_pairs for chunk in layout.chunks)
-        work = b * h * layout.n_computed * (d + case.value.shape[-1])
-        return Cost(multiply_adds=work, numbers=b * h * q + chunk)
+        """The cost of the computed blocks, one chunk's mask, and one normaliser per row."""
+        chunks, (b, h, q, d) = best_cut(case), case.query.shape
+        work = b * h * _n_pairs(chunks) * (d + case.value.shape[-1])
+        return Cost(work, b * h * q + max(chunk.n_pairs for chunk in chunks))
 
     def run(self, case: Case) -> Attended:
-        """Tile by tile on a GPU, else chunk by chunk; how to cut is not for a compiler."""
+        """Run tile by tile on a GPU, else chunk by chunk; torch.compile skips the cutting."""
         if torch.compiler.is_compiling():
             return cast("Attended", torch.compiler.disable(_run)(case))
         return _run(case)
@@ -137,18 +125,18 @@ def _run(case: Case) -> Attended:
         tiling = Tiling.of(case.mask, case.places, n_queries, n_keys)
         context, lse = AttendInTiles.apply(*tensors, tiling, scale)
     else:
-        context, lse = _Chunked.apply(*tensors, BlockLayout.best(case), case, scale)
-    return case.attended(context, case.soft_rows(lse))
+        context, lse = _Chunked.apply(*tensors, best_cut(case), case, scale)
+    return case.attended(context, SoftRows(lse.unsqueeze(-1)))
 
 
 def _fits_tiles(case: Case) -> bool:
-    """Whether the kernel for tiles takes it."""
+    """Whether the kernel for tiles can run the case."""
     assert case.dot is not None
     kinds = {(x.dtype, x.shape[-1]) for x in (case.dot.query, case.dot.key, case.value)}
     return (
         case.query.is_cuda
         and len(kinds) == 1
-        and kinds <= {(dtype, width) for dtype in HALF for width in TILE_WIDTHS}
+        and kinds <= set(product(kernels.HALF, kernels.TILE_WIDTHS))
         and case.relation.is_zero
         and not differs_by_head(case.mask, case.places)
     )
@@ -163,15 +151,15 @@ class _Chunked(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        layout: BlockLayout,
+        chunks: tuple[Chunk, ...],
         case: Case,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
         out = query.new_zeros(*query.shape[:-1], value.shape[-1])
         lse = wide(query[..., 0]).new_zeros(query.shape[:-1])
-        for rows, columns in layout.chunks:
+        for rows, columns in chunks:
             if columns:
-                out[..., rows, :], lse[..., rows] = softmax_attention(
+                out[..., rows, :], lse[..., rows] = kernels.softmax_attention(
                     query[..., rows, :],
                     _at(key, columns, -2),
                     _at(value, columns, -2),
@@ -180,7 +168,7 @@ class _Chunked(torch.autograd.Function):
                     scale=scale,
                 )
         ctx.save_for_backward(query, key, value, out, lse)
-        ctx.layout, ctx.case, ctx.scale = layout, case, scale
+        ctx.chunks, ctx.case, ctx.scale = chunks, case, scale
         ctx.mark_non_differentiable(lse)
         return out, lse
 
@@ -188,10 +176,10 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
         d_query, d_key, d_value = (torch.zeros_like(x) for x in (query, key, value))
-        for rows, columns in ctx.layout.chunks:
+        for rows, columns in ctx.chunks:
             if not columns:
                 continue
-            d_query[..., rows, :], dk, dv = softmax_attention_backward(
+            d_query[..., rows, :], dk, dv = kernels.softmax_attention_backward(
                 grad[..., rows, :],
                 query[..., rows, :],
                 _at(key, columns, -2),
@@ -207,7 +195,7 @@ class _Chunked(torch.autograd.Function):
 
 
 def _at(whole: Tensor, columns: tuple[slice, ...], axis: int) -> Tensor:
-    """The stretches side by side; a single one is not copied."""
+    """The ranges joined; a single one is not copied."""
     parts = [whole.narrow(axis, c.start, c.stop - c.start) for c in columns]
     return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
@@ -226,7 +214,7 @@ def _bias(
     places = every.at_keys(_at(every.key, columns, -1))
     hidden = ~case.mask.visible(places)
     bias = case.relation.as_bias(places)
-    # a GPU is not asked, it would have to finish first
+    # on a GPU this check would wait for the device
     if bias is None and like.is_cpu and not bool(hidden.any()):
         return None
     # a temperature divides the whole score, the bias included
@@ -234,6 +222,3 @@ def _bias(
     added = torch.where(hidden, -torch.inf, shown)
     n_rows, n_columns = places.query.shape[-2], places.key.shape[-1]
     return added.expand(*like.shape[:2], n_rows, n_columns)
-
-
-SPARSE = SparsePath()

@@ -1,9 +1,9 @@
-"""Softmax attention over the tiles of a sparse map, on a GPU: what is not listed costs nothing.
+"""Sparse kernel: softmax attention over the listed tiles of a sparse map, on a GPU.
 
     context = softmax(scale · q kᵀ) v over the visible pairs,   lse = log of each row's normaliser
 
-Forward and the gradient of queries walk a block of rows along its tiles, the gradients of keys and
-values walk a block of columns down its own: nothing is added by two programs, so the same input
+The forward pass and the queries' gradient loop over the tiles of a block of rows, the gradients of
+keys and values over those of a block of columns. No two programs share a sum, so the same input
 gives the same bits. Memory: the lse and one number more per row. Written in Triton, which comes
 with torch where there is a GPU; import this module only there.
 """
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.engine.short_kernel import head_rows, like_queries, plain
+from regard.attention.engine.short_kernel import address_of, head_rows, like_queries, plain
 from regard.attention.engine.tiles import SIDE, Tiling
 
 
@@ -142,9 +142,10 @@ class AttendInTiles(torch.autograd.Function):
         query, key, value = (plain(x) for x in (query, key, value))
         b, h, nq, d = query.shape
         out, lse = like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
-        rows = tiling.tiles.by_row
+        rows = tiling.by_row
         _forward[(len(rows.order), b * h)](
-            query, key, value, out, lse, *_shown(tiling, query), *rows[:3],
+            query, key, value, out, lse,
+            tiling.bits, address_of(tiling.valid, query), *rows[:3],
             h, nq, key.shape[-2], scale, _batch_stride(tiling),
             *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
             D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=4,
@@ -165,8 +166,9 @@ class AttendInTiles(torch.autograd.Function):
         d_key, d_value = like_queries(query, nk), like_queries(query, nk)
         strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
         sizes = (h, nq, nk, ctx.scale, _batch_stride(tiling))
-        shown, has_valid = _shown(tiling, query), tiling.valid is not None
-        rows, columns = tiling.tiles.by_row, tiling.tiles.by_column
+        shown = (tiling.bits, address_of(tiling.valid, query))
+        has_valid = tiling.valid is not None
+        rows, columns = tiling.by_row, tiling.by_column
         _to_queries[(len(rows.order), b * h)](
             query, key, value, out, lse, grad, d_query, level, *shown, *rows[:3],
             *sizes, *strides, *out.stride()[:3], *grad.stride()[:3],
@@ -180,11 +182,6 @@ class AttendInTiles(torch.autograd.Function):
         return d_query, d_key, d_value, None, None
 
 
-def _shown(tiling: Tiling, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Bits and keys that exist; a kernel wants some address, even for what it will not read."""
-    return tiling.tiles.bits, other if tiling.valid is None else tiling.valid.contiguous()
-
-
 def _batch_stride(tiling: Tiling) -> int:
-    """How far apart the bits of two sentences lie: nowhere, if all see the same."""
-    return 0 if len(tiling.tiles.bits) == 1 else tiling.tiles.bits.stride(0)
+    """The stride between the bits of two sentences; 0 if all see the same."""
+    return 0 if len(tiling.bits) == 1 else tiling.bits.stride(0)

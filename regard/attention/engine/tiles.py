@@ -1,16 +1,15 @@
-"""Any pattern as square tiles of the map, for a kernel that computes nothing else.
+"""Tiles: the visible pairs of any pattern as square tiles of the map, for the sparse kernel.
 
     tile t = block of rows row[t] against block of columns column[t];
     bits[t, i] has bit j set where row i of the tile may see column j
 
-A tile no pair of which is visible is not listed, so lists and bits grow with what is visible and
-not with the whole map. They are made once for a pattern and a length; which keys a batch really has
-is told beside them.
+A tile without a visible pair is not listed, so that lists and bits grow with the visible pairs
+instead of the whole map. They are made once for a pattern and a length; the padding of a batch is
+kept separately.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -19,21 +18,21 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.links import Grid, Pattern, keys_that_exist
-from regard.attention.masks import all_of, apart
+from regard.attention.masks import all_of, split_padding
 from regard.places import Places
 
 SIDE = 64
 """Rows and columns of a tile: the bits of one row fill an int64."""
 
 TILES_AT_ONCE = 4096
-"""Tiles whose pairs are looked at in one go, one byte each, before they become bits."""
+"""Tiles whose pairs are made at a time, one byte each, before they are packed into bits."""
 
 LENGTHS_KEPT = 8
-"""For how many lengths, or masks beside it, the tiles of a pattern are kept."""
+"""For how many lengths, or other masks, the tiles of a pattern are cached."""
 
 
 class Lists(NamedTuple):
-    """Which tiles a block of rows has, or a block of columns; fullest blocks first."""
+    """The tiles of each block of rows, or of each block of columns; fullest blocks first."""
 
     order: Int[Tensor, " n"]
     """Blocks, the one with most tiles first, so that the kernel does not wait for it at the end."""
@@ -45,29 +44,22 @@ class Lists(NamedTuple):
     """The number of each tile."""
 
 
-class Tiles(NamedTuple):
-    """What a mask shows, whatever keys there are."""
+class Tiling(NamedTuple):
+    """A map cut into tiles: the pairs that its mask shows, and the keys that exist."""
 
     by_row: Lists
     by_column: Lists
     bits: Int[Tensor, "b t side"]
     """One int64 for each row of a tile; `b` is 1 where all sentences see the same."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tiling:
-    """A map cut into tiles, and which keys exist."""
-
-    tiles: Tiles
-    valid: Bool[Tensor, "b k"] | None
+    valid: Bool[Tensor, "b k"] | None = None
 
     @classmethod
     def of(cls, mask: Pattern, places: Places, n_queries: int, n_keys: int) -> "Tiling":
         """Cut a gapless map."""
-        parts, valid = apart(mask)
+        parts, valid = split_padding(mask)
         sizes = (n_queries, n_keys, places.past or 0, places.length, str(places.key.device))
-        tiles = _KEPT.of(parts, sizes, lambda: _cut(all_of(*parts), places, n_queries, n_keys))
-        return cls(tiles, None if valid is None else keys_that_exist(valid, n_keys))
+        tiling = _known(parts, sizes, lambda: _cut(all_of(*parts), places, n_queries, n_keys))
+        return tiling._replace(valid=None if valid is None else keys_that_exist(valid, n_keys))
 
 
 def differs_by_head(mask: Pattern, places: Places) -> bool:
@@ -76,38 +68,34 @@ def differs_by_head(mask: Pattern, places: Places) -> bool:
     return shown.dim() == 4 and shown.shape[1] > 1
 
 
-@final
-class _Kept:
-    """Tiles of patterns that are still there: every layer and every batch asks for the same."""
+_KNOWN: WeakKeyDictionary[Pattern, dict[object, Tiling]] = WeakKeyDictionary()
+"""Tiles by pattern, for as long as it exists: every layer and batch uses the same."""
 
-    def __init__(self) -> None:
-        self.tiles: WeakKeyDictionary[Pattern, dict[object, Tiles]] = WeakKeyDictionary()
-        self.recorded: WeakKeyDictionary[Pattern, dict[object, Tiles]] = WeakKeyDictionary()
-
-    def of(
-        self, parts: tuple[Pattern, ...], sizes: tuple[object, ...], make: Callable[[], Tiles]
-    ) -> Tiles:
-        if not parts:
-            return make()
-        first, *others = parts
-        known = self.tiles.setdefault(first, {})
-        # a reference to what is gone equals no other, so a new mask is never taken for an old one
-        key = (*map(ref, others), sizes)
-        if key not in known:
-            known[key] = make()
-            while len(known) > LENGTHS_KEPT:
-                known.pop(next(iter(known)))
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            # a recording reads them again whenever it is played
-            self.recorded.setdefault(first, {})[key] = known[key]
-        return known[key]
+_RECORDED: WeakKeyDictionary[Pattern, dict[object, Tiling]] = WeakKeyDictionary()
+"""Tiles in CUDA graphs, which read them at every replay."""
 
 
-_KEPT = _Kept()
+def _known(
+    parts: tuple[Pattern, ...], sizes: tuple[object, ...], make: Callable[[], Tiling]
+) -> Tiling:
+    if not parts:
+        return make()
+    first, *others = parts
+    known = _KNOWN.setdefault(first, {})
+    # a dead weak reference equals no other, so a new mask is never mistaken for an old one
+    key = (*map(ref, others), sizes)
+    if key not in known:
+        known[key] = make()
+        while len(known) > LENGTHS_KEPT:
+            known.pop(next(iter(known)))
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        _RECORDED.setdefault(first, {})[key] = known[key]
+    return known[key]
 
 
-def _cut(mask: Pattern, places: Places, n_queries: int, n_keys: int) -> Tiles:
-    touched = mask.touches(Grid.over(places, n_queries, n_keys, q_size=SIDE, k_size=SIDE))
+def _cut(mask: Pattern, places: Places, n_queries: int, n_keys: int) -> Tiling:
+    whole = (range(n_queries), range(n_keys))
+    touched = mask.touches(Grid.over(places, *whole, q_size=SIDE, k_size=SIDE))
     row, column = touched.nonzero(as_tuple=True)
     turned = column.argsort(stable=True)
     lists = (
@@ -119,7 +107,7 @@ def _cut(mask: Pattern, places: Places, n_queries: int, n_keys: int) -> Tiles:
     by_row, by_column = Lists(*moved[:4]), Lists(*moved[4:])
     parts = zip(row.split(TILES_AT_ONCE), by_row.other.split(TILES_AT_ONCE), strict=True)
     bits = [_bits(mask, places, r.long(), c.long()) for r, c in parts]
-    return Tiles(by_row, by_column, torch.cat(bits, -2))
+    return Tiling(by_row, by_column, torch.cat(bits, -2))
 
 
 def _listed(count: Tensor, other: Tensor, tile: Tensor) -> Lists:
@@ -128,7 +116,7 @@ def _listed(count: Tensor, other: Tensor, tile: Tensor) -> Lists:
 
 
 def _together(lists: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:
-    """All of them to where they are needed, in one go and without waiting for the device."""
+    """Move all tensors to the device together, without waiting for it."""
     whole = torch.cat(list(lists)).int()
     whole = whole.pin_memory() if device.type == "cuda" else whole
     return whole.to(device, non_blocking=True).split([len(one) for one in lists])

@@ -1,4 +1,4 @@
-"""Windowed path: Luong's local selections read 2D + 1 keys a row, wherever the row looks."""
+"""Windowed path: Luong's local selections read the 2D + 1 keys around each row's centre."""
 
 from typing import Any, final
 
@@ -12,8 +12,8 @@ from regard.attention.links import keys_that_exist
 from regard.places import Places
 
 GATHERED, GATHERED_AND_HELD = 8, 4
-"""Windows that a row must be long for gathering them to pay; by scores that are products, and by
-those that hold numbers for each pair. Measured on a CPU, forward and backward."""
+"""Row lengths, in windows, from which gathering is faster: for dot products, and for scores that
+hold numbers for each pair. Measured on a CPU, forward and backward."""
 
 
 @final
@@ -23,7 +23,7 @@ class WindowedPath(Path):
     name = "windowed"
 
     def why_not(self, case: Case) -> str | None:
-        """No window, or something that needs the whole row."""
+        """The reason, if there is no window or a link needs the whole row."""
         if case.memory is not None:
             return "a memory shortens the keys first"
         if case.window is None:
@@ -37,7 +37,7 @@ class WindowedPath(Path):
         return None
 
     def why_slow(self, case: Case) -> str | None:
-        """Gathering windows takes longer than reading rows that are a few windows long."""
+        """The reason, if rows are only a few windows long, so that gathering is slower."""
         assert case.window is not None
         width, n_keys = 2 * case.window.half_width + 1, case.key.shape[-2]
         worth = GATHERED if case.score.held_per_pair == 0 else GATHERED_AND_HELD
@@ -51,7 +51,7 @@ class WindowedPath(Path):
         return f"each row reads {2 * case.window.half_width + 1} of {case.key.shape[-2]} keys"
 
     def cost(self, case: Case) -> Cost:
-        """Scores and weights inside the windows."""
+        """The cost of scores and weights inside the windows."""
         assert case.window is not None
         b, h, q, d = case.query.shape
         pairs = b * h * q * (2 * case.window.half_width + 1)
@@ -60,7 +60,7 @@ class WindowedPath(Path):
         return Cost(multiply_adds=work, numbers=(2 + held) * pairs)
 
     def run(self, case: Case) -> Attended:
-        """Inside each row's window, the same two phases as anywhere."""
+        """Gather each row's window, then run the selection's two phases inside it."""
         assert case.window is not None
         b, h, q, _ = case.query.shape
         extent = _extent(case).expand(b, h, q, 1)
@@ -78,7 +78,7 @@ class WindowedPath(Path):
 
 
 def _extent(case: Case) -> Int[Tensor, "*b q 1"]:
-    """Number of keys up to each row's last visible one, without looking at every pair."""
+    """Number of keys up to each row's last visible one, found without checking every pair."""
     assert case.kernel_mask is not None
     n_keys = case.key.shape[-2]
     until = case.places.query
@@ -157,6 +157,3 @@ class _Gathered(torch.autograd.Function):
             d_weights.append((grad * _rows_at(value, at)).sum(-1))
             _add_rows(d_value, at, weight[..., None] * grad)
         return torch.stack(d_weights, -1), d_value, None
-
-
-WINDOWED = WindowedPath()

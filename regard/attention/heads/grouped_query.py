@@ -16,9 +16,10 @@ from regard.attention.attend import Attended
 from regard.attention.caches import KeyValues
 from regard.attention.chain import Chain
 from regard.attention.engine import Explanation
-from regard.attention.links import Pattern
+from regard.attention.links import AnyMask
 from regard.attention.masks import FULL
-from regard.attention.meetings import check
+from regard.attention.shapes import Queries, Vectors
+from regard.attention.tables import check_meetings
 from regard.dims import Dims
 from regard.errors import DimsError
 from regard.places import Places
@@ -27,15 +28,10 @@ from regard.positions.rotary import RotaryPositions
 
 @final
 class GroupedQueryHeads(nn.Module):
-    """Projections around any chain.
+    """Projections around any chain, whose links are made for `dims.head()`.
 
-    Args:
-        dims: model width, heads, and the widths of queries, keys and values that come in.
-        chain: the attention inside every head; scaled dot and softmax unless given. Its links are
-            made for `dims.head()`.
-        n_groups: heads of keys and values; it must divide the number of heads.
-        has_bias: whether the four projections add a bias (the Transformer paper's do not).
-        rotary: turns queries and keys by their positions.
+    `n_groups` heads of keys and values must divide the number of heads. `has_bias` adds one to the
+    four projections (the Transformer paper's have none); `rotary` turns queries and keys.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class GroupedQueryHeads(nn.Module):
         self.chain = chain or Chain()
         self.rotary = rotary
         if rotary is not None:
-            check([rotary, self.chain.score])
+            check_meetings([rotary, self.chain.score])
         d_groups = n_groups * dims.d_head
         self.W_Q = nn.Linear(dims.query, dims.d_model, bias=has_bias)
         self.W_K = nn.Linear(dims.key, d_groups, bias=has_bias)
@@ -68,21 +64,19 @@ class GroupedQueryHeads(nn.Module):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
         self.W_QKV: nn.Linear | None = None
-        """The first three side by side, once `stack` was called."""
+        """The weights of queries, keys and values in one tensor, after `stack`."""
 
     def forward(
         self,
         query: Float[Tensor, "b q mq"],
         key: Float[Tensor, "b k mk"] | None = None,
         value: Float[Tensor, "b k mv"] | None = None,
-        mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
         places: Places | None = None,
     ) -> Attended:
         """Attend with every head and join them; without a key the sequence attends to itself."""
-        if key is None and value is None and self.W_QKV is not None:
-            queries, keys, values = self._own(query)
-            at = places or Places.between(*2 * query.shape[1:2], device=query.device)
-            return self.join(self._look(queries, self._memory(keys, values, 0), mask, at))
+        if key is None and value is None:
+            return self.join(self.look_back(query, None, mask, places)[0])
         key = query if key is None else key
         memory = self.remember(key, key if value is None else value)
         return self.join(self.look(query, memory, mask, places))
@@ -90,20 +84,20 @@ class GroupedQueryHeads(nn.Module):
     def remember(
         self, key: Float[Tensor, "b k mk"], value: Float[Tensor, "b k mv"], *, past: int = 0
     ) -> KeyValues:
-        """Project keys and values once, for as many queries as will come."""
+        """Project keys and values once, for all later queries."""
         return self._memory(self.W_K(key), self.W_V(value), past)
 
     def look(
         self,
         query: Float[Tensor, "r q mq"],
         memory: KeyValues,
-        mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
         places: Places | None = None,
     ) -> Attended:
-        """Let every head look at projected keys and values; the heads are not yet joined.
+        """Attend with every head to projected keys and values, without joining the heads.
 
         Several rows of queries may share a row of the memory, as the beams of a sentence share its
-        source: they stand side by side, are looked up together, and so they are in the map.
+        source: they are adjacent, and become one row with more queries, also in the map.
         """
         rows, n, width = query.shape
         places = places or Places.between(n, memory.length, device=query.device)
@@ -117,23 +111,25 @@ class GroupedQueryHeads(nn.Module):
 
     def look_back(
         self,
-        x: Float[Tensor, "b q m"],
+        x: Queries,
         past: KeyValues | None = None,
-        mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
+        places: Places | None = None,
     ) -> tuple[Attended, KeyValues]:
-        """Let every head look from new positions at themselves and a cache; as `look`."""
+        """Attend with every head from new positions to a cache and themselves, without joining."""
+        if self.W_QKV is None:
+            key, value, query = self.W_K(x), self.W_V(x), self.W_Q(x)
+        else:
+            d_groups = self.n_groups * self.dims.d_head
+            query, key, value = self.W_QKV(x).split((self.dims.d_model, d_groups, d_groups), -1)
         n_past = 0 if past is None else past.length
-        query, key, value = self._own(x)
         new = self._memory(key, value, n_past)
         memory = new if past is None else past.append(new)
-        places = Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
-        return self._look(query, memory, mask, places), memory
+        at = places or Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
+        return self._look(query, memory, mask, at), memory
 
     def step(
-        self,
-        x: Float[Tensor, "b q m"],
-        past: KeyValues | None = None,
-        mask: Pattern | Tensor = FULL,
+        self, x: Queries, past: KeyValues | None = None, mask: AnyMask = FULL
     ) -> tuple[Attended, KeyValues]:
         """Attend from new positions to themselves and a cache; the longer cache comes back."""
         heads, memory = self.look_back(x, past, mask)
@@ -146,9 +142,9 @@ class GroupedQueryHeads(nn.Module):
 
     @torch.no_grad()
     def stack(self) -> None:
-        """Lay the weights of queries, keys and values side by side, for models that only write.
+        """Join the weights of queries, keys and values in one tensor, for inference.
 
-        One product then makes all three; no gradient comes back to the three through it.
+        One product then makes all three; no gradient flows to the three through it.
         """
         parts = (self.W_Q, self.W_K, self.W_V)
         d_out = sum(part.out_features for part in parts)
@@ -158,17 +154,9 @@ class GroupedQueryHeads(nn.Module):
             self.W_QKV.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
 
     def explain(self, n_queries: int, n_keys: int | None = None) -> Explanation:
-        """Which path every head will take for these lengths."""
-        return self.chain.explain(
-            n_queries, n_keys, n_heads=self.dims.n_heads, d_query=self.dims.d_head
-        )
-
-    def _own(self, x: Float[Tensor, "b n m"]) -> tuple[Tensor, ...]:
-        """Queries, keys and values of one sequence."""
-        if self.W_QKV is None:
-            return self.W_Q(x), self.W_K(x), self.W_V(x)
-        d_groups = self.n_groups * self.dims.d_head
-        return self.W_QKV(x).split((self.dims.d_model, d_groups, d_groups), -1)
+        """The path that every head will take for these lengths."""
+        n_heads, d_head = self.dims.n_heads, self.dims.d_head
+        return self.chain.explain(n_queries, n_keys, n_heads=n_heads, d_query=d_head)
 
     def _memory(
         self, key: Float[Tensor, "b k gd"], value: Float[Tensor, "b k gd"], past: int
@@ -179,21 +167,24 @@ class GroupedQueryHeads(nn.Module):
         return KeyValues(keys, self._split(value, self.n_groups))
 
     def _look(
-        self, query: Float[Tensor, "b q m"], memory: KeyValues, mask: Pattern | Tensor, at: Places
+        self, query: Float[Tensor, "b q m"], memory: KeyValues, mask: AnyMask, at: Places
     ) -> Attended:
         queries = self._split(query, self.dims.n_heads)
         if self.rotary is not None:
             queries = self.rotary(queries, at.query.squeeze(-1).expand(queries.shape[-2]))
-        key, value = memory.key, memory.value
-        if (each := self.dims.n_heads // self.n_groups) > 1:
-            key, value = (x.repeat_interleave(each, 1) for x in (key, value))
-        return self.chain(queries, key, value, mask, at)
+        return self.chain(queries, *self.by_head(memory), mask, at)
 
-    def _split(self, x: Float[Tensor, "b n m"], n_heads: int) -> Float[Tensor, "b h n d"]:
+    def by_head(self, memory: KeyValues) -> tuple[Tensor, Tensor]:
+        """Keys and values repeated for every head, from those of every group."""
+        if (each := self.dims.n_heads // self.n_groups) == 1:
+            return memory.key, memory.value
+        return memory.key.repeat_interleave(each, 1), memory.value.repeat_interleave(each, 1)
+
+    def _split(self, x: Vectors, n_heads: int) -> Float[Tensor, "b h n d"]:
         return x.view(*x.shape[:2], n_heads, self.dims.d_head).transpose(1, 2)
 
 
 def _rows_each(query: Tensor, memory: KeyValues) -> int:
-    """How many rows of queries share a row of the memory; rows that do not fit are left to fail."""
+    """How many rows of queries share a row of the memory; 1 if they do not fit, to fail later."""
     rows, kept = query.shape[0], memory.key.shape[0]
     return 1 if rows == kept or kept == 0 or rows % kept else rows // kept

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import final
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Memory, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding
+from regard.attention.shapes import Keys, Values
 from regard.choices import find
 from regard.dims import Dims
-from regard.errors import LengthError, MeetingError, SettingError
+from regard.errors import LengthError, MeetingError, check_least
 from regard.places import Places
 
 SHARING: Mapping[str, tuple[bool, bool]] = {
@@ -31,14 +31,11 @@ SHARING: Mapping[str, tuple[bool, bool]] = {
 
 @final
 class LinformerMemory(nn.Module, Memory):
-    """Keys and values mixed into `slots` slots.
+    """Keys and values mixed into `slots` slots; a short sequence uses the first columns.
 
-    Args:
-        dims: `max_len` is the longest sequence; a shorter one uses the first columns.
-        slots: how many keys and values are left.
-        sharing: "none" (E and F for each head), "headwise" (E and F for all heads), "key_value"
-            (one matrix for all heads, keys and values), or "layerwise" (the same, and a model
-            gives this one memory to all its layers).
+    `sharing` is "none" (E and F for each head), "headwise" (E and F for all heads), "key_value"
+    (one matrix for all heads, keys and values), or "layerwise" (the same, and a model gives this
+    one memory to all its layers).
     """
 
     needs_length = False
@@ -48,8 +45,7 @@ class LinformerMemory(nn.Module, Memory):
         super().__init__()
         self.E: nn.Parameter
         self.F: nn.Parameter
-        if slots < 1:
-            raise SettingError(f"linformer: slots must be at least 1, got {slots}.")
+        check_least("linformer: slots", slots, 1)
         for_all_heads, for_values = find(sharing, SHARING)
         self.is_for_all_layers = sharing == "layerwise"
         n_matrices = 1 if for_all_heads else dims.n_heads
@@ -59,13 +55,7 @@ class LinformerMemory(nn.Module, Memory):
         nn.init.normal_(self.E, std=dims.max_len**-0.5)
         nn.init.normal_(self.F, std=dims.max_len**-0.5)
 
-    def shorten(
-        self,
-        key: Float[Tensor, "b h k d"],
-        value: Float[Tensor, "b h k dv"],
-        mask: Pattern,
-        places: Places,
-    ) -> Short:
+    def shorten(self, key: Keys, value: Values, mask: Pattern, places: Places) -> Short:
         """Mix what exists; every query sees every slot."""
         n, max_len, slots = key.shape[-2], self.E.shape[-1], self.E.shape[-2]
         if n > max_len:
@@ -84,13 +74,12 @@ class LinformerMemory(nn.Module, Memory):
         exists = exists if lowered.valid is None else keys_that_exist(lowered.valid, n)
         exists = exists.to(key.dtype)[:, None, :, None]
         some = exists.bool().flatten(1).any(-1, keepdim=True).expand(-1, slots)
+        n_queries, past = places.query.shape[-2], places.past or 0
         return Short(
             key=self.E[..., :n] @ (key * exists),
             value=self.F[..., :n] @ (value * exists),
             mask=Padding(some),
-            places=Places.between(
-                places.query.shape[-2], slots, past=places.past or 0, device=key.device
-            ),
+            places=Places.between(n_queries, slots, past=past, device=key.device),
         )
 
     def cannot_meet(self, other: object) -> str | None:

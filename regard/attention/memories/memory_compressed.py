@@ -16,12 +16,13 @@ from torch.nn.functional import pad
 from regard.attention.caches import CompressedPast, KeyValues
 from regard.attention.links import Grid, KernelMask, Memory, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding, all_of
+from regard.attention.shapes import Keys, Values
 from regard.dims import Dims
-from regard.errors import MeetingError, SettingError
+from regard.errors import MeetingError, check_least
 from regard.places import Places
 
 BEFORE = -1
-"""Where the first token's own slot stands: before every complete slot."""
+"""The position of the first token's own slot: before every complete slot."""
 
 
 @final
@@ -40,7 +41,7 @@ class CompleteSlots(Pattern):
         return complete | ((places.key == BEFORE) & (places.query < self.stride - 1))
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
-        """The grid counts slots; they are complete `stride` times later."""
+        """Blocks with a complete slot; the grid counts slots, which end `stride` times later."""
         return grid.k_first * self.stride - 1 <= grid.q_last
 
 
@@ -53,9 +54,7 @@ class HoldingSlots(Pattern):
 
     def visible(self, places: Places) -> Bool[Tensor, "b h q k"]:
         """True for slots with a token."""
-        slot = (places.key + 1) // self.stride
-        batch = torch.arange(len(self.holds), device=self.holds.device).view(-1, 1, 1, 1)
-        return self.holds[batch, slot.view(*(1,) * (4 - slot.dim()), *slot.shape)]
+        return Padding(self.holds).visible(places.at_keys((places.key + 1) // self.stride))
 
     def as_kernel(self) -> KernelMask:
         """Kernels know which slots exist."""
@@ -70,8 +69,7 @@ class MemoryCompressedMemory(nn.Module, Memory):
 
     def __init__(self, dims: Dims, *, stride: int = 3) -> None:
         super().__init__()
-        if stride < 1:
-            raise SettingError(f"memory_compressed: stride must be at least 1, got {stride}.")
+        check_least("memory_compressed: stride", stride, 1)
         self.stride, self.complete = stride, CompleteSlots(stride)
         self.C_K = nn.Parameter(torch.empty(dims.n_heads, stride, dims.key, dims.key))
         self.C_V = nn.Parameter(torch.empty(dims.n_heads, stride, dims.value, dims.value))
@@ -79,16 +77,10 @@ class MemoryCompressedMemory(nn.Module, Memory):
             bound = (stride * kernel.shape[-1]) ** -0.5
             nn.init.uniform_(kernel, -bound, bound)
 
-    def shorten(
-        self,
-        key: Float[Tensor, "b h k d"],
-        value: Float[Tensor, "b h k dv"],
-        mask: Pattern,
-        places: Places,
-    ) -> Short:
+    def shorten(self, key: Keys, value: Values, mask: Pattern, places: Places) -> Short:
         """Merge; an incomplete last slot is filled up with zeros, and hidden from causal rows.
 
-        Under a mask that speaks of complete slots, keys and values are slots already.
+        Under a mask of complete slots, keys and values are slots already.
         """
         if isinstance(mask, CompleteSlots):
             return Short(key, value, mask, places)
@@ -115,38 +107,29 @@ class MemoryCompressedMemory(nn.Module, Memory):
             Places(places.query, ends[None], len(ends), places.past),
         )
 
-    def start(self, new: KeyValues) -> CompressedPast:
-        """Nothing is merged yet; the first token has a slot of its own."""
-        first, none = new.key.new_tensor([0]).long(), new.key.new_tensor([]).long()
-        return CompressedPast(new.at(first), new.at(none), 0)
+    def remember(
+        self, past: CompressedPast | None, new: KeyValues
+    ) -> tuple[CompressedPast, Pattern, Places]:
+        """The cache after more positions, the mask of slots that they see, and all places.
 
-    def merged(self, past: CompressedPast, new: KeyValues) -> CompressedPast:
-        """What is remembered after more positions: every complete slot, and what waits."""
-        waiting = past.waiting.append(new)
+        The cache has every complete slot, the first token's own, and positions not merged yet.
+        """
+        device = new.key.device
+        if past is None:
+            first = torch.arange(1, device=device)
+            past = CompressedPast(new.at(first), new.at(first[:0]), 0)
+        waiting, slots, length = past.waiting.append(new), past.slots, past.length + new.length
         n_whole = waiting.length // self.stride * self.stride
-        slots = past.slots
         if n_whole:
-            slots = slots.append(
-                KeyValues(
-                    self._merge(waiting.key[..., :n_whole, :], self.C_K),
-                    self._merge(waiting.value[..., :n_whole, :], self.C_V),
-                )
-            )
-        rest = KeyValues(
-            waiting.key[..., n_whole:, :].contiguous(), waiting.value[..., n_whole:, :].contiguous()
-        )
-        return CompressedPast(slots, rest, past.length + new.length)
+            key, value = waiting.key[..., :n_whole, :], waiting.value[..., :n_whole, :]
+            merged = KeyValues(self._merge(key, self.C_K), self._merge(value, self.C_V))
+            slots = slots.append(merged)
+        rest = torch.arange(n_whole, waiting.length, device=device)
+        query = torch.arange(past.length, length, device=device)[:, None]
+        ends = torch.arange(slots.length, device=device) * self.stride - 1
+        at = Places(query, ends[None], len(ends), past.length)
+        return CompressedPast(slots, waiting.at(rest), length), self.complete, at
 
-    def seen(self, past: CompressedPast, n_queries: int) -> tuple[Pattern, Places]:
-        """Who of the last queries sees which slot, and where queries and slots stand."""
-        key = past.slots.key
-        ends = torch.arange(past.slots.length, device=key.device) * self.stride - 1
-        before = past.length - n_queries
-        query = torch.arange(before, past.length, device=key.device)[:, None]
-        return self.complete, Places(query, ends[None], len(ends), before)
-
-    def _merge(
-        self, tokens: Float[Tensor, "b h k d"], kernel: Float[Tensor, "h r d d"]
-    ) -> Float[Tensor, "b h s d"]:
+    def _merge(self, tokens: Keys, kernel: Float[Tensor, "h r d d"]) -> Float[Tensor, "b h s d"]:
         whole = pad(tokens, (0, 0, 0, -tokens.shape[-2] % self.stride))
         return torch.einsum("bhsrd,hrde->bhse", whole.unflatten(-2, (-1, self.stride)), kernel)

@@ -18,7 +18,7 @@ from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.global_tokens import GlobalTokensPattern
 from regard.attention.patterns.random_links import RandomLinksPattern
 from regard.dims import Dims
-from regard.errors import SettingError
+from regard.errors import check_least
 from regard.places import Places
 
 
@@ -44,14 +44,9 @@ class NeighbourBlocks(Pattern):
 class BigBirdPattern(Pattern):
     """The union of three small patterns, drawn once from a seed.
 
-    Args:
-        dims: not needed.
-        block: positions in a block; the first and the last block are global.
-        n_random: random blocks for each row, besides those it sees already; all there are, where
-            fewer are left.
-        seed: another seed, another pattern.
-        is_causal: the past only: no last global block, random blocks from the past. What a row
-            sees then never depends on the length.
+    The first and the last block are global; a row has `n_random` random blocks besides those it
+    sees already, or all that are left. A causal one sees the past only: it has no last global block
+    and draws from the past, so that what a row sees never depends on the length.
     """
 
     def __init__(
@@ -63,8 +58,7 @@ class BigBirdPattern(Pattern):
         seed: int = 0,
         is_causal: bool = False,
     ) -> None:
-        if block < 1:
-            raise SettingError(f"big_bird: block must be at least 1, got {block}.")
+        check_least("big_bird: block", block, 1)
         self.block, self.n_random, self.is_causal = block, n_random, is_causal
         near = NeighbourBlocks(block)
         ends = GlobalTokensPattern(first=block, last=0 if is_causal else block)
@@ -76,7 +70,7 @@ class BigBirdPattern(Pattern):
         self.causal = CausalPattern()
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
-        """True where one of the three patterns says so (and, if causal, not in the future)."""
+        """True where one of the three patterns shows the key (if causal, not in the future)."""
         seen = self.union.visible(places)
         return seen & self.causal.visible(places) if self.is_causal else seen
 

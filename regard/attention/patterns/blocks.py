@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.attention.links import Grid, Pattern
 from regard.dims import Dims
-from regard.errors import SettingError
+from regard.errors import check_least
 from regard.places import Places
 
 
@@ -24,8 +24,7 @@ class BlocksPattern(Pattern):
     needs_length = False
 
     def __init__(self, dims: Dims | None = None, *, size: int = 256) -> None:
-        if size < 1:
-            raise SettingError(f"blocks: size must be at least 1, got {size}.")
+        check_least("blocks: size", size, 1)
         self.size = size
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:

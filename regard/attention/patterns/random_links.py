@@ -26,13 +26,8 @@ CPU = torch.device("cpu")
 class RandomLinksPattern(Pattern):
     """A few blocks, the same in training and evaluation, on every machine and torch version.
 
-    Args:
-        dims: not needed.
-        block: positions in a block.
-        n_random: blocks drawn for each row of blocks.
-        seed: another seed, another pattern.
-        is_causal: draw from the past only; a row's blocks then never depend on the length.
-        besides: blocks of which this pattern shows something already are not drawn.
+    A causal one draws from the past only, and a row's blocks then never depend on the length.
+    Blocks of which `besides` shows something already are not drawn.
     """
 
     def __init__(
@@ -46,10 +41,8 @@ class RandomLinksPattern(Pattern):
         besides: Pattern | None = None,
     ) -> None:
         if block < 1 or n_random < 0:
-            raise SettingError(
-                f"random_links: block must be at least 1 and n_random at least 0, "
-                f"got {block} and {n_random}."
-            )
+            wanted = "block must be at least 1 and n_random at least 0"
+            raise SettingError(f"random_links: {wanted}, got {block} and {n_random}.")
         self.block, self.n_random, self.seed = block, n_random, seed
         self.is_causal, self.besides = is_causal, besides
 
@@ -57,7 +50,7 @@ class RandomLinksPattern(Pattern):
         """True where the key's block was drawn for the query's block."""
         links = _drawn(self, places.length, places.key.device)
         last = len(links) - 1
-        # a token that stands nowhere is before all others, or behind them
+        # the position of a token that is nowhere is before or after all others
         row = (places.query // self.block).clamp(0, last)
         return links[row, (places.key // self.block).clamp(max=last)]
 
@@ -75,18 +68,15 @@ class RandomLinksPattern(Pattern):
 
 @lru_cache(maxsize=8)
 def _drawn(pattern: RandomLinksPattern, length: int, device: torch.device) -> Bool[Tensor, "nb nb"]:
-    """A pure function, remembered because every chunk of a map asks for it."""
+    """The drawn blocks: a pure function, cached because every chunk of a map needs it."""
     block, n_blocks = pattern.block, max(1, -(-length // pattern.block))
     row, column = torch.arange(n_blocks)[:, None], torch.arange(n_blocks)[None, :]
     allowed = column < row if pattern.is_causal else row != column
     if pattern.besides is not None:
-        # a causal row asks for whole blocks, so that its answer is the same at every length
-        shown = (
-            _touched(pattern.besides, block, n_blocks * block)
-            if pattern.is_causal
-            else _shown(pattern.besides, block, length)
-        )
-        allowed = allowed & ~shown
+        # a causal row counts whole blocks, so that its links are the same at every length
+        whole = pattern.is_causal
+        find, until = (_touched, n_blocks * block) if whole else (_shown, length)
+        allowed = allowed & ~find(pattern.besides, block, until)
     ranks = _hash(pattern.seed, row, column).masked_fill(~allowed, torch.iinfo(torch.int64).max)
     best = ranks.topk(min(pattern.n_random, n_blocks), largest=False).indices
     return (torch.zeros_like(allowed).scatter(-1, best, value=True) & allowed).to(device)
@@ -95,8 +85,8 @@ def _drawn(pattern: RandomLinksPattern, length: int, device: torch.device) -> Bo
 def _shown(besides: Pattern, block: int, length: int) -> Bool[Tensor, "nb nb"]:
     """Blocks of keys that the queries of each block see already, in whole or in part.
 
-    A query that sees something of every block needs no link. Where it shares its block with queries
-    that do not, as a global one may where blocks do not divide the length, only these count.
+    A query that sees part of every block needs no link. If it shares its block with queries that
+    do not, as a global one may if blocks do not divide the length, only those count.
     """
     shown = _touched(besides, block, length).clone()
     starts, ends = _blocks(block, length)

@@ -10,10 +10,11 @@ import math
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.links import Relation
+from regard.attention.shapes import Bias
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -21,24 +22,15 @@ from regard.places import Places
 
 @final
 class BucketedRelation(nn.Module, Relation):
-    """A table of biases.
+    """A table of biases: half of the buckets for each direction, unless keys only come before.
 
-    Args:
-        dims: the number of heads.
-        n_buckets: buckets for all distances, half of them for each direction unless causal.
-        max_distance: from here on all distances share the last bucket.
-        is_causal: keys come before queries only, so that every bucket is theirs.
+    From `max_distance` on all distances share the last bucket.
     """
 
     is_movable, reads_query = True, False
 
     def __init__(
-        self,
-        dims: Dims,
-        *,
-        n_buckets: int = 32,
-        max_distance: int = 128,
-        is_causal: bool = False,
+        self, dims: Dims, *, n_buckets: int = 32, max_distance: int = 128, is_causal: bool = False
     ) -> None:
         super().__init__()
         per_side = n_buckets if is_causal else n_buckets // 2
@@ -50,14 +42,11 @@ class BucketedRelation(nn.Module, Relation):
         self.per_side, self.max_distance, self.is_causal = per_side, max_distance, is_causal
         self.t = nn.Parameter(torch.zeros(dims.n_heads, n_buckets))
 
-    def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*bh q k"]:
-        """The bias of every pair."""
-        return self.as_bias(places)
-
-    def as_bias(self, places: Places) -> Float[Tensor, "*bh q k"]:
+    def as_bias(self, places: Places) -> Bias:
         """The table at every pair's bucket."""
         bias = self.t[:, self.bucket(places.offsets)]
-        return bias if places.key.dim() == 2 else _heads_apart(bias)
+        # places that differ from head to head: each head's own bias
+        return bias if places.key.dim() == 2 else bias.diagonal(dim1=0, dim2=2).movedim(-1, 1)
 
     def bucket(self, offsets: Int[Tensor, "*b q k"]) -> Int[Tensor, "*b q k"]:
         """Which bucket an offset (key minus query) falls into."""
@@ -69,8 +58,3 @@ class BucketedRelation(nn.Module, Relation):
         # a distance on the border of two buckets must not fall short of it by rounding
         far = n_exact + (growth * (self.per_side - n_exact) + 1e-9).long()
         return side + torch.where(distance < n_exact, distance, far.clamp(max=self.per_side - 1))
-
-
-def _heads_apart(bias: Float[Tensor, "h b h q w"]) -> Float[Tensor, "b h q w"]:
-    """Each head's own bias, where places differ from head to head."""
-    return bias.diagonal(dim1=0, dim2=2).movedim(-1, 1)

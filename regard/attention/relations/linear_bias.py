@@ -9,10 +9,10 @@ Cost: time O(q · k), no parameters; reaches beyond the lengths it was trained o
 from typing import final
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.links import Relation
+from regard.attention.shapes import Bias
 from regard.dims import Dims
 from regard.places import Places
 
@@ -28,11 +28,7 @@ class LinearBiasRelation(nn.Module, Relation):
         super().__init__()
         self.register_buffer("m", torch.tensor(slopes(dims.n_heads)), persistent=False)
 
-    def to_scores(self, query: Float[Tensor, "*b q d"], places: Places) -> Float[Tensor, "*bh q k"]:
-        """The penalty of every pair."""
-        return self.as_bias(places)
-
-    def as_bias(self, places: Places) -> Float[Tensor, "*bh q k"]:
+    def as_bias(self, places: Places) -> Bias:
         """Minus slope times distance."""
         return -self.m.view(-1, 1, 1) * places.offsets.abs()
 

@@ -10,13 +10,14 @@ Cost: time and memory O(q · (2 clip + 1)) beside the scores; the tree distances
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.links import Relation
-from regard.attention.relations.shaw import needs_scaled_dot, pick
+from regard.attention.relations.shaw import pick
+from regard.attention.shapes import Queries, Scores
 from regard.dims import Dims
-from regard.errors import SettingError, ShapeError
+from regard.errors import ShapeError, check_least
 from regard.places import Places
 
 
@@ -24,31 +25,23 @@ from regard.places import Places
 class StructuralRelation(nn.Module, Relation):
     """Two tables of key vectors: one for the sentence, one for the tree."""
 
-    is_movable = True
-    needs_trees = True
+    is_movable = adds_to_keys = needs_trees = True
 
     def __init__(self, dims: Dims, *, clip: int = 16) -> None:
         super().__init__()
-        if clip < 0:
-            raise SettingError(f"structural: clip must be at least 0, got {clip}.")
+        check_least("structural: clip", clip, 0)
         self.clip = clip
         self.R = nn.Parameter(torch.empty(dims.n_heads, 2 * clip + 1, dims.query))
         self.T = nn.Parameter(torch.empty(dims.n_heads, 2 * clip + 1, dims.query))
         for table in (*self.R, *self.T):
             nn.init.xavier_uniform_(table)
 
-    def to_scores(
-        self, query: Float[Tensor, "b h q d"], places: Places
-    ) -> Float[Tensor, "b h q k"]:
+    def to_scores(self, query: Queries, places: Places) -> Scores:
         """Both distances' vectors, seen by the query."""
         scaled = query * query.shape[-1] ** -0.5
         in_sentence = pick(scaled @ self.R.mT, self._index(places.offsets))
         in_tree = pick(scaled @ self.T.mT, self._index(tree_distance(places)[:, None]))
         return in_sentence + in_tree
-
-    def cannot_meet(self, other: object) -> str | None:
-        """Refuse every score but the scaled dot product, whose keys its vectors join."""
-        return needs_scaled_dot(other)
 
     def _index(self, distance: Int[Tensor, "*b q k"]) -> Int[Tensor, "*b q k"]:
         return distance.clamp(-self.clip, self.clip) + self.clip

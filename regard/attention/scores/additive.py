@@ -14,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.links import Score
+from regard.attention.shapes import Keys, Prepared, Queries, Scores
 from regard.choices import find
 from regard.dims import Dims
-from regard.errors import SettingError
+from regard.errors import check_least
 from regard.places import Places
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -42,8 +43,7 @@ class AdditiveScore(nn.Module, Score):
     ) -> None:
         super().__init__()
         d_hidden = dims.query if d_hidden is None else d_hidden
-        if d_hidden < 1:
-            raise SettingError(f"additive: d_hidden must be at least 1, got {d_hidden}.")
+        check_least("additive: d_hidden", d_hidden, 1)
         self.held_per_pair = d_hidden
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, d_hidden))
         self.U = nn.Parameter(torch.empty(dims.n_heads, dims.key, d_hidden))
@@ -53,35 +53,20 @@ class AdditiveScore(nn.Module, Score):
         for weight, fan_in in ((self.W, dims.query), (self.U, dims.key), (self.v, d_hidden)):
             nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
 
-    def forward(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        key: Float[Tensor, "b h k dk"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query with every key, through the network."""
         return self.compare(query, self.prepared(key), places)
 
-    def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k f"]:
+    def prepared(self, key: Keys) -> Prepared:
         """U k + c, one product for all sentences together."""
         keys = torch.einsum("bhkd,hdf->bhkf", key, self.U[:, : key.shape[-1]])
         return keys if self.c is None else keys + self.c
 
-    def compare(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k f"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def compare(self, query: Queries, prepared: Prepared, places: Places | None = None) -> Scores:
         """Every query with every U k + c."""
         return self._energy(self._pairs(query, prepared))
 
-    def compare_covered(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k f"],
-        covered: Float[Tensor, "b h q k"],
-    ) -> Float[Tensor, "b h q k"]:
+    def compare_covered(self, query: Queries, prepared: Prepared, covered: Scores) -> Scores:
         """The same, with U's last row for what each key has received."""
         pairs = self._pairs(query, prepared) + covered[..., None] * self.U[:, -1:, None]
         return self._energy(pairs)
@@ -89,5 +74,5 @@ class AdditiveScore(nn.Module, Score):
     def _pairs(self, query: Tensor, prepared: Tensor) -> Float[Tensor, "b h q k f"]:
         return (query @ self.W)[..., :, None, :] + prepared[..., None, :, :]
 
-    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Float[Tensor, "b h q k"]:
+    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Scores:
         return torch.einsum("bhqkf,hf->bhqk", self.activation(pairs), self.v)

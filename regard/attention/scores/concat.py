@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.links import Score
+from regard.attention.shapes import Keys, Prepared, Queries, Scores
 from regard.dims import Dims
-from regard.errors import SettingError
+from regard.errors import check_least
 from regard.places import Places
 
 
@@ -27,8 +28,7 @@ class ConcatScore(nn.Module, Score):
     def __init__(self, dims: Dims, *, d_hidden: int | None = None) -> None:
         super().__init__()
         d_hidden = dims.query if d_hidden is None else d_hidden
-        if d_hidden < 1:
-            raise SettingError(f"concat: d_hidden must be at least 1, got {d_hidden}.")
+        check_least("concat: d_hidden", d_hidden, 1)
         self.held_per_pair = d_hidden
         self.d_query, d_joined = dims.query, dims.query + dims.key
         self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))
@@ -36,35 +36,20 @@ class ConcatScore(nn.Module, Score):
         nn.init.uniform_(self.W, -(d_joined**-0.5), d_joined**-0.5)
         nn.init.uniform_(self.v, -(d_hidden**-0.5), d_hidden**-0.5)
 
-    def forward(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        key: Float[Tensor, "b h k dk"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query beside every key; W is split so that no pair is ever joined in memory."""
         return self.compare(query, self.prepared(key), places)
 
-    def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k f"]:
+    def prepared(self, key: Keys) -> Prepared:
         """The keys through their rows of W, one product for all sentences together."""
         rows = self.W[:, self.d_query : self.d_query + key.shape[-1]]
         return torch.einsum("bhkd,hdf->bhkf", key, rows)
 
-    def compare(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k f"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def compare(self, query: Queries, prepared: Prepared, places: Places | None = None) -> Scores:
         """Every query through its rows of W, beside every prepared key."""
         return self._energy(self._pairs(query, prepared))
 
-    def compare_covered(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k f"],
-        covered: Float[Tensor, "b h q k"],
-    ) -> Float[Tensor, "b h q k"]:
+    def compare_covered(self, query: Queries, prepared: Prepared, covered: Scores) -> Scores:
         """The same, with W's last row for what each key has received."""
         pairs = self._pairs(query, prepared) + covered[..., None] * self.W[:, -1:, None]
         return self._energy(pairs)
@@ -72,5 +57,5 @@ class ConcatScore(nn.Module, Score):
     def _pairs(self, query: Tensor, prepared: Tensor) -> Float[Tensor, "b h q k f"]:
         return (query @ self.W[:, : self.d_query])[..., :, None, :] + prepared[..., None, :, :]
 
-    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Float[Tensor, "b h q k"]:
+    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Scores:
         return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.v)

@@ -8,10 +8,10 @@ Cost: time O(q · k · d), no parameters; query and key must have the same width
 
 from typing import final
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Dot, Score
+from regard.attention.shapes import Keys, Queries, Scores
 from regard.dims import Dims
 from regard.places import Places
 
@@ -25,15 +25,10 @@ class DotScore(nn.Module, Score):
     def __init__(self, dims: Dims | None = None) -> None:
         super().__init__()
 
-    def forward(
-        self,
-        query: Float[Tensor, "*b q d"],
-        key: Float[Tensor, "*b k d"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "*b q k"]:
+    def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query with every key."""
         return query @ key.mT
 
-    def as_dot(self, query: Float[Tensor, "*b q d"], key: Float[Tensor, "*b k d"]) -> Dot:
+    def as_dot(self, query: Queries, key: Keys) -> Dot:
         """Query and key are the two sides already."""
         return Dot(query, key, scale=1.0)

@@ -9,10 +9,10 @@ Cost: time O(q · d_query · d_key + q · k · d_key), d_query · d_key paramete
 from typing import final
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Dot, Score
+from regard.attention.shapes import Keys, Prepared, Queries, Scores
 from regard.dims import Dims
 from regard.places import Places
 
@@ -28,37 +28,22 @@ class GeneralScore(nn.Module, Score):
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.key))
         nn.init.uniform_(self.W, -(dims.query**-0.5), dims.query**-0.5)
 
-    def forward(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        key: Float[Tensor, "b h k dk"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query with every key, through W."""
         return query @ self.W @ key.mT
 
-    def as_dot(self, query: Float[Tensor, "b h q dq"], key: Float[Tensor, "b h k dk"]) -> Dot:
+    def as_dot(self, query: Queries, key: Keys) -> Dot:
         """The dot product of W's side of the query with the key."""
         return Dot(query @ self.W, key, scale=1.0)
 
-    def prepared(self, key: Float[Tensor, "b h k d"]) -> Float[Tensor, "b h k dq"]:
+    def prepared(self, key: Keys) -> Prepared:
         """W k, one product for all sentences together."""
         return torch.einsum("bhkd,hpd->bhkp", key, self.W[..., : key.shape[-1]])
 
-    def compare(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k dq"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def compare(self, query: Queries, prepared: Prepared, places: Places | None = None) -> Scores:
         """Every query with every W k."""
         return query @ prepared.mT
 
-    def compare_covered(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        prepared: Float[Tensor, "b h k dq"],
-        covered: Float[Tensor, "b h q k"],
-    ) -> Float[Tensor, "b h q k"]:
+    def compare_covered(self, query: Queries, prepared: Prepared, covered: Scores) -> Scores:
         """The same, with W's last column for what each key has received."""
         return query @ prepared.mT + query @ self.W[..., -1:] * covered

@@ -9,10 +9,10 @@ Cost: time O(q · k · d_query), d_query · max_len parameters; no sequence long
 from typing import final
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Score
+from regard.attention.shapes import Keys, Queries, Scores
 from regard.dims import Dims
 from regard.errors import LengthError
 from regard.places import Places
@@ -28,12 +28,7 @@ class LocationScore(nn.Module, Score):
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.max_len))
         nn.init.uniform_(self.W, -(dims.query**-0.5), dims.query**-0.5)
 
-    def forward(
-        self,
-        query: Float[Tensor, "b h q dq"],
-        key: Float[Tensor, "b h k dk"],
-        places: Places | None = None,
-    ) -> Float[Tensor, "b h q k"]:
+    def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query with every position."""
         places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
         if places.length > self.max_len:

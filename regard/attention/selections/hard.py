@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.links import Selection, largest_negative, log_normaliser, normalised
+from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.choices import find
 from regard.dims import Dims
 from regard.places import Places
@@ -22,14 +23,14 @@ from regard.places import Places
 class HardRows(NamedTuple):
     """What a REINFORCE loss needs; log-probability and entropy carry gradients, the draw none."""
 
-    lse: Float[Tensor, "*b q 1"]
+    lse: RowNumber
     chosen: Int[Tensor, "*b q 1"]
-    log_prob: Float[Tensor, "*b q 1"]
-    entropy: Float[Tensor, "*b q 1"]
+    log_prob: RowNumber
+    entropy: RowNumber
 
 
 NO_KEY = -2
-"""Where no key stands: chosen by a row that sees none, or that takes the expectation."""
+"""The choice of a row that sees no key, or that takes the expectation."""
 
 AT_TEST: Mapping[str, bool] = {"argmax": True, "expected": False}
 
@@ -44,13 +45,7 @@ class HardSelection(nn.Module, Selection):
         super().__init__()
         self.picks_at_test = find(at_test, AT_TEST)
 
-    def summarise(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "*b q d"],
-        places: Places,
-    ) -> HardRows:
+    def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> HardRows:
         """Draw a key for each row (Gumbel's trick), with its log-probability."""
         lse = log_normaliser(scores, mask)
         weights = normalised(scores, mask, lse)
@@ -65,14 +60,8 @@ class HardSelection(nn.Module, Selection):
         chosen = torch.where(picks, places.key.expand(scores.shape).gather(-1, best), NO_KEY)
         return HardRows(lse, chosen, log_prob * picks, entropy)
 
-    def weigh(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: HardRows,
-        places: Places,
-    ) -> Float[Tensor, "*b q k"]:
-        """One where the key was chosen; the expectation where none was asked for."""
+    def weigh(self, scores: Scores, mask: Mask, rows: HardRows, places: Places) -> Weights:
+        """One at the chosen key; the softmax in rows that take the expectation."""
         one_hot = (places.key == rows.chosen).to(scores.dtype)
         return torch.where(rows.chosen == NO_KEY, normalised(scores, mask, rows.lse), one_hot)
 

@@ -11,13 +11,14 @@ import math
 from typing import final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from regard.attention.links import Selection, extent_of, log_normaliser, normalised, wide
+from regard.attention.links import Selection, log_normaliser, normalised, wide
 from regard.attention.selections.local_monotonic import LocalRows
+from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
-from regard.errors import SettingError
+from regard.errors import SettingError, check_least
 from regard.places import Places
 
 
@@ -27,10 +28,7 @@ class LocalPredictiveSelection(nn.Module, Selection):
 
     def __init__(self, dims: Dims, *, half_width: int = 10, sigma: float | None = None) -> None:
         super().__init__()
-        if half_width < 1:
-            raise SettingError(
-                f"local_predictive: half_width must be at least 1, got {half_width}."
-            )
+        check_least("local_predictive: half_width", half_width, 1)
         if sigma is not None and not 0 < sigma < math.inf:
             raise SettingError(f"local_predictive: sigma must be a number above 0, got {sigma}.")
         self.half_width = half_width
@@ -43,55 +41,26 @@ class LocalPredictiveSelection(nn.Module, Selection):
 
     @property
     def sigma(self) -> float:
-        """How far the Gaussian reaches.
-
-        It is kept as two whole numbers, which a compiler takes for constants; a float becomes an
-        input of the compiled step, and lies on the CPU.
-        """
+        """How far the Gaussian reaches; kept as two whole numbers, a compiler's constants."""
         over, under = self._sigma
         return over / under
 
-    def centre(
-        self, query: Float[Tensor, "b h q d"], places: Places, extent: Int[Tensor, "*be #q 1"]
-    ) -> Float[Tensor, "b h q 1"]:
+    def centre(self, query: Queries, places: Places, extent: Int[Tensor, "*be #q 1"]) -> RowNumber:
         """A real position between 0 and the number of keys."""
         # positions of long sequences do not fit half precision
         return extent * ((wide(query) @ wide(self.W)).tanh() @ wide(self.v)).sigmoid()
 
-    def settle(
-        self,
-        scores: Float[Tensor, "b h q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        centre: Float[Tensor, "b h q 1"],
-        places: Places,
-    ) -> LocalRows:
+    def settle(self, scores: Scores, mask: Mask, centre: RowNumber, places: Places) -> LocalRows:
         """Centre and normaliser; the window's edges have no gradient."""
         return LocalRows(log_normaliser(scores, mask & self._inside(centre, places)), centre)
 
-    def summarise(
-        self,
-        scores: Float[Tensor, "b h q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "b h q d"],
-        places: Places,
-    ) -> LocalRows:
-        """Centre and normaliser of each row's window."""
-        centre = self.centre(query, places, extent_of(mask, places))
-        return self.settle(scores, mask, centre, places)
-
-    def weigh(
-        self,
-        scores: Float[Tensor, "b h q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: LocalRows,
-        places: Places,
-    ) -> Float[Tensor, "b h q k"]:
+    def weigh(self, scores: Scores, mask: Mask, rows: LocalRows, places: Places) -> Weights:
         """Each key's share inside the window, faded by its distance from the centre."""
         share = normalised(scores, mask & self._inside(rows.centre, places), rows.lse)
         fade = (-((places.key - rows.centre) ** 2) / (2 * self.sigma**2)).exp()
         return share * fade.to(share.dtype)
 
-    def _inside(self, centre: Float[Tensor, "b h q 1"], places: Places) -> Bool[Tensor, "b h q k"]:
+    def _inside(self, centre: RowNumber, places: Places) -> Bool[Tensor, "b h q k"]:
         return (places.key - centre.floor()).abs() <= self.half_width
 
     def as_window(self) -> "LocalPredictiveSelection":

@@ -8,10 +8,10 @@ Cost: time O(q · k); one number per row is kept.
 
 from typing import final
 
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Selection, SoftRows, log_normaliser, normalised
+from regard.attention.shapes import Mask, Queries, Scores, Weights
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -35,27 +35,15 @@ class SoftSelection(nn.Module, Selection):
         over, under = self._temperature
         return over / under
 
-    def summarise(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "*b q d"],
-        places: Places,
-    ) -> SoftRows:
+    def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> SoftRows:
         """The logarithm of each row's normaliser."""
         return SoftRows(log_normaliser(self._tempered(scores), mask))
 
-    def weigh(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: SoftRows,
-        places: Places,
-    ) -> Float[Tensor, "*b q k"]:
+    def weigh(self, scores: Scores, mask: Mask, rows: SoftRows, places: Places) -> Weights:
         """Each key's share."""
         return normalised(self._tempered(scores), mask, rows.lse)
 
-    def _tempered(self, scores: Float[Tensor, "*b q k"]) -> Float[Tensor, "*b q k"]:
+    def _tempered(self, scores: Scores) -> Scores:
         return scores if self.temperature == 1 else scores / self.temperature
 
     def as_softmax(self) -> float:

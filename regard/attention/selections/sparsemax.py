@@ -9,10 +9,11 @@ Cost: time O(q · k log k) for the sort; one threshold per row is kept.
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.links import Selection, largest_negative, wide
+from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
 from regard.places import Places
 
@@ -20,7 +21,7 @@ from regard.places import Places
 class SparseRows(NamedTuple):
     """The threshold below which a key gets nothing."""
 
-    threshold: Float[Tensor, "*b q 1"]
+    threshold: RowNumber
 
 
 @final
@@ -32,13 +33,7 @@ class SparsemaxSelection(nn.Module, Selection):
     def __init__(self, dims: Dims | None = None) -> None:
         super().__init__()
 
-    def summarise(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "*b q d"],
-        places: Places,
-    ) -> SparseRows:
+    def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> SparseRows:
         """The threshold of each row."""
         scores = wide(scores)
         best = scores.masked_fill(~mask, largest_negative(scores)).amax(-1, keepdim=True).detach()
@@ -46,14 +41,8 @@ class SparsemaxSelection(nn.Module, Selection):
         down = torch.where(mask, scores - best, -2.0).clamp(min=-2.0)
         return SparseRows(best + simplex_threshold(down))
 
-    def weigh(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: SparseRows,
-        places: Places,
-    ) -> Float[Tensor, "*b q k"]:
-        """What stands above the threshold."""
+    def weigh(self, scores: Scores, mask: Mask, rows: SparseRows, places: Places) -> Weights:
+        """The part of each score above the threshold."""
         above = torch.where(mask, scores - rows.threshold, 0.0).relu()
         return above.to(scores.dtype)
 

@@ -9,12 +9,12 @@ Cost: time O(q · k); normaliser and threshold are kept per row. Keys tied at t[
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Selection, largest_negative, log_normaliser, normalised
+from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
-from regard.errors import SettingError
+from regard.errors import check_least
 from regard.places import Places
 
 ROUNDING = 16
@@ -24,8 +24,8 @@ ROUNDING = 16
 class TopRows(NamedTuple):
     """The normaliser of the kept keys, and the score above which a key is kept."""
 
-    lse: Float[Tensor, "*b q 1"]
-    threshold: Float[Tensor, "*b q 1"]
+    lse: RowNumber
+    threshold: RowNumber
 
 
 @final
@@ -36,17 +36,10 @@ class TopKSelection(nn.Module, Selection):
 
     def __init__(self, dims: Dims | None = None, *, count: int = 8) -> None:
         super().__init__()
-        if count < 1:
-            raise SettingError(f"top_k: count must be at least 1, got {count}.")
+        check_least("top_k: count", count, 1)
         self.count = count
 
-    def summarise(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "*b q d"],
-        places: Places,
-    ) -> TopRows:
+    def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> TopRows:
         """Threshold and normaliser of each row."""
         seen = scores.detach().masked_fill(~mask, largest_negative(scores))
         best = seen.topk(min(self.count, scores.shape[-1])).values
@@ -58,13 +51,7 @@ class TopKSelection(nn.Module, Selection):
         threshold = last / 2 + below / 2
         return TopRows(log_normaliser(scores, mask & (scores >= threshold)), threshold)
 
-    def weigh(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: TopRows,
-        places: Places,
-    ) -> Float[Tensor, "*b q k"]:
+    def weigh(self, scores: Scores, mask: Mask, rows: TopRows, places: Places) -> Weights:
         """Each kept key's share."""
         return normalised(scores, mask & (scores >= rows.threshold), rows.lse)
 

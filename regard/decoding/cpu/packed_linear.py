@@ -1,9 +1,8 @@
-"""Packed linear: a linear layer whose weight lies in memory as the CPU's kernels read it fastest.
+"""Packed linear: a linear layer whose weight is stored in the layout that CPU kernels read fastest.
 
-A product of a few rows with a large matrix takes as long as the matrix takes to be read. oneDNN
-cuts it into blocks beforehand, once, for any number of rows; MKL for a known number of them, and
-reads such a weight faster where the rows are few. One or two rows read the weight as it is fastest
-of all. The function stays the same.
+A product of a few rows with a large matrix takes as long as reading the matrix. oneDNN packs it
+into blocks once, for any number of rows; MKL packs it for a known number of rows, and is faster for
+few. For one or two rows the unpacked weight is the fastest. The function stays the same.
 """
 
 from functools import cached_property
@@ -18,17 +17,17 @@ _onednn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 # torch's own layers of this kind are private; only this file calls them
 
 ROWS = 16
-"""For how many rows oneDNN's blocks are chosen; other numbers of rows read the same ones."""
+"""The number of rows for which oneDNN chooses its blocks; other numbers use the same blocks."""
 
 BARE = 2
-"""So many rows read the weight as it is."""
+"""Numbers of rows for which the weight is not packed."""
 
 FEW, HUGE = 8, 1 << 22
-"""So many rows take MKL's blocks, unless the weight has more numbers than these."""
+"""Numbers of rows for MKL's blocks, and the largest weight for them."""
 
 
 def can_pack(linear: nn.Linear) -> bool:
-    """Whether this torch can pack it: float32 on a CPU that oneDNN knows."""
+    """Whether this torch can pack the layer: float32 on a CPU that oneDNN supports."""
     weight = linear.weight
     is_plain = weight.device.type == "cpu" and weight.dtype == torch.float32
     return is_plain and torch.backends.mkldnn.is_available()
@@ -41,7 +40,7 @@ class PackedLinear(nn.Module):
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
-        # beside the parameters, which a module takes longer to find
+        # a plain attribute, since a module finds parameters more slowly
         self._plain = (layer.weight.detach(), None if self.bias is None else self.bias.detach())
         self._bare = BARE * layer.in_features
         is_handy = layer.weight.numel() <= HUGE and torch.backends.mkl.is_available()
@@ -49,7 +48,7 @@ class PackedLinear(nn.Module):
         self._for_rows: tuple[int, Tensor] | None = None
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b n"]:
-        """The product; no gradient comes back through it."""
+        """The product, without a gradient."""
         weight, bias = self._plain
         size = x.numel()
         if size <= self._bare:
@@ -60,7 +59,7 @@ class PackedLinear(nn.Module):
         return _onednn._linear_pointwise(x, self._packed, bias, "none", [], "")
 
     def _packed_for(self, rows: int) -> Tensor:
-        """The weight in MKL's blocks for so many rows; kept until another number is asked for."""
+        """The weight in MKL's blocks for this number of rows; cached until another number comes."""
         if self._for_rows is None or self._for_rows[0] != rows:
             with torch.inference_mode(mode=False):
                 packed = _mkl._mkl_reorder_linear_weight(self._plain[0], rows)

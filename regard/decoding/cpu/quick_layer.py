@@ -1,33 +1,31 @@
 """Quick layer: a decoder layer that writes one token at a time on the CPU, with fewer calls.
 
-A step of one sentence multiplies few rows, and asking which path computes each attention takes as
-long as computing it. For heads of dot products and softmax under no pattern the answer is known
-beforehand. Anything else is left to the layer itself. The function stays the same.
+A step of one sentence multiplies few rows, and choosing the path of each attention takes as long as
+computing it. For heads of dot products and softmax without a pattern the path is known beforehand.
+All other steps are left to the layer itself. The function stays the same.
 """
 
 from typing import final
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues
 from regard.attention.engine.kernels import softmax_attention
 from regard.attention.folded_source import Folded
-from regard.attention.links import Pattern
+from regard.attention.links import AnyMask
 from regard.attention.masks import is_full
 from regard.layers import DecoderCache, DecoderLayer
+from regard.layers.decoder_layer import WritingLayer
+from regard.layers.encoder_layer import Look
 
-WORTHWHILE = 2
-"""A source is folded if it becomes so many times smaller than the weights that it replaces."""
+FOLDED_GAIN = 2
+"""A source is folded if this many times smaller than the weights that it replaces."""
 
 
 @final
-class QuickLayer(nn.Module):
-    """A decoder layer, and the shorter way through it.
-
-    Args:
-        layer: whose heads are both plain, and its own attention's weights stacked.
-    """
+class QuickLayer(WritingLayer):
+    """A decoder layer of plain heads, with stacked weights and fewer calls for each step."""
 
     def __init__(self, layer: DecoderLayer) -> None:
         super().__init__()
@@ -36,26 +34,20 @@ class QuickLayer(nn.Module):
         assert scale is not None and source_scale is not None
         self._scale, self._source_scale = scale, source_scale
 
-    def forward(
-        self,
-        x: Float[Tensor, "b n m"],
-        source: Float[Tensor, "b k ms"],
-        mask: Pattern | Tensor = FULL,
-        source_mask: Pattern | Tensor = FULL,
-    ) -> Float[Tensor, "b n m"]:
-        """All positions at once, as the layer has it."""
-        return self.layer(x, source, mask, source_mask)
-
     def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
         """Project the source once, before the first step."""
         return self.layer.start(source)
+
+    def read(self, y: Tensor, look: Look) -> Tensor:
+        """The part after the self-attention, by the layer's own code."""
+        return self.layer.read(y, look)
 
     def step(
         self,
         x: Float[Tensor, "r n m"],
         cache: DecoderCache,
-        mask: Pattern | Tensor = FULL,
-        source_mask: Pattern | Tensor = FULL,
+        mask: AnyMask = FULL,
+        source_mask: AnyMask = FULL,
     ) -> tuple[Float[Tensor, "r n m"], DecoderCache]:
         """The next positions, and the longer cache."""
         if x.shape[1] != 1 or not (is_full(mask) and is_full(source_mask)):
@@ -64,9 +56,9 @@ class QuickLayer(nn.Module):
         folded = cache.folded or self._folded(cache.source)
 
         def own_past(z: Tensor) -> Tensor:
-            said, past = self._look_back(z, cache.past)
+            context, past = self._look_back(z, cache.past)
             kept.append(past)
-            return said
+            return context
 
         def the_source(z: Tensor) -> Tensor:
             return self._look_at(z, cache.source) if folded is None else folded.attend(z)
@@ -79,7 +71,7 @@ class QuickLayer(nn.Module):
     def _look_back(
         self, z: Float[Tensor, "r 1 m"], past: KeyValues | None
     ) -> tuple[Float[Tensor, "r 1 m"], KeyValues]:
-        """What a new position makes of its past and itself; and the longer past."""
+        """The self-attention of a new position, and the longer past."""
         heads = self.layer.attention
         assert heads.W_QKV is not None
         rows, n_heads, width = z.shape[0], heads.dims.n_heads, heads.dims.d_head
@@ -94,7 +86,7 @@ class QuickLayer(nn.Module):
         return heads.W_O(context.reshape(rows, 1, -1)), memory
 
     def _look_at(self, z: Float[Tensor, "r 1 m"], source: KeyValues) -> Float[Tensor, "r 1 m"]:
-        """What each row makes of its sentence's source; the rows of a sentence look together."""
+        """The cross-attention of each row; the rows of a sentence attend together."""
         heads = self.layer.cross_attention
         queries = heads.W_Q(z.view(source.key.shape[0], -1, z.shape[2]))
         queries = queries.unflatten(2, (heads.dims.n_heads, -1)).transpose(1, 2)
@@ -102,21 +94,21 @@ class QuickLayer(nn.Module):
         return heads.W_O(context.transpose(1, 2).reshape(z.shape[0], 1, -1))
 
     def _folded(self, source: KeyValues) -> Folded | None:
-        """The source folded, where that leaves less to read than the weights are."""
+        """The folded source, if it is smaller than the weights that it replaces."""
         heads = self.layer.cross_attention
         columns = source.key.shape[0] * source.length * heads.dims.n_heads
-        if columns * WORTHWHILE > heads.dims.d_model:
+        if columns * FOLDED_GAIN > heads.dims.d_model:
             return None
         return Folded.of(heads, source, self._source_scale)
 
 
 def can_be_quick(layer: DecoderLayer) -> bool:
-    """Whether both of its attentions are dot products and softmax, and nothing besides."""
+    """Whether both attentions of a layer are plain dot products and softmax."""
     return all(plain_scale(heads) is not None for heads in (layer.attention, layer.cross_attention))
 
 
 def plain_scale(heads: GroupedQueryHeads) -> float | None:
-    """What dot products are multiplied by before the softmax; None if there is more to do."""
+    """The scale of dot products before the softmax; None if the chain has any other part."""
     chain, nothing = heads.chain, heads.W_Q.weight.new_zeros(1, 1, 1, heads.dims.d_head)
     has_more = (
         heads.rotary is not None
@@ -128,14 +120,12 @@ def plain_scale(heads: GroupedQueryHeads) -> float | None:
     dot, softmax = chain.score.as_dot(nothing, nothing), chain.select.as_softmax()
     if has_more or dot is None or softmax is None:
         return None
-    # a score that multiplies its query by weights of its own has another here
+    # `as_dot` gives another query here if the score multiplies it by weights
     return softmax * dot.scale if dot.query is nothing and dot.key is nothing else None
 
 
 def _attend(
     heads: GroupedQueryHeads, query: Float[Tensor, "b h q d"], memory: KeyValues, scale: float
 ) -> Float[Tensor, "b h q d"]:
-    key, value = memory.key, memory.value
-    if (each := heads.dims.n_heads // heads.n_groups) > 1:
-        key, value = (x.repeat_interleave(each, 1) for x in (key, value))
+    key, value = heads.by_head(memory)
     return softmax_attention(query, key, value, None, is_causal=False, scale=scale)[0]

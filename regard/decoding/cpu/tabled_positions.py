@@ -1,4 +1,4 @@
-"""Tabled positions: sinusoidal vectors made once, and looked up at every step of a search."""
+"""Tabled positions: sinusoidal vectors computed once, and looked up at every step of a search."""
 
 from typing import final
 
@@ -10,7 +10,7 @@ from regard.places import Tree
 from regard.positions import SinusoidalPositions
 
 ROUND = 256
-"""The table grows by whole multiples of this many positions."""
+"""The table grows in multiples of this many positions."""
 
 
 @final
@@ -25,7 +25,7 @@ class TabledPositions(nn.Module):
     def forward(
         self, positions: Int[Tensor, "*b n"], tree: Tree | None = None
     ) -> Float[Tensor, "*b n m"]:
-        """Look them up; what is no place in a table is computed."""
+        """Look the vectors up; positions that cannot index a table are computed."""
         if not positions.is_cpu or positions.numel() == 0:
             return self.positions(positions, tree)
         first, last = (int(end) for end in positions.aminmax())

@@ -1,4 +1,4 @@
-"""On a GPU, one pass over the logits: each row's normaliser, and the maximum of each block.
+"""Vocabulary kernel: one pass over logits on a GPU, for normalisers of rows and maxima of blocks.
 
     lse[i] = log sum_j exp(x[i,j]),   maxima[i,b] = max of x[i,j] over the open tokens j of block b
 
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 TILE = 4096
-"""Logits that a program holds at a time."""
+"""Logits that a program reads at a time."""
 
 
 @triton.jit
@@ -29,7 +29,7 @@ def _summarise(
         x = tl.load(logits + row * n_tokens + at, mask=at < n_tokens, other=-float("inf"))
         x = x.to(tl.float32)
         higher = tl.maximum(top, tl.max(x, 0))
-        # all tokens so far may be impossible, and −∞ − (−∞) is no number
+        # all tokens so far may be impossible, and −∞ − (−∞) is NaN
         base = tl.where(higher == -float("inf"), 0.0, higher)
         total = total * tl.exp(top - base) + tl.sum(tl.exp(x - base), 0)
         top = higher
@@ -45,10 +45,7 @@ def summarise(
 ) -> tuple[Float[Tensor, "r 1"], Float[Tensor, "r nb"]]:
     """The normaliser of each row, and the maximum of each of its blocks.
 
-    Args:
-        logits: on a GPU.
-        closed: so many of the first tokens are in no maximum.
-        block: tokens in a block, a power of two; the last block may be shorter.
+    The first `closed` tokens are in no maximum. A block is a power of two; the last may be shorter.
     """
     logits = logits.contiguous()
     n_rows, n_tokens = logits.shape

@@ -1,4 +1,4 @@
-"""Models that Marian's layout can hold, as Marian has them.
+"""Converts models that Marian's layout can hold to Marian's architecture.
 
 A Transformer of ours differs from Marian's in ways that change no probability: its projections add
 nothing where Marian adds a bias, so the bias is 0; its logits have no bias, so that is 0 too, and
@@ -16,34 +16,43 @@ vector b, that vector is taken from every row of the table and given back behind
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.choices import Choice
-from regard.data.kinds import BOS, PAD
+from regard.data.subword_kinds import BOS, PAD
 from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models import MarianSpec, Spec, TransformerSpec, shapes_of
 from regard.models.self_attention import FULL_CHOICE
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")
-"""They read the model's channels, and give those of heads."""
+"""Projections from the model's channels to those of heads."""
 TABLE = "source.E.weight"
 FIRST_ATTENTIONS = ("encoder.0.attention", "decoder.0.attention")
-"""They read the token vectors."""
+"""Attentions that read the token vectors."""
 NEVER_WRITTEN_BIAS = -1e4
 """The bias of a piece that is never written; float16 can hold it."""
 
 
-def as_marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
-    """A model's spec and tensors as Marian's, with a begin token whose vector is all zeros.
+NEEDED: Mapping[str, Sequence[Any]] = {
+    "norm": ("post_norm",),
+    "layer": ("plain",),
+    "feed_forward": tuple(ACTIVATIONS),
+    "tied": ("all",),
+    "positions": ("sinusoidal",),
+    "score": ("scaled_dot",),
+    "select": ("soft",),
+    "relation": (None,),
+}
+"""The choices that a Transformer must have."""
 
-    Args:
-        spec: of a kind of `AS_MARIAN`.
-        tensors: by our names.
-    """
+
+def as_marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
+    """A model of a kind of `AS_MARIAN` as Marian's, whose begin token has a vector of zeros."""
     marian, own = AS_MARIAN[spec.kind](spec, tensors)
     table = own[TABLE].double()
     begin = table[BOS, :-1].clone()
@@ -58,41 +67,26 @@ def as_marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, di
     return marian, {**own, **{name: tensor.float() for name, tensor in made.items()}}
 
 
-def _marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
-    """It is one; but one table for all is what is written."""
-    assert isinstance(spec, MarianSpec)
-    _check({"is_shared": (spec.is_shared, (True,))})
+def _marian(
+    spec: MarianSpec, tensors: Mapping[str, Tensor]
+) -> tuple[MarianSpec, dict[str, Tensor]]:
+    """The same model; what is written has one table for all."""
+    _check("is_shared", spec.is_shared, (True,))
     return spec, dict(tensors)
 
 
-def _transformer(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
+def _transformer(
+    spec: TransformerSpec, tensors: Mapping[str, Tensor]
+) -> tuple[MarianSpec, dict[str, Tensor]]:
     """With biases of 0, and its channels in Marian's order."""
-    assert isinstance(spec, TransformerSpec)
+    for name, able in NEEDED.items():
+        held = getattr(spec, name)
+        _check(name, _spelt(held) if isinstance(held, Choice) else held, able)
     other_ways = [_spelt(way) for way in spec.encoder_attends if way != FULL_CHOICE]
-    _check(
-        {
-            "norm": (spec.norm, ("post_norm",)),
-            "layer": (spec.layer, ("plain",)),
-            "feed_forward": (spec.feed_forward, tuple(ACTIVATIONS)),
-            "tied": (spec.tied, ("all",)),
-            "positions": (_spelt(spec.positions), ("sinusoidal",)),
-            "score": (_spelt(spec.score), ("scaled_dot",)),
-            "select": (_spelt(spec.select), ("soft",)),
-            "relation": (spec.relation, (None,)),
-            "encoder_attends": (other_ways or [FULL_CHOICE.name], ([FULL_CHOICE.name],)),
-        }
-    )
-    as_marian = MarianSpec(
-        d_model=spec.d_model,
-        n_heads=spec.n_heads,
-        d_hidden=spec.d_hidden,
-        n_encoder_layers=spec.n_encoder_layers,
-        n_decoder_layers=spec.n_decoder_layers,
-        dropout=spec.dropout,
-        attention_dropout=spec.attention_dropout,
-        feed_forward=spec.feed_forward,
-        max_len=spec.max_len,
-    )
+    _check("encoder_attends", other_ways or [FULL_CHOICE.name], ([FULL_CHOICE.name],))
+    names = {each.name for each in fields(MarianSpec)} - {"kind", "task", "is_shared"}
+    sizes: dict[str, Any] = {name: getattr(spec, name) for name in names}
+    as_marian = MarianSpec(**sizes)
     size = len(tensors[TABLE])
     shapes = shapes_of(as_marian, n_source_tokens=size, n_target_tokens=size)
     sines_first = [*range(0, spec.d_model, 2), *range(1, spec.d_model, 2)]
@@ -123,22 +117,22 @@ def _moved(name: str, tensor: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def _spelt(choice: Choice) -> str:
-    """A choice with all its settings, so that one that changes numbers is no plain name."""
+    """A choice with all its settings, so that settings that change numbers are compared, too."""
     settings = ",".join(f"{key}={value}" for key, value in choice.settings.items())
     return f"{choice.name}:{settings}" if settings else choice.name
 
 
-def _check(settings: Mapping[str, tuple[Any, Sequence[Any]]]) -> None:
-    for name, (value, able) in settings.items():
-        if value not in able:
-            said = " or ".join(repr(one) for one in able)
-            raise SettingError(
-                f"export: Marian's layout needs model.{name} = {said}, got {value!r}. Such models "
-                "cannot be exported."
-            )
+def _check(name: str, value: Any, able: Sequence[Any]) -> None:
+    if value not in able:
+        said = " or ".join(repr(one) for one in able)
+        raise SettingError(
+            f"export: Marian's layout needs model.{name} = {said}, got {value!r}. Such models "
+            "cannot be exported."
+        )
 
 
-AS_MARIAN: Mapping[
-    str, Callable[[Spec, Mapping[str, Tensor]], tuple[MarianSpec, dict[str, Tensor]]]
-] = {"marian": _marian, "transformer": _transformer}
+AS_MARIAN: Mapping[str, Callable[..., tuple[MarianSpec, dict[str, Tensor]]]] = {
+    "marian": _marian,
+    "transformer": _transformer,
+}
 """By the kind of a run's model."""

@@ -1,7 +1,7 @@
 """a folder that another library wrote → a run directory; one file for each family of models."""
 
-from regard.interop.importing.families import FAMILIES, Family
+from regard.interop.importing.family import Family
 from regard.interop.importing.folder import Folder
-from regard.interop.importing.reading import Imported, import_run, read_published
+from regard.interop.importing.published import FAMILIES, Imported, import_run, read_published
 
 __all__ = ["FAMILIES", "Family", "Folder", "Imported", "import_run", "read_published"]

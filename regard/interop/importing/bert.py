@@ -3,20 +3,21 @@
 Paper: Devlin et al. 2019.
 """
 
-from regard.interop.importing.folder import Folder
-from regard.interop.importing.layouts import (
+from regard.interop.importing.family import (
+    Family,
     Layout,
-    Table,
+    PublishedTensor,
+    Roles,
     by_piece,
     by_piece_with_bias,
-    found,
+    modules,
+    same,
     stacked,
 )
-from regard.interop.importing.roles import Roles
-from regard.models import EncoderSpec, Spec
+from regard.interop.importing.folder import Folder
+from regard.models import EncoderSpec
 
 PREFIX = "bert."
-ROLES = Roles(padding="[PAD]", begin="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -27,54 +28,35 @@ ACTIVATIONS = {
     "silu": "swish",
     "swish": "swish",
 }
-"""What config.json calls an activation of ours."""
+"""What config.json calls an activation of ours; the first is meant where it names none."""
 
-USUAL = next(iter(ACTIVATIONS))
-"""The activation of a configuration that names none."""
-
-EMBEDDING: Table = {
-    "positions.P.weight": "position_embeddings.weight",
-    "norm.gain": "LayerNorm.weight",
-    "norm.bias": "LayerNorm.bias",
-}
-
-SEGMENTS: Table = {"S.weight": "token_type_embeddings.weight"}
-"""Where a text may have several."""
-
-LAYER: Table = {
-    "attention.W_Q.weight": "attention.self.query.weight",
-    "attention.W_Q.bias": "attention.self.query.bias",
-    "attention.W_K.weight": "attention.self.key.weight",
-    "attention.W_K.bias": "attention.self.key.bias",
-    "attention.W_V.weight": "attention.self.value.weight",
-    "attention.W_V.bias": "attention.self.value.bias",
-    "attention.W_O.weight": "attention.output.dense.weight",
-    "attention.W_O.bias": "attention.output.dense.bias",
-    "around_attention.norm.gain": "attention.output.LayerNorm.weight",
-    "around_attention.norm.bias": "attention.output.LayerNorm.bias",
-    "feed_forward.inner.weight": "intermediate.dense.weight",
-    "feed_forward.inner.bias": "intermediate.dense.bias",
-    "feed_forward.outer.weight": "output.dense.weight",
-    "feed_forward.outer.bias": "output.dense.bias",
-    "around_feed_forward.norm.gain": "output.LayerNorm.weight",
-    "around_feed_forward.norm.bias": "output.LayerNorm.bias",
-}
-
-WORDS_HEAD: Table = {
-    "network.dense.weight": "cls.predictions.transform.dense.weight",
-    "network.dense.bias": "cls.predictions.transform.dense.bias",
-    "network.norm.0.gain": "cls.predictions.transform.LayerNorm.weight",
-    "network.norm.0.bias": "cls.predictions.transform.LayerNorm.bias",
-}
+LAYER = modules(
+    {
+        "attention.W_Q": "attention.self.query",
+        "attention.W_K": "attention.self.key",
+        "attention.W_V": "attention.self.value",
+        "attention.W_O": "attention.output.dense",
+        "around_attention.norm": "attention.output.LayerNorm",
+        "feed_forward.inner": "intermediate.dense",
+        "feed_forward.outer": "output.dense",
+        "around_feed_forward.norm": "output.LayerNorm",
+    }
+)
+WORDS_HEAD = modules(
+    {
+        "network.dense": "cls.predictions.transform.dense",
+        "network.norm.0": "cls.predictions.transform.LayerNorm",
+    }
+)
 
 PIECES = "embeddings.word_embeddings.weight"
 BIAS = "cls.predictions.bias"
 
 LEFT_OUT = (
-    # a head for whole texts, which guesses whether one sentence follows another
+    # the head for next-sentence prediction
     r"pooler\.(dense\.)?(weight|bias)",
     r"cls\.seq_relationship\.(weight|bias)",
-    # numbers from 0 on, which some files hold
+    # position numbers, a buffer that some files hold
     r"embeddings\.(position_ids|token_type_ids)",
 )
 COPIES = {
@@ -87,12 +69,13 @@ SWITCHES = {
     "is_decoder": (False, None),
     "add_cross_attention": (False, None),
     "use_bias": (True, None),
+    "hidden_act": tuple(ACTIVATIONS),
 }
 
 
 def spec_of(folder: Folder) -> EncoderSpec:
-    """config.json → [model]; whether there is a head, the weights say."""
-    folder.check_switches({**SWITCHES, "hidden_act": tuple(ACTIVATIONS)})
+    """config.json → [model]; the names of the weights show whether there is a head."""
+    folder.check_switches(SWITCHES)
     has_head = any(name.startswith("cls.predictions.") for name in folder.tensor_names())
     return EncoderSpec(
         task="words" if has_head else "vectors",
@@ -102,7 +85,7 @@ def spec_of(folder: Folder) -> EncoderSpec:
         n_layers=folder.setting(int, "num_hidden_layers"),
         dropout=folder.setting(float, "hidden_dropout_prob"),
         attention_dropout=folder.setting(float, "attention_probs_dropout_prob"),
-        feed_forward=ACTIVATIONS[folder.config.get("hidden_act", USUAL)],
+        feed_forward=ACTIVATIONS[folder.config.get("hidden_act", next(iter(ACTIVATIONS)))],
         norm_eps=folder.setting(float, "layer_norm_eps"),
         n_segments=folder.setting(int, "type_vocab_size"),
         # a text has a position for its begin token too
@@ -110,21 +93,24 @@ def spec_of(folder: Folder) -> EncoderSpec:
     )
 
 
-def layout_of(spec: Spec) -> Layout:
+def layout_of(spec: EncoderSpec) -> Layout:
     """Every tensor."""
-    assert isinstance(spec, EncoderSpec)
-    embedding = "network.encoder.embedding."
-    has_head = spec.task == "words"
-    pieces = by_piece_with_bias(PIECES, BIAS) if has_head else by_piece(PIECES)
+    embedding, has_head = "network.encoder.embedding.", spec.task == "words"
+    tables = {"positions.P.weight": "position_embeddings.weight"}
+    if spec.n_segments:
+        tables["S.weight"] = "token_type_embeddings.weight"
     return Layout(
         {
-            f"{embedding}E.weight": pieces,
+            f"{embedding}E.weight": by_piece_with_bias(PIECES, BIAS)
+            if has_head
+            else by_piece(PIECES),
             **{
-                f"{embedding}{name}": found(entry).under("embeddings.")
-                for name, entry in {**EMBEDDING, **(SEGMENTS if spec.n_segments else {})}.items()
+                f"{embedding}{ours}": PublishedTensor((f"embeddings.{theirs}",), same)
+                for ours, theirs in tables.items()
             },
+            **modules({f"{embedding}norm": "embeddings.LayerNorm"}),
             **stacked("network.encoder.layers.{i}.", "encoder.layer.{i}.", LAYER, spec.n_layers),
-            **({name: found(entry) for name, entry in WORDS_HEAD.items()} if has_head else {}),
+            **(WORDS_HEAD if has_head else {}),
         },
         LEFT_OUT,
         COPIES if has_head else {},
@@ -132,6 +118,16 @@ def layout_of(spec: Spec) -> Layout:
 
 
 def notes_on(folder: Folder) -> tuple[str, ...]:
-    """What is left out."""
+    """Notes on tensors that are left out."""
     left = any("pooler." in name or "seq_relationship" in name for name in folder.tensor_names())
     return ("the pooler and the next-sentence head are left out",) if left else ()
+
+
+BERT = Family(
+    "bert",
+    PREFIX,
+    Roles(padding="[PAD]", begin="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]"),
+    spec_of,
+    layout_of,
+    notes_on,
+)

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from regard.choices import Choice
 from regard.interop.importing import bert
+from regard.interop.importing.family import Family, Roles
 from regard.interop.importing.folder import Folder
-from regard.interop.importing.roles import Roles
 from regard.models import EncoderSpec
 
-ROLES = Roles(padding="<pad>", begin="[CLS]", end="[SEP]", unknown="<unk>", mask="[MASK]")
 ATTENTION_TYPES = ("block_sparse", "original_full")
 
 
@@ -31,7 +30,7 @@ def spec_of(folder: Folder) -> EncoderSpec:
 
 
 def notes_on(folder: Folder) -> tuple[str, ...]:
-    """What is left out, and which faults are kept."""
+    """Notes on tensors that are left out, and on faults of the original that are kept."""
     faults = (
         "as the library that it comes from evaluates it: no random blocks (the first block counts "
         "several times instead), and full attention in short texts; model.pattern says so, and "
@@ -39,3 +38,13 @@ def notes_on(folder: Folder) -> tuple[str, ...]:
     )
     is_full = folder.config.get("attention_type") == "original_full"
     return (*bert.notes_on(folder), *(() if is_full else (faults,)))
+
+
+BIG_BIRD = Family(
+    "big_bird",
+    bert.PREFIX,
+    Roles(padding="<pad>", begin="[CLS]", end="[SEP]", unknown="<unk>", mask="[MASK]"),
+    spec_of,
+    bert.layout_of,
+    notes_on,
+)

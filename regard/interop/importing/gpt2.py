@@ -1,51 +1,42 @@
-"""GPT-2's layout: products from the other side, and queries, keys and values in one tensor.
+"""GPT-2's layout: transposed weights, and queries, keys and values in one tensor.
 
 Paper: Radford et al. 2019.
 """
 
 from regard.interop.importing.bert import ACTIVATIONS
-from regard.interop.importing.folder import Folder
-from regard.interop.importing.layouts import (
+from regard.interop.importing.family import (
+    Family,
     Layout,
-    Table,
-    by_piece_with_no_bias,
-    even_rows,
-    found,
+    PublishedTensor,
+    Roles,
+    by_piece_with_bias,
+    modules,
     stacked,
     third,
     turned,
 )
-from regard.interop.importing.roles import Roles
-from regard.models import Gpt2Spec, Spec
+from regard.interop.importing.folder import Folder
+from regard.models import Gpt2Spec
 
-PREFIX = "transformer."
-ROLES = Roles(padding=None, begin="<|endoftext|>", end="<|endoftext|>", unknown=None)
-
-WHOLE: Table = {
-    "embedding.E.weight": by_piece_with_no_bias("wte.weight"),
-    # half are for a prompt, and half for what is written
-    "embedding.positions.P.weight": even_rows("wpe.weight"),
-    "norm.0.gain": "ln_f.weight",
-    "norm.0.bias": "ln_f.bias",
+WHOLE = {
+    "embedding.E.weight": by_piece_with_bias("wte.weight"),
+    # half are for a prompt, and half for what is written; the last of an odd number is left out
+    "embedding.positions.P.weight": PublishedTensor(
+        ("wpe.weight",), lambda found, rows: found[0][: len(found[0]) // 2 * 2]
+    ),
+    **modules({"norm.0": "ln_f"}),
 }
-
-LAYER: Table = {
-    "around_attention.norm.gain": "ln_1.weight",
-    "around_attention.norm.bias": "ln_1.bias",
-    "attention.W_Q.weight": third(0, "attn.c_attn.weight"),
-    "attention.W_Q.bias": third(0, "attn.c_attn.bias"),
-    "attention.W_K.weight": third(1, "attn.c_attn.weight"),
-    "attention.W_K.bias": third(1, "attn.c_attn.bias"),
-    "attention.W_V.weight": third(2, "attn.c_attn.weight"),
-    "attention.W_V.bias": third(2, "attn.c_attn.bias"),
-    "attention.W_O.weight": turned("attn.c_proj.weight"),
-    "attention.W_O.bias": "attn.c_proj.bias",
-    "around_feed_forward.norm.gain": "ln_2.weight",
-    "around_feed_forward.norm.bias": "ln_2.bias",
-    "feed_forward.inner.weight": turned("mlp.c_fc.weight"),
-    "feed_forward.inner.bias": "mlp.c_fc.bias",
-    "feed_forward.outer.weight": turned("mlp.c_proj.weight"),
-    "feed_forward.outer.bias": "mlp.c_proj.bias",
+PRODUCTS = {
+    "attention.W_O": "attn.c_proj",
+    "feed_forward.inner": "mlp.c_fc",
+    "feed_forward.outer": "mlp.c_proj",
+}
+LAYER = {
+    **modules({"around_attention.norm": "ln_1", "around_feed_forward.norm": "ln_2"}),
+    **modules({"attention.W_Q": "attn.c_attn"}, third(0)),
+    **modules({"attention.W_K": "attn.c_attn"}, third(1)),
+    **modules({"attention.W_V": "attn.c_attn"}, third(2)),
+    **modules(PRODUCTS, turned),
 }
 
 LEFT_OUT = (
@@ -60,12 +51,13 @@ SWITCHES = {
     "reorder_and_upcast_attn": (False, True),
     "add_cross_attention": (False, None),
     "tie_word_embeddings": (True, None),
+    "activation_function": ("gelu_new", *ACTIVATIONS),
 }
 
 
 def spec_of(folder: Folder) -> Gpt2Spec:
     """config.json → [model]."""
-    folder.check_switches({**SWITCHES, "activation_function": ("gelu_new", *ACTIVATIONS)})
+    folder.check_switches(SWITCHES)
     width = folder.setting(int, "n_embd", "hidden_size")
     inner = folder.config.get("n_inner")
     return Gpt2Spec(
@@ -82,17 +74,10 @@ def spec_of(folder: Folder) -> Gpt2Spec:
     )
 
 
-def layout_of(spec: Spec) -> Layout:
+def layout_of(spec: Gpt2Spec) -> Layout:
     """Every tensor."""
-    assert isinstance(spec, Gpt2Spec)
-    return Layout(
-        {
-            **{name: found(entry) for name, entry in WHOLE.items()},
-            **stacked("layers.{i}.", "h.{i}.", LAYER, spec.n_layers),
-        },
-        LEFT_OUT,
-        COPIES,
-    )
+    layers = stacked("layers.{i}.", "h.{i}.", LAYER, spec.n_layers)
+    return Layout({**WHOLE, **layers}, LEFT_OUT, COPIES)
 
 
 def notes_on(folder: Folder) -> tuple[str, ...]:
@@ -104,3 +89,13 @@ def notes_on(folder: Folder) -> tuple[str, ...]:
 
 def _n_positions(folder: Folder) -> int:
     return folder.setting(int, "n_positions", "max_position_embeddings")
+
+
+GPT2 = Family(
+    "gpt2",
+    "transformer.",
+    Roles(padding=None, begin="<|endoftext|>", end="<|endoftext|>", unknown=None),
+    spec_of,
+    layout_of,
+    notes_on,
+)

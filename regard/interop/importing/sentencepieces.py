@@ -4,8 +4,8 @@
     field 2   the trainer:    3 the kind of model (1 is unigram)
     field 3   the normaliser: 2 the table of characters
 
-The format is that of protocol buffers: a number says which field comes and how it is written, then
-comes the field. Fields that are not named above are passed over.
+The format is that of protocol buffers: a number gives the next field and its encoding, then
+follows the field. Fields that are not named above are passed over.
 
 Paper: Kudo & Richardson 2018.
 """
@@ -14,27 +14,21 @@ import base64
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from regard.errors import CheckpointError
+from regard.interop.importing.folder import MAX_BYTES
 
-MAX_BYTES = 1 << 28
 UNIGRAM = 1
-NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4
-"""Types of pieces that are of interest."""
+NORMAL, USER = 1, 4
+"""The types of pieces that texts are cut into."""
 
 
-class Pieces(NamedTuple):
-    """What cuts one language."""
+def read_pieces(path: Path) -> tuple[dict[str, float], dict[str, Any] | None]:
+    """The log-probability of each piece, and the characters' table as a tokenizer file holds it.
 
-    scores: dict[str, float]
-    """The logarithm of each piece's probability."""
-    changes: dict[str, Any] | None
-    """The table of characters, as a tokenizer file holds it."""
-
-
-def read_pieces(path: Path) -> Pieces:
-    """Read a file; one that is damaged, or of another kind than unigram, is refused."""
+    A file that is damaged, or of another kind than unigram, is refused.
+    """
     if path.stat().st_size > MAX_BYTES:
         raise CheckpointError(f"import: '{path}' is larger than {MAX_BYTES >> 20} MiB.")
     scores: dict[str, float] = {}
@@ -59,14 +53,11 @@ def read_pieces(path: Path) -> Pieces:
         raise CheckpointError(f"import: '{path}' is no sentencepiece model: {error}.") from error
     if not scores:
         raise CheckpointError(f"import: '{path}' is no sentencepiece model: it has no pieces.")
-    return Pieces(scores, _changes(table) if table else None)
-
-
-def _changes(table: bytes) -> dict[str, Any]:
-    return {
+    changes = {
         "type": "Precompiled",
         "precompiled_charsmap": base64.b64encode(table).decode("ascii"),
     }
+    return scores, changes if table else None
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

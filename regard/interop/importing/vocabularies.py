@@ -8,30 +8,33 @@ what one of them does takes its place; all others follow in the order that they 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from regard.choices import find
-from regard.data.kinds import BPE, MASK_PIECE, SPECIALS, Kind
-from regard.data.published_kinds import MAX_CHARACTERS, PART, SENTENCEPIECE, SPACE, WORDPIECE
+from regard.data.published_subwords import MAX_CHARACTERS, PART, SENTENCEPIECE, SPACE, WORDPIECE
+from regard.data.subword_kinds import BPE, MASK_PIECE, SPECIALS, Kind
 from regard.data.subwords import Subwords
-from regard.errors import CheckpointError, RegardError
+from regard.errors import RegardError
+from regard.interop.importing.family import PieceRow, Roles
 from regard.interop.importing.folder import Folder
-from regard.interop.importing.layouts import Row
-from regard.interop.importing.roles import Roles
 from regard.interop.importing.sentencepieces import read_pieces
 
 TOKENIZER, WORDS, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 SOURCE, TARGET, TARGET_WORDS = "source.spm", "target.spm", "target_vocab.json"
-FLOOR = -1e4
-"""The score of a piece that only the other language's cutting knows: taken when nothing else is."""
+MIN_SCORE = -1e4
+"""The score of a piece of the other language only, so low that it is the last choice."""
 CHANGES = ("Sequence", "Precompiled", "Replace", "Strip")
 """Changes of a text that sentencepiece makes, as a tokenizer file names them."""
 SEVERAL_SPACES = {"Regex": " {2,}"}
 """The one thing that sentencepiece replaces."""
-DAMAGED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
-"""What reading a file meets where something stands in it that has no place there."""
+DAMAGE_ERRORS = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
+"""The exceptions of reading a damaged file."""
+
+Held = Mapping[str, Any]
+Checks = Iterator[tuple[str, Any, Sequence[Any]]]
+"""A setting of a tokenizer file, its value, and the values that are read here."""
 
 
 @final
@@ -40,13 +43,20 @@ class Vocabulary:
     """Sub-words, and where each of them stands in a published table."""
 
     subwords: Subwords
-    rows: tuple[Row, ...]
+    rows: tuple[PieceRow, ...]
 
 
 def vocabularies(folder: Folder, roles: Roles) -> tuple[Vocabulary, ...]:
     """One vocabulary for both sides, or the source's and the target's."""
     if folder.has(TOKENIZER):
-        return (_of_tokenizer(folder, roles),)
+        try:
+            return (_of_tokenizer(folder, roles, folder.json(TOKENIZER)),)
+        except RegardError:
+            raise
+        except DAMAGE_ERRORS as error:
+            raise folder.refusal(
+                f" is damaged: {type(error).__name__}: {error}.", TOKENIZER
+            ) from error
     if all(folder.has(name) for name in (SOURCE, TARGET, WORDS)):
         target = TARGET_WORDS if folder.has(TARGET_WORDS) else WORDS
         return (
@@ -57,49 +67,43 @@ def vocabularies(folder: Folder, roles: Roles) -> tuple[Vocabulary, ...]:
         return (_of_merges(folder, roles),)
     if folder.has(LIST):
         return (_of_list(folder, roles),)
-    raise CheckpointError(
-        f"import: '{folder.path}' has no vocabulary. Expected {TOKENIZER}, {WORDS} with {MERGES}, "
-        f"{LIST}, or {SOURCE}, {TARGET} and {WORDS}."
+    raise folder.refusal(
+        f" has no vocabulary. Expected {TOKENIZER}, {WORDS} with {MERGES}, {LIST}, or {SOURCE}, "
+        f"{TARGET} and {WORDS}."
     )
 
 
-def _of_tokenizer(folder: Folder, roles: Roles) -> Vocabulary:
-    """From a file of the tokenizers library, if it is of a kind that is known here."""
-    try:
-        return _of_content(folder, roles, folder.json(TOKENIZER))
-    except RegardError:
-        raise
-    except DAMAGED as error:
-        raise CheckpointError(
-            f"import: '{folder.path / TOKENIZER}' is damaged: {type(error).__name__}: {error}."
-        ) from error
-
-
-def _of_content(folder: Folder, roles: Roles, content: Mapping[str, Any]) -> Vocabulary:
-    model, cut = _part(content, "model"), _part(content, "pre_tokenizer")
-    adopt = find(_type(model), ADOPTING, key=f"import: '{folder.path / TOKENIZER}'")
-    kind, settings = adopt(folder, model, cut, content.get("normalizer"))
-    vocabulary = model.get("vocab")
-    scores: Mapping[str, float] = {}
+def _of_tokenizer(folder: Folder, roles: Roles, content: Held) -> Vocabulary:
+    """From a file of the tokenizers library, if its kind is supported."""
+    model, cut = (
+        found if isinstance(found := content.get(name), dict) else {}
+        for name in ("model", "pre_tokenizer")
+    )
+    kind, checks = find(_type(model), ADOPTED, key=f"import: '{folder.path / TOKENIZER}'")
+    changes = content.get("normalizer")
+    for name, value, able in checks(model, cut, changes):
+        if value not in able:
+            said = " or ".join(repr(one) for one in able)
+            raise folder.refusal(
+                f": '{name}' must be {said}, got {value!r}: such vocabularies are not read.",
+                TOKENIZER,
+            )
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", [])]
+    settings = {"merges": merges} if kind == BPE else {"normalizer": changes}
+    vocabulary, scores = model.get("vocab"), dict[str, float]()
     if isinstance(vocabulary, list):
-        scores = _scores(folder, vocabulary)
+        for piece, score in vocabulary:
+            if piece in scores or not math.isfinite(score):
+                raise folder.refusal(
+                    ": each piece must stand there once, with a finite score; got "
+                    f"{piece!r} twice, or with {score!r}.",
+                    TOKENIZER,
+                )
+            scores[piece] = float(score)
         vocabulary = {piece: number for number, piece in enumerate(scores)}
     added = content.get("added_tokens") or []
     numbers = {**_numbers(folder, vocabulary), **{one["content"]: one["id"] for one in added}}
     return _adopted(folder, kind, _numbers(folder, numbers), roles, settings, scores)
-
-
-def _scores(folder: Folder, vocabulary: Sequence[Any]) -> dict[str, float]:
-    """Pieces in their order, each once: a row of weights belongs to each."""
-    scores: dict[str, float] = {}
-    for piece, score in vocabulary:
-        if piece in scores or not math.isfinite(score):
-            raise CheckpointError(
-                f"import: '{folder.path / TOKENIZER}': each piece must stand there once, with a "
-                f"finite score; got {piece!r} twice, or with {score!r}."
-            )
-        scores[piece] = float(score)
-    return scores
 
 
 def _of_merges(folder: Folder, roles: Roles) -> Vocabulary:
@@ -127,10 +131,10 @@ def _of_list(folder: Folder, roles: Roles) -> Vocabulary:
 
 def _of_sentencepieces(folder: Folder, roles: Roles, pieces: str, words: str) -> Vocabulary:
     """From Marian's files: one side's pieces with their scores, and the numbers of all pieces."""
-    model = read_pieces(folder.path / pieces)
+    known, changes = read_pieces(folder.path / pieces)
     numbers = _numbers(folder, folder.json(words))
-    scores = {piece: model.scores.get(piece, FLOOR) for piece in numbers}
-    return _adopted(folder, SENTENCEPIECE, numbers, roles, {"normalizer": model.changes}, scores)
+    scores = {piece: known.get(piece, MIN_SCORE) for piece in numbers}
+    return _adopted(folder, SENTENCEPIECE, numbers, roles, {"normalizer": changes}, scores)
 
 
 def _adopted(
@@ -138,57 +142,43 @@ def _adopted(
     kind: Kind,
     numbers: Mapping[str, int],
     roles: Roles,
-    settings: Mapping[str, Any],
+    settings: Held,
     scores: Mapping[str, float],
 ) -> Vocabulary:
-    """Pieces in our order, as sub-words, and the row of each.
-
-    Args:
-        folder: where they come from.
-        kind: how text is cut.
-        numbers: of their pieces.
-        roles: which of them take the places of our special ones.
-        settings: of the kind.
-        scores: of pieces, for kinds that have them.
-    """
-    playing = [piece for piece in (*roles.specials, roles.mask) if piece is not None]
-    taken = {piece for piece in playing if piece in numbers}
+    """Pieces in our order, as sub-words, and the row of each; only some kinds have scores."""
+    taken = {piece for piece in roles if piece is not None and piece in numbers}
     clash = sorted((set(SPECIALS) | {MASK_PIECE}) & set(numbers) - taken)
     if clash:
-        raise CheckpointError(
-            f"import: '{folder.path}': the vocabulary has {clash} beside {sorted(taken)}; these "
-            "names are taken here."
+        raise folder.refusal(
+            f": the vocabulary has {clash} beside {sorted(taken)}; these names are taken here."
         )
     if roles.end not in numbers:
-        raise CheckpointError(
-            f"import: '{folder.path}': the vocabulary has no '{roles.end}', which ends a text in "
-            "models of this family."
+        raise folder.refusal(
+            f": the vocabulary has no '{roles.end}', which ends a text in models of this family."
         )
-    # a begin piece that is also another one is read, but the other one is what is said
-    shared = roles.begin in (roles.padding, roles.end)
-    ours = [
-        (name, Row(None if piece is None else numbers.get(piece), is_said=not (begins and shared)))
-        for name, piece, begins in zip(
-            SPECIALS, roles.specials, (False, True, False, False), strict=True
-        )
-    ]
+    rows = {
+        name: PieceRow(None if piece is None else numbers.get(piece))
+        for name, piece in zip(SPECIALS, roles, strict=False)
+    }
+    if roles.begin in (roles.padding, roles.end):
+        # a begin piece that doubles as another is only read; the other one may be written
+        rows[SPECIALS[1]] = rows[SPECIALS[1]]._replace(is_said=False)
     if roles.mask is not None and roles.mask in numbers:
-        ours.append((MASK_PIECE, Row(numbers[roles.mask])))
+        rows[MASK_PIECE] = PieceRow(numbers[roles.mask])
     rest = sorted(numbers.keys() - taken, key=lambda piece: numbers[piece])
-    ours += [(piece, Row(numbers[piece])) for piece in rest]
     if len({numbers[piece] for piece in rest}) != len(rest):
-        raise CheckpointError(f"import: '{folder.path}': two pieces have one number.")
-    pieces = [piece for piece, _ in ours]
-    known: Any = (
-        [[piece, scores.get(piece, 0.0 if piece in SPECIALS else FLOOR)] for piece in pieces]
-        if scores
-        else {piece: number for number, piece in enumerate(pieces)}
-    )
+        raise folder.refusal(": two pieces have one number.")
+    rows |= {piece: PieceRow(numbers[piece]) for piece in rest}
+    known: Any = {piece: number for number, piece in enumerate(rows)}
+    if scores:
+        known = [
+            [piece, scores.get(piece, 0.0 if piece in SPECIALS else MIN_SCORE)] for piece in rows
+        ]
     try:
         tokenizer = kind.rebuild({**settings, "vocab": known})
     except Exception as error:
-        raise CheckpointError(f"import: '{folder.path}': its vocabulary: {error}.") from error
-    return Vocabulary(Subwords(kind, tokenizer), tuple(row for _, row in ours))
+        raise folder.refusal(f": its vocabulary: {error}.") from error
+    return Vocabulary(Subwords(kind, tokenizer), tuple(rows.values()))
 
 
 def _numbers(folder: Folder, vocabulary: Any) -> dict[str, int]:
@@ -196,14 +186,12 @@ def _numbers(folder: Folder, vocabulary: Any) -> dict[str, int]:
         isinstance(piece, str) and type(number) is int and number >= 0
         for piece, number in vocabulary.items()
     ):
-        raise CheckpointError(
-            f"import: '{folder.path}': its vocabulary must give each piece a number."
-        )
+        raise folder.refusal(": its vocabulary must give each piece a number.")
     return dict(vocabulary)
 
 
-def _type(model: Mapping[str, Any]) -> str:
-    """What kind of model a file holds; older files leave it to be seen from what they have."""
+def _type(model: Held) -> str:
+    """The kind of model in a file; in older files it is inferred from the fields."""
     if "type" in model:
         return str(model["type"])
     if "merges" in model:
@@ -211,66 +199,45 @@ def _type(model: Mapping[str, Any]) -> str:
     return "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
 
 
-def _part(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = content.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _wordpiece(
-    folder: Folder, model: Mapping[str, Any], cut: Mapping[str, Any], changes: Any
-) -> tuple[Kind, dict[str, Any]]:
-    _check(folder, "continuing_subword_prefix", model.get("continuing_subword_prefix"), (PART,))
-    _check(folder, "pre_tokenizer", cut.get("type"), ("BertPreTokenizer",))
+def _wordpiece(model: Held, cut: Held, changes: Any) -> Checks:
+    yield "continuing_subword_prefix", model.get("continuing_subword_prefix"), (PART,)
+    yield "pre_tokenizer", cut.get("type"), ("BertPreTokenizer",)
     longest = model.get("max_input_chars_per_word", MAX_CHARACTERS)
-    _check(folder, "max_input_chars_per_word", longest, (MAX_CHARACTERS,))
-    return WORDPIECE, {"normalizer": changes}
+    yield "max_input_chars_per_word", longest, (MAX_CHARACTERS,)
 
 
-def _bpe(
-    folder: Folder, model: Mapping[str, Any], cut: Mapping[str, Any], changes: Any
-) -> tuple[Kind, dict[str, Any]]:
-    _check(folder, "pre_tokenizer", cut.get("type"), ("ByteLevel",))
-    _check(folder, "add_prefix_space", cut.get("add_prefix_space"), (False,))
-    _check(folder, "normalizer", changes, (None,))
-    _check(folder, "use_regex", cut.get("use_regex", True), (True,))
+def _bpe(model: Held, cut: Held, changes: Any) -> Checks:
+    yield "pre_tokenizer", cut.get("type"), ("ByteLevel",)
+    yield "add_prefix_space", cut.get("add_prefix_space"), (False,)
+    yield "normalizer", changes, (None,)
+    yield "use_regex", cut.get("use_regex", True), (True,)
     for name in ("ignore_merges", "byte_fallback", "dropout"):
-        _check(folder, name, model.get(name), (None, False))
+        yield name, model.get(name), (None, False)
     for name in ("continuing_subword_prefix", "end_of_word_suffix"):
-        _check(folder, name, model.get(name), (None, ""))
-    merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", [])]
-    return BPE, {"merges": merges}
+        yield name, model.get(name), (None, "")
 
 
-def _unigram(
-    folder: Folder, model: Mapping[str, Any], cut: Mapping[str, Any], changes: Any
-) -> tuple[Kind, dict[str, Any]]:
+def _unigram(model: Held, cut: Held, changes: Any) -> Checks:
     *before, last = cut.get("pretokenizers") or [cut]
-    _check(folder, "pre_tokenizer", last.get("type"), ("Metaspace",))
+    yield "pre_tokenizer", last.get("type"), ("Metaspace",)
     for one in before:
-        _check(folder, "pre_tokenizer", one.get("type"), ("WhitespaceSplit",))
-    # older files say add_prefix_space
-    _check(folder, "add_prefix_space", last.get("add_prefix_space", True), (True,))
-    _check(folder, "prepend_scheme", last.get("prepend_scheme", "always"), ("always",))
-    _check(folder, "replacement", last.get("replacement", SPACE), (SPACE,))
-    _check(folder, "split", last.get("split", True), (True,))
-    _check(folder, "byte_fallback", model.get("byte_fallback", False), (False,))
-    parts = changes.get("normalizers", [changes]) if isinstance(changes, dict) else []
-    for part in parts:
-        _check(folder, "normalizer", part.get("type"), CHANGES)
+        yield "pre_tokenizer", one.get("type"), ("WhitespaceSplit",)
+    # older files use the key add_prefix_space
+    yield "add_prefix_space", last.get("add_prefix_space", True), (True,)
+    yield "prepend_scheme", last.get("prepend_scheme", "always"), ("always",)
+    yield "replacement", last.get("replacement", SPACE), (SPACE,)
+    yield "split", last.get("split", True), (True,)
+    yield "byte_fallback", model.get("byte_fallback", False), (False,)
+    for part in changes.get("normalizers", [changes]) if isinstance(changes, dict) else []:
+        yield "normalizer", part.get("type"), CHANGES
         if part.get("type") == "Replace":
-            _check(folder, "pattern", part.get("pattern"), (SEVERAL_SPACES,))
-            _check(folder, "content", part.get("content"), (" ", SPACE))
-    return SENTENCEPIECE, {"normalizer": changes}
+            yield "pattern", part.get("pattern"), (SEVERAL_SPACES,)
+            yield "content", part.get("content"), (" ", SPACE)
 
 
-ADOPTING = {"WordPiece": _wordpiece, "BPE": _bpe, "Unigram": _unigram}
-"""How a tokenizer file is read, by the kind of its model."""
-
-
-def _check(folder: Folder, name: str, value: Any, able: Sequence[Any]) -> None:
-    if value not in able:
-        said = " or ".join(repr(one) for one in able)
-        raise CheckpointError(
-            f"import: '{folder.path / TOKENIZER}': '{name}' must be {said}, got {value!r}: such "
-            "vocabularies are not read."
-        )
+ADOPTED = {
+    "WordPiece": (WORDPIECE, _wordpiece),
+    "BPE": (BPE, _bpe),
+    "Unigram": (SENTENCEPIECE, _unigram),
+}
+"""How text is cut, and what has to be so in a tokenizer file, by the kind of its model."""

@@ -23,18 +23,18 @@ from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 
 
-class Asked(NamedTuple):
-    """What the gate of one mixture said, token by token."""
+class Routing(NamedTuple):
+    """Where the gate of one mixture sent each token."""
 
     shares: Float[Tensor, "n e"]
-    """What each expert is given; it has a gradient, which only the gate feels."""
+    """The gate's weight of each expert; its gradient reaches the gate alone."""
     chosen: Tensor
     """The experts that each token was sent to."""
 
 
 @final
 class Experts(nn.Module):
-    """A mixture in the place of one feed-forward; each token is worked on by `used` of them.
+    """A mixture instead of one feed-forward; `used` of its experts compute each token.
 
     Args:
         dims: the model width.
@@ -69,13 +69,13 @@ class Experts(nn.Module):
         bound = (6 / (dims.d_model + width)) ** 0.5
         nn.init.uniform_(self.W1, -bound, bound)
         nn.init.uniform_(self.W2, -bound, bound)
-        # every expert is about as likely as any other before anything is learned
+        # before training all experts are about equally likely
         nn.init.normal_(self.gate.weight, std=0.1 * dims.d_model**-0.5)
-        self.heard: list[Asked] | None = None
-        """Where each pass is written down while somebody listens (`listening`)."""
+        self.heard: list[Routing] | None = None
+        """The list that collects the routing of each pass inside `listening`."""
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
-        """Send each token to its experts and weigh what they say."""
+        """Send each token to its experts and weigh their outputs."""
         if _is_recorded(x):
             raise SettingError(
                 "experts: how many tokens each of them gets is another number in every batch, "
@@ -86,23 +86,23 @@ class Experts(nn.Module):
         best = shares.topk(self.used, -1)
         weights = best.values / best.values.sum(-1, keepdim=True) if self.used > 1 else best.values
         if self.heard is not None:
-            self.heard.append(Asked(shares, best.indices))
+            self.heard.append(Routing(shares, best.indices))
         out = torch.zeros_like(tokens)
         for number in range(len(self.W1)):
             row, place = (best.indices == number).nonzero(as_tuple=True)
-            said = self._say(number, tokens[row]) * weights[row, place, None]
-            out = out.index_add(0, row, said.to(out.dtype))
+            made = self._expert(number, tokens[row]) * weights[row, place, None]
+            out = out.index_add(0, row, made.to(out.dtype))
         return out.view_as(x)
 
-    def _say(self, number: int, tokens: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+    def _expert(self, number: int, tokens: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         inner = self.activation(tokens @ self.W1[number] + self.b1[number])
         return self.dropout(inner) @ self.W2[number] + self.b2[number]
 
 
 @contextmanager
-def listening(model: nn.Module) -> Iterator[list[Asked]]:
-    """Collect what every mixture of a model is asked inside the block; nothing is kept after it."""
-    heard: list[Asked] = []
+def listening(model: nn.Module) -> Iterator[list[Routing]]:
+    """A context that collects the routing of every mixture of a model."""
+    heard: list[Routing] = []
     mixtures = [part for part in model.modules() if isinstance(part, Experts)]
     for mixture in mixtures:
         mixture.heard = heard
@@ -114,15 +114,11 @@ def listening(model: nn.Module) -> Iterator[list[Asked]]:
 
 
 def imbalance(shares: Float[Tensor, "n e"], chosen: Tensor) -> Float[Tensor, ""]:
-    """How unequally experts are asked: 1 if all are asked alike, up to their number if one is.
+    """How unequally experts are used: 1 if all equally, up to their number if only one is.
 
     >>> even = torch.full((4, 2), 0.5)
     >>> float(imbalance(even, torch.tensor([[0], [1], [0], [1]])))
     1.0
-
-    Args:
-        shares: what the gate gives each expert, for each token.
-        chosen: the experts that each token was sent to.
     """
     count = shares.shape[-1]
     asked = torch.zeros(count, device=shares.device).index_add(

@@ -4,26 +4,20 @@ from regard.layers.recurrent.bridges import BRIDGES
 from regard.layers.recurrent.cells import (
     RECURRENCES,
     Cells,
-    LayerState,
     LayerStep,
-    Recurrence,
     RecurrentCells,
     RecurrentLayer,
 )
-from regard.layers.recurrent.encoder import DIRECTIONS, Encoded, RecurrentEncoder
+from regard.layers.recurrent.encoder import RecurrentEncoder
 from regard.layers.recurrent.readouts import READOUTS, Readout
 
 __all__ = [
     "BRIDGES",
-    "DIRECTIONS",
     "READOUTS",
     "RECURRENCES",
     "Cells",
-    "Encoded",
-    "LayerState",
     "LayerStep",
     "Readout",
-    "Recurrence",
     "RecurrentCells",
     "RecurrentEncoder",
     "RecurrentLayer",

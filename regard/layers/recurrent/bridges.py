@@ -1,8 +1,8 @@
-"""Bridges: what a decoder remembers before its first word, from what an encoder remembers at last.
+"""Bridges: a decoder's first state, made of an encoder's last one.
 
     copy        s[l] = e[l]                            the same layers and widths
-    projected   s[l] = W[l] [e_fwd[l]; e_bwd[l]]       of every layer, all directions together
-    backward    s[l] = tanh(W[l] e_bwd[l])             what the first word's state holds
+    projected   s[l] = W[l] [e_fwd[l]; e_bwd[l]]       all directions together
+    backward    s[l] = tanh(W[l] e_bwd[l])             the direction that ends at the first word
 
 Each vector of a layer, hidden state and cell, has a W of its own.
 
@@ -11,20 +11,21 @@ Bahdanau, Cho & Bengio 2015, appendix A.2.2 (backward).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from functools import partial
+from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.layers.recurrent.cells import Cells, LayerState, Recurrence
 
 Last = Sequence[Mapping[str, LayerState]]
-"""What each layer of an encoder remembers at the end, for each direction."""
+"""The last state of each layer of an encoder, for each direction."""
 
 
 @final
 class CopyBridge(nn.Module):
-    """The decoder goes on from where the encoder, of one direction, ended."""
+    """The decoder begins with the last state of an encoder of one direction."""
 
     def __init__(
         self, recurrence: Recurrence, *, reads: Sequence[str], d_hidden: int, n_layers: int
@@ -33,60 +34,41 @@ class CopyBridge(nn.Module):
         (self.direction,) = reads
 
     def forward(self, last: Last) -> Cells:
-        """The same numbers."""
+        """The encoder's last states, unchanged."""
         return tuple(layer[self.direction] for layer in last)
 
 
 @final
-class ProjectedBridge(nn.Module):
-    """All directions together, without a non-linearity."""
+class LearnedBridge(nn.Module):
+    """One matrix for each vector of each layer, which reads the joined directions."""
 
     def __init__(
-        self, recurrence: Recurrence, *, reads: Sequence[str], d_hidden: int, n_layers: int
+        self,
+        recurrence: Recurrence,
+        *,
+        reads: Sequence[str],
+        d_hidden: int,
+        n_layers: int,
+        is_backward: bool = False,
     ) -> None:
         super().__init__()
-        self.reads = tuple(reads)
-        self.W = _matrices(recurrence.n_states * n_layers, len(reads) * d_hidden, d_hidden)
+        self.reads, self.is_backward = ("backwards",) if is_backward else tuple(reads), is_backward
+        d_in, n_vectors = len(self.reads) * d_hidden, recurrence.n_states * n_layers
+        self.W = nn.ModuleList(nn.Linear(d_in, d_hidden, bias=False) for _ in range(n_vectors))
 
     def forward(self, last: Last) -> Cells:
-        """One product for each vector of each layer."""
-        joined = [[torch.cat(parts, -1) for parts in self._together(layer)] for layer in last]
-        return _through(self.W, joined, lambda x: x)
-
-    def _together(self, layer: Mapping[str, LayerState]) -> list[tuple[Tensor, ...]]:
-        return list(zip(*(layer[name] for name in self.reads), strict=True))
-
-
-@final
-class BackwardBridge(nn.Module):
-    """What the direction that ends at the first word remembers, squashed."""
-
-    def __init__(
-        self, recurrence: Recurrence, *, reads: Sequence[str], d_hidden: int, n_layers: int
-    ) -> None:
-        super().__init__()
-        self.W = _matrices(recurrence.n_states * n_layers, d_hidden, d_hidden)
-
-    def forward(self, last: Last) -> Cells:
-        """One product and a tanh for each vector of each layer."""
-        return _through(self.W, [layer["backwards"] for layer in last], torch.tanh)
+        """Every vector through its own matrix."""
+        matrices, cells = iter(self.W), []
+        for layer in last:
+            vectors = zip(*(layer[name] for name in self.reads), strict=True)
+            made = [next(matrices)(torch.cat(vector, -1)) for vector in vectors]
+            cells.append(tuple(x.tanh() if self.is_backward else x for x in made))
+        return tuple(cells)
 
 
 BRIDGES: Mapping[str, Callable[..., nn.Module]] = {
     "copy": CopyBridge,
-    "projected": ProjectedBridge,
-    "backward": BackwardBridge,
+    "projected": LearnedBridge,
+    "backward": partial(LearnedBridge, is_backward=True),
 }
-"""What `model.bridge` may name."""
-
-
-def _matrices(count: int, d_in: int, d_out: int) -> nn.ModuleList:
-    return nn.ModuleList(nn.Linear(d_in, d_out, bias=False) for _ in range(count))
-
-
-def _through(
-    matrices: nn.ModuleList, layers: Sequence[Sequence[Tensor]], then: Callable[[Tensor], Any]
-) -> Cells:
-    """Every vector through its own matrix."""
-    each = iter(matrices)
-    return tuple(tuple(then(next(each)(vector)) for vector in layer) for layer in layers)
+"""The names that `model.bridge` may have."""

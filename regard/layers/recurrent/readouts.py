@@ -1,4 +1,4 @@
-"""Readouts: what the output layer reads of a step's context c, state h and input word E y.
+"""Readouts: make the output layer's input from a step's context c, state h and input word E y.
 
     attentional   tanh(W [c; h])                                the attentional vector
     maxout        max over pairs of  U h + V E y + C c          a deep output
@@ -11,6 +11,7 @@ is no context, and its term is left out.
 Paper: Luong, Pham & Manning 2015, equation 5; Bahdanau, Cho & Bengio 2015, appendix A.2.2.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import final
 
@@ -20,45 +21,55 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 
+Context = Float[Tensor, "*b c"]
+State = Float[Tensor, "*b h"]
+Word = Float[Tensor, "*b e"]
+Read = Float[Tensor, "*b m"]
 
-@final
-class AttentionalReadout(nn.Module):
-    """One layer over context and state."""
+
+class Readout(nn.Module, ABC):
+    """The interface: makes the output layer's input, of width `width`."""
 
     def __init__(self, *, d_context: int, d_hidden: int, d_embedding: int) -> None:
         super().__init__()
         self.width = self.width_of(d_hidden)
-        self.W = nn.Linear(d_context + d_hidden, d_hidden, bias=False)
 
     @staticmethod
     def width_of(d_hidden: int) -> int:
-        """The state's."""
+        """The readout's width for a state's width; the same unless a subclass changes it."""
         return d_hidden
 
-    def forward(
-        self,
-        context: Float[Tensor, "*b c"],
-        state: Float[Tensor, "*b h"],
-        word: Float[Tensor, "*b e"],
-    ) -> Float[Tensor, "*b m"]:
+    @abstractmethod
+    def forward(self, context: Context, state: State, word: Word) -> Read:
+        """Read one step, or all steps at once."""
+
+
+@final
+class AttentionalReadout(Readout):
+    """One layer over context and state."""
+
+    def __init__(self, *, d_context: int, d_hidden: int, d_embedding: int) -> None:
+        super().__init__(d_context=d_context, d_hidden=d_hidden, d_embedding=d_embedding)
+        self.W = nn.Linear(d_context + d_hidden, d_hidden, bias=False)
+
+    def forward(self, context: Context, state: State, word: Word) -> Read:
         """tanh(W [c; h])."""
         return self.W(torch.cat([context, state.to(context.dtype)], -1)).tanh()
 
 
 @final
-class MaxoutReadout(nn.Module):
-    """State, word and context are summed; of each pair of sums the larger one is said."""
+class MaxoutReadout(Readout):
+    """The larger of each pair of sums over state, word and context."""
 
     def __init__(self, *, d_context: int, d_hidden: int, d_embedding: int) -> None:
-        super().__init__()
-        self.width = self.width_of(d_hidden)
+        super().__init__(d_context=d_context, d_hidden=d_hidden, d_embedding=d_embedding)
         self.U = nn.Linear(d_hidden, d_hidden, bias=False)
         self.V = nn.Linear(d_embedding, d_hidden, bias=False)
         self.C = nn.Linear(d_context, d_hidden, bias=False) if d_context else None
 
     @staticmethod
     def width_of(d_hidden: int) -> int:
-        """Half the state's, as there is one number for each pair."""
+        """Half the state's width, as each pair gives one number."""
         if d_hidden % 2:
             raise SettingError(
                 f"model.readout = 'maxout' takes the larger of each pair, and model.d_hidden = "
@@ -66,12 +77,7 @@ class MaxoutReadout(nn.Module):
             )
         return d_hidden // 2
 
-    def forward(
-        self,
-        context: Float[Tensor, "*b c"],
-        state: Float[Tensor, "*b h"],
-        word: Float[Tensor, "*b e"],
-    ) -> Float[Tensor, "*b m"]:
+    def forward(self, context: Context, state: State, word: Word) -> Read:
         """The larger of each pair of U h + V E y + C c."""
         total = self.U(state) + self.V(word)
         total = total if self.C is None else total + self.C(context)
@@ -79,33 +85,17 @@ class MaxoutReadout(nn.Module):
 
 
 @final
-class StateReadout(nn.Module):
+class StateReadout(Readout):
     """The state itself."""
 
-    def __init__(self, *, d_context: int, d_hidden: int, d_embedding: int) -> None:
-        super().__init__()
-        self.width = self.width_of(d_hidden)
-
-    @staticmethod
-    def width_of(d_hidden: int) -> int:
-        """The state's."""
-        return d_hidden
-
-    def forward(
-        self,
-        context: Float[Tensor, "*b c"],
-        state: Float[Tensor, "*b h"],
-        word: Float[Tensor, "*b e"],
-    ) -> Float[Tensor, "*b m"]:
+    def forward(self, context: Context, state: State, word: Word) -> Read:
         """The state."""
         return state
 
-
-Readout = AttentionalReadout | MaxoutReadout | StateReadout
 
 READOUTS: Mapping[str, type[Readout]] = {
     "attentional": AttentionalReadout,
     "maxout": MaxoutReadout,
     "state": StateReadout,
 }
-"""What `model.readout` may name."""
+"""The names that `model.readout` may have."""

@@ -1,14 +1,14 @@
-"""EfficientNet-Lite0: a network that has seen ImageNet, as the eyes of a captioner.
+"""EfficientNet-Lite0: a network trained on ImageNet, as a captioner's picture encoder.
 
     CN(x)   = g (W * x - mean) / sqrt(var + 0.001) + h        a convolution and its norm
     MB(x)   = CN(ρ(CN(ρ(CN(x)))))                             1 x 1; k x k in every channel; 1 x 1
     block   = x + MB(x) where grid and width stay, MB(x) elsewhere
     picture → ρ(CN) → 16 blocks → ρ(CN) → grid                ρ(x) = min(max(x, 0), 6)
 
-mean and var are those of the published training and stay as they are, whether the rest learns or
-not: training and evaluation are one function, and a batch changes nothing. A norm that does not
-change is a factor and a bias, so it is multiplied into W. Paddings are those of the published
-training: where one side must be longer, it is the right and the lower one.
+mean and var are those of the published training and are never updated, even if other weights are
+trained: training and evaluation are one function, independent of the batch. Such a norm is a factor
+and a bias, and is multiplied into W. Paddings are those of the published training: if one side must
+be longer, it is the right and the lower one.
 
 Paper: Tan & Le 2019 (EfficientNet), table 1; Sandler et al. 2018 (MobileNetV2), section 3; Google's
 "Lite" leaves out the squeeze-and-excitation and takes ReLU6.
@@ -16,7 +16,6 @@ Cost: 0.4 G multiplications for a picture of 224 x 224; 3.4 M weights.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple, final
 
 import torch
@@ -26,20 +25,14 @@ from torch.nn.functional import conv2d, pad
 
 from regard.choices import find
 from regard.dims import Dims
-from regard.layers.vision.image_encoder import (
-    GridSize,
-    as_annotations,
-    freeze,
-    grid_of,
-    standardise,
-)
-from regard.layers.vision.published_weights import load_lite0, published_lite0
+from regard.layers.vision.image_encoder import ImageEncoder, as_annotations, freeze, standardise
+from regard.layers.vision.published_weights import lite0_file, load_lite0, read_pickled_tensors
 
 MEAN, SPREAD = 127.0, 128.0
-"""How the published training brought pictures to about -1 … 1; every colour alike."""
+"""The mean and spread with which published training scaled pixels to about -1 … 1."""
 
 EPS = 1e-3
-"""What the published norms add to the variance."""
+"""The eps of the published norms, added to the variance."""
 
 
 class Stage(NamedTuple):
@@ -48,7 +41,7 @@ class Stage(NamedTuple):
     n_blocks: int
     kernel: int
     stride: int
-    """Of the first block."""
+    """The stride of the first block."""
     expansion: int
     """How many times wider a block is inside."""
     width: int
@@ -67,27 +60,24 @@ STAGES = (
 )
 
 
-class Grid(NamedTuple):
-    """Where the annotations are taken."""
+class AnnotationGrid(NamedTuple):
+    """The stage that gives the annotations; after the last one they are widened once more."""
 
     pixels_per_cell: int
     n_stages: int
     """Stages before them."""
-    has_head: bool
-    """Whether the last 1 x 1 convolution widens them."""
-    d_annotation: int
 
 
-GRIDS: Mapping[str, Grid] = {
-    "coarse": Grid(pixels_per_cell=32, n_stages=7, has_head=True, d_annotation=HEAD_WIDTH),
-    "fine": Grid(pixels_per_cell=16, n_stages=5, has_head=False, d_annotation=112),
-    "dilated": Grid(pixels_per_cell=16, n_stages=7, has_head=True, d_annotation=HEAD_WIDTH),
+GRIDS: Mapping[str, AnnotationGrid] = {
+    "coarse": AnnotationGrid(pixels_per_cell=32, n_stages=7),
+    "fine": AnnotationGrid(pixels_per_cell=16, n_stages=5),
+    "dilated": AnnotationGrid(pixels_per_cell=16, n_stages=7),
 }
-"""What `grid` may name."""
+"""The names that `grid` may have."""
 
 
 @final
-class EfficientNetLite0(nn.Module):
+class EfficientNetLite0(ImageEncoder):
     """The published network without its classifier, frozen or to be trained further.
 
     At 224 x 224 pixels, the size it was trained at, `coarse` gives 7 x 7 cells of 1280 numbers (its
@@ -101,17 +91,20 @@ class EfficientNetLite0(nn.Module):
         is_frozen: whether the weights stay as published; then they are buffers, not parameters.
     """
 
+    name = "efficientnet_lite0"
+
     def __init__(
         self, dims: Dims | None = None, *, grid: str = "coarse", is_frozen: bool = True
     ) -> None:
         super().__init__()
         taken = find(grid, GRIDS, key="efficientnet_lite0.grid")
         self.is_frozen = is_frozen
-        self.pixels_per_cell, self.d_annotation = taken.pixels_per_cell, taken.d_annotation
+        width, has_head = STAGES[taken.n_stages - 1].width, taken.n_stages == len(STAGES)
+        self.pixels_per_cell = taken.pixels_per_cell
+        self.d_annotation = HEAD_WIDTH if has_head else width
         self.stem = _NormedConvolution(3, STEM_WIDTH, kernel=3, stride=2)
         self.blocks = nn.ModuleList(_blocks(taken))
-        width = STAGES[taken.n_stages - 1].width
-        self.head = _NormedConvolution(width, HEAD_WIDTH) if taken.has_head else None
+        self.head = _NormedConvolution(width, HEAD_WIDTH) if has_head else None
         if is_frozen:
             freeze(self)
 
@@ -124,35 +117,23 @@ class EfficientNetLite0(nn.Module):
             x = block(x)
         return as_annotations(x if self.head is None else _relu6(self.head(x)))
 
-    def grid_of(self, height: int, width: int | None = None) -> GridSize:
-        """The cells of a picture of so many pixels; a square one unless the width is given."""
-        return grid_of(
-            height, width, pixels_per_cell=self.pixels_per_cell, encoder="efficientnet_lite0"
-        )
-
-    def load_published(self, cache: Path | None = None) -> None:
-        """Take over the ImageNet weights of the installed package, through a cache if one is named.
-
-        Args:
-            cache: a safetensors file that is read if it exists, and written otherwise.
-        """
-        load_lite0(self, published_lite0(cache=cache))
+    def load_published(self) -> None:
+        """Take over the ImageNet weights of the installed package."""
+        load_lite0(self, read_pickled_tensors(lite0_file()))
 
 
 class _Block(nn.Module):
     """x + MB(x), or MB(x) where grid or width change."""
 
-    def __init__(
-        self, d_in: int, d_out: int, *, kernel: int, stride: int, expansion: int, dilation: int
-    ) -> None:
+    def __init__(self, d_in: int, stage: Stage, *, stride: int, dilation: int) -> None:
         super().__init__()
-        inside = d_in * expansion
-        self.is_residual = stride == 1 and d_in == d_out
-        self.expand = _NormedConvolution(d_in, inside) if expansion > 1 else None
+        inside = d_in * stage.expansion
+        self.is_residual = stride == 1 and d_in == stage.width
+        self.expand = _NormedConvolution(d_in, inside) if stage.expansion > 1 else None
         self.depthwise = _NormedConvolution(
-            inside, inside, kernel=kernel, stride=stride, dilation=dilation, groups=inside
+            inside, inside, kernel=stage.kernel, stride=stride, dilation=dilation, groups=inside
         )
-        self.project = _NormedConvolution(inside, d_out)
+        self.project = _NormedConvolution(inside, stage.width)
 
     def forward(self, x: Float[Tensor, "b d r c"]) -> Float[Tensor, "b d2 r2 c2"]:
         inner = x if self.expand is None else _relu6(self.expand(x))
@@ -206,27 +187,16 @@ class _NormedConvolution(nn.Module):
         return divmod(max(0, n_steps * self.stride + reach - size), 2)
 
 
-def _blocks(taken: Grid) -> list[_Block]:
-    """The blocks of the first stages; those that would leave the grid are dilated instead."""
+def _blocks(taken: AnnotationGrid) -> list[_Block]:
+    """The blocks of the first stages; late ones are dilated, not strided, to keep the grid."""
     made, width, reached, dilation = [], STEM_WIDTH, 2, 1
     for stage in STAGES[: taken.n_stages]:
         for number in range(stage.n_blocks):
             stride = 1 if number else stage.stride
-            halves = stride > 1 and reached * stride <= taken.pixels_per_cell
-            made.append(
-                _Block(
-                    width,
-                    stage.width,
-                    kernel=stage.kernel,
-                    stride=stride if halves else 1,
-                    expansion=stage.expansion,
-                    dilation=dilation,
-                )
-            )
-            # a block that should have halved the grid does not see beyond its own neighbours yet
-            reached, dilation = (
-                (reached * stride, dilation) if halves else (reached, dilation * stride)
-            )
+            # dilation begins after the block that would have halved the grid
+            dilates = stride if reached * stride > taken.pixels_per_cell else 1
+            made.append(_Block(width, stage, stride=stride // dilates, dilation=dilation))
+            reached, dilation = reached * stride // dilates, dilation * dilates
             width = stage.width
     return made
 

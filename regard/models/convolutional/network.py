@@ -1,130 +1,181 @@
-"""The convolutional model: windows read the source, windows write the target, attention joins them.
+"""The convolutional model: convolutions encode and decode, and attention joins the two stacks.
 
     z = encoder(e),   h[l] = attending convolution(h[l-1], z, e),   logits[t] = (W h[L][t] + c) Eᵀ
 
-No word waits for another: all positions of a layer are computed at once, and a word meets words as
-far away as the windows of all layers together reach.
+All positions of a layer are computed at once, and a word depends on words as far away as the
+windows of all layers together reach.
 
-Paper: Gehring et al. 2017 (ConvS2S).
+First weights, so that layers keep the variance, and dot products of wide vectors begin well below
+saturation:
+
+    before a gate     N(0, 4 p / n_in)       p: how likely an input is kept by the dropout
+    other products    N(0, p / n_in)         n_in: how many inputs a sum has
+    embeddings        N(0, 0.1²)             biases 0
+
+Paper: Gehring et al. 2017 (ConvS2S); section 3.5 (first weights).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, cast, final
+from collections.abc import Callable, Mapping
+from typing import cast, final
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import AttentionMap
-from regard.attention.capture import captured
+from regard.attention import SCORES, SELECTIONS, Chain
 from regard.attention.dropout import Dropout
+from regard.dims import Dims
+from regard.layers.convolution import GatedConvolution
 from regard.models.convolutional.layer import AttendingConvolution, ReadSource
+from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
 from regard.models.embedding import Embedding
+from regard.models.mask_checks import check_masks
 from regard.models.model import Model
-from regard.models.stepper import PAD, rows_of
+from regard.models.shapes import Logits, NewTokens, SourceTokens, States, TargetTokens
+from regard.models.spec import no_positions
+from regard.models.stepper import PAD, DecodingState
+from regard.places import Tree
+from regard.positions import LearnedPositions, SinusoidalPositions
 
-
-class ConvolutionalState(NamedTuple):
-    """What decoding remembers: the source, and the last words that each window has read."""
-
-    source: ReadSource
-    pasts: tuple[Float[Tensor, "r p m"], ...]
-    """For every decoder layer, a row for each hypothesis; as long at the end as at the start."""
-    length: int
-    """Target tokens seen so far."""
-
-    @property
-    def width(self) -> int:
-        """How many hypotheses a sentence has."""
-        return len(self.pasts[0]) // max(1, self.source.n_sentences)
+LOUDNESS = 0.1
+"""Standard deviation of the first embeddings, words and positions alike."""
 
 
 @final
 class Convolutional(Model):
     """Stacks of gated convolutions between two embeddings; padding (token 0) never leaks.
 
-    Args:
-        source: embeds the source.
-        target: embeds the target.
-        encoder: symmetric convolutions (`GatedConvolution`).
-        decoder: causal ones, each with its attention.
-        last: what stands between the decoder and the output layer, so that a state need not look
-            like the word that it says.
-        output: maps `b t m` to logits; its weight may be an embedding's.
-        dropout: on what the output layer reads.
+    The encoder's convolutions are symmetric. `last` maps the decoder's states to the
+    output layer's input, so that a state need not resemble the predicted word; dropout follows it.
     """
 
-    def __init__(
-        self,
-        *,
-        source: Embedding,
-        target: Embedding,
-        encoder: Sequence[nn.Module],
-        decoder: Sequence[AttendingConvolution],
-        last: nn.Linear,
-        output: nn.Linear,
-        dropout: float,
-    ) -> None:
+    def __init__(self, spec: ConvolutionalSpec, n_source_tokens: int, n_target_tokens: int) -> None:
         super().__init__()
-        self.source, self.target = source, target
-        self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
-        self.last, self.output, self.dropout = last, output, Dropout(dropout)
+        target = _embedding(spec, n_target_tokens)
+        self.source = target if spec.tied == "all" else _embedding(spec, n_source_tokens)
+        self.target = target
+        self.encoder = nn.ModuleList(
+            _convolution(spec, layer, is_causal=False) for layer in range(spec.n_encoder_layers)
+        )
+        self.decoder = nn.ModuleList(
+            AttendingConvolution(
+                spec.dims,
+                convolution=_convolution(spec, layer, is_causal=True),
+                chain=Chain(
+                    spec.score.build(SCORES, spec.dims),
+                    select=spec.select.build(SELECTIONS, spec.dims),
+                ),
+            )
+            for layer in range(spec.n_decoder_layers)
+        )
+        self.last, self.output = _last(spec), _output(spec, target)
+        self.dropout = Dropout(spec.dropout)
 
-    def hidden(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "b t m"]:
-        """What the output layer reads."""
+    def hidden(self, source: SourceTokens, target: TargetTokens) -> States:
+        """The input of the output layer."""
         read, valid = self.encode(source), target != PAD
         x = embedded = self.target(target)
         for layer in self.decoder:
             x = layer(x, embedded, read, valid)
         return self.dropout(self.last(x))
 
-    def encode(self, source: Int[Tensor, "b s"]) -> ReadSource:
+    def encode(self, source: SourceTokens) -> ReadSource:
         """Read the source."""
         valid = source != PAD
         x = embedded = self.source(source)
         for layer in self.encoder:
             x = layer(x, valid)
-        return ReadSource.of(x, embedded, valid)
+        root = valid.sum(1).to(x.dtype).sqrt()[:, None, None]
+        return ReadSource(x[:, None], ((x + embedded) * root)[:, None], valid)
 
-    def maps(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> dict[str, tuple[AttentionMap, ...]]:
-        """Where each row looks: "cross", a map for each decoder layer."""
-        with captured(self) as maps:
-            self.hidden(source, target)
-        return {"cross": tuple(maps.values())}
-
-    def start(self, source: Int[Tensor, "b s"]) -> ConvolutionalState:
+    def start(self, source: SourceTokens) -> DecodingState:
         """Read the source, once for all decoder layers."""
         pasts = tuple(layer.convolution.start(len(source)) for layer in self._decoder())
-        return ConvolutionalState(self.encode(source), pasts, 0)
+        return DecodingState(self.encode(source), pasts)
 
-    def step(
-        self, state: ConvolutionalState, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t v"], ConvolutionalState]:
+    def step(self, state: DecodingState, tokens: NewTokens) -> tuple[Logits, DecodingState]:
         """Logits after each new token; the windows' earlier ones are in the state."""
         valid, pasts = tokens != PAD, []
         x = embedded = self.target(tokens, past=state.length)
-        for layer, past in zip(self._decoder(), state.pasts, strict=True):
+        for layer, past in zip(self._decoder(), state.rows, strict=True):
             x, later = layer.step(x, embedded, state.source, valid, past=past, n_past=state.length)
             pasts.append(later)
-        after = ConvolutionalState(state.source, tuple(pasts), state.length + tokens.shape[1])
+        after = DecodingState(state.source, tuple(pasts), state.length + tokens.shape[1])
         return self.output(self.dropout(self.last(x))), after
-
-    def select(self, state: ConvolutionalState, rows: Int[Tensor, " r"]) -> ConvolutionalState:
-        """The state of some rows, all or none of a sentence's, each with its sentence."""
-        source = state.source.select(rows[:: state.width] // state.width)
-        return ConvolutionalState(source, _rows(state.pasts, rows), state.length)
-
-    def branch(self, state: ConvolutionalState, parents: Int[Tensor, "b w"]) -> ConvolutionalState:
-        """Go on in w rows a sentence; the source stays where it is."""
-        rows = rows_of(parents, len(state.pasts[0]))
-        return ConvolutionalState(state.source, _rows(state.pasts, rows), state.length)
 
     def _decoder(self) -> list[AttendingConvolution]:
         return cast(list[AttendingConvolution], list(self.decoder))
 
 
-def _rows(pasts: tuple[Tensor, ...], rows: Int[Tensor, " r"]) -> tuple[Tensor, ...]:
-    return tuple(past.index_select(0, rows) for past in pasts)
+def build_convolutional(
+    spec: ConvolutionalSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> Convolutional:
+    """Make the encoder-decoder, and check that the future and the padding are hidden."""
+    spec.check_vocabularies(n_source_tokens, n_target_tokens)
+    model = Convolutional(spec, n_source_tokens, n_target_tokens)
+    check_masks(model, min(n_source_tokens, n_target_tokens))
+    return model
+
+
+@final
+class FaintPositions(nn.Module):
+    """Sinusoidal positions, scaled down to the size of the words' first embeddings."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__()
+        self.positions = SinusoidalPositions(dims)
+
+    def forward(
+        self, positions: Int[Tensor, "*b n"], tree: Tree | None = None
+    ) -> Float[Tensor, "*b n m"]:
+        """The sinusoidal vectors, scaled down."""
+        return LOUDNESS * self.positions(positions, tree)
+
+
+def _learned(dims: Dims) -> nn.Module:
+    positions = LearnedPositions(dims)
+    nn.init.normal_(positions.P.weight, std=LOUDNESS)
+    return positions
+
+
+ADDED_POSITIONS: Mapping[str, Callable[[Dims], nn.Module | None]] = {
+    "learned": _learned,
+    "sinusoidal": FaintPositions,
+    "none": no_positions,
+}
+"""Positions that can be added to embeddings, at the same scale."""
+
+
+def _embedding(spec: ConvolutionalSpec, n_tokens: int) -> Embedding:
+    positions = spec.positions.build(ADDED_POSITIONS, spec.dims)
+    embedding = Embedding(
+        spec.dims, n_tokens=n_tokens, positions=positions, dropout=spec.dropout, scale=1.0
+    )
+    nn.init.normal_(embedding.E.weight, std=LOUDNESS)
+    return embedding
+
+
+def _convolution(spec: ConvolutionalSpec, layer: int, *, is_causal: bool) -> GatedConvolution:
+    return GatedConvolution(
+        spec.dims,
+        kernel=spec.kernel,
+        dilation=DILATIONS[spec.dilations].at(layer),
+        is_causal=is_causal,
+        dropout=spec.dropout,
+    )
+
+
+def _last(spec: ConvolutionalSpec) -> nn.Linear:
+    layer = nn.Linear(spec.d_model, spec.d_model)
+    # a tied output layer has rows of length 0.1 sqrt(m) instead of 1; this keeps logits as small
+    length = 1.0 if spec.tied == "none" else LOUDNESS * spec.d_model**0.5
+    nn.init.normal_(layer.weight, std=spec.d_model**-0.5 / length)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _output(spec: ConvolutionalSpec, target: Embedding) -> nn.Linear:
+    layer = nn.Linear(spec.d_model, target.E.num_embeddings, bias=False)
+    nn.init.normal_(layer.weight, std=((1 - spec.dropout) / spec.d_model) ** 0.5)
+    if spec.tied != "none":
+        layer.weight = target.E.weight
+    return layer

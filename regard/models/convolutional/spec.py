@@ -1,4 +1,4 @@
-"""What a convolutional model is made of, as plain data; and how far its windows see.
+"""Spec of a convolutional model: its sizes and choices, and its receptive field.
 
     receptive field      1 + (k - 1) Σ d[l],   d[l] = 1 (constant) or 2^l (doubling)
     layers until two words at distance D meet:   the fewest L with reach · (d[0] + … + d[L-1]) >= D
@@ -9,22 +9,20 @@ Paper: Gehring et al. 2017, section 3; van den Oord et al. 2016 (doubling dilati
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 from regard.attention import SCORES, SELECTIONS
-from regard.choices import Choice, find
+from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import SettingError
-from regard.models.spec import LARGEST
-from regard.models.ties import check_is_tie, table_apart
-from regard.positions import POSITIONS
+from regard.models.spec import POSITION_CHOICES, TIES, ModelSpec
 
 LARGEST_KERNEL = 1 << 10
-"""Beyond this a window is a mistake, or a file that means harm."""
+"""The largest window; more is a mistake or a malicious file."""
 
 NOT_ADDED: Mapping[str, str] = {
     "rotary": "it turns queries and keys, and a convolution has none",
-    "tree_depth": "it needs a tree of the target too, which nobody has before it is written",
+    "tree_depth": "it needs a tree of the target too, which does not exist before it is written",
 }
 """Positions that cannot be added to both embeddings, and why."""
 
@@ -37,12 +35,12 @@ class Dilations:
     at: Callable[[int], int]
     """The dilation of a layer; the first is layer 0."""
     total: Callable[[int], int]
-    """The dilations of so many layers together."""
+    """The sum of the dilations of this many layers."""
     layers: Callable[[int], int]
     """The fewest layers whose dilations reach a total."""
 
     def layers_to_meet(self, distance: int, reach: int) -> int:
-        """Layers until a word sees another, if one layer sees `reach` neighbours that way."""
+        """Layers until a word depends on another, if a layer sees `reach` words on that side."""
         return self.layers(-(-distance // reach))
 
 
@@ -65,15 +63,11 @@ class Sides(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionalSpec:
+class ConvolutionalSpec(ModelSpec):
     """Sizes and choices; the paper's large models have 15 or 20 layers on each side."""
 
     kind: str = "convolutional"
-    """What is built; other kinds have keys of their own."""
     task: str = "translation"
-    """What the run is for: a name of `regard.tasks.TASKS`."""
-    source_type: ClassVar[str] = "texts"
-    """What is read."""
     d_model: int = 512
     """Width of the model, embeddings included."""
     n_encoder_layers: int = 4
@@ -85,7 +79,7 @@ class ConvolutionalSpec:
     dilations: str = "constant"
     """"constant" (neighbours), or "doubling": words 1, 2, 4, … apart from layer to layer."""
     dropout: float = 0.1
-    """On embeddings, on what every convolution reads, and on the decoder's output."""
+    """On embeddings, on every convolution's input, and on the decoder's output."""
     tied: str = "all"
     """"none", "output" (target embedding = output layer) or "all" (the source's too)."""
     positions: Choice = field(default_factory=lambda: Choice("learned"))
@@ -95,38 +89,29 @@ class ConvolutionalSpec:
     select: Choice = field(default_factory=lambda: Choice("soft"))
     """The selection of every attention."""
     max_len: int = 512
-    """Longest sequence for parts that are tied to positions."""
+    """Longest sequence, for parts that have parameters for each position."""
+
+    tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "tied": TIES,
+        "score": SCORES,
+        "select": SELECTIONS,
+        "positions": POSITION_CHOICES,
+        "dilations": DILATIONS,
+    }
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_encoder_layers", "n_decoder_layers", "max_len"):
-            if not 1 <= getattr(self, name) <= LARGEST[name]:
-                raise SettingError(
-                    f"model.{name} must lie between 1 and {LARGEST[name]:,}, "
-                    f"got {getattr(self, name)}."
-                )
+        super().__post_init__()
         if self.kernel % 2 == 0 or not 3 <= self.kernel <= LARGEST_KERNEL:
             raise SettingError(
                 f"model.kernel must be odd and lie between 3 and {LARGEST_KERNEL:,}, "
                 f"got {self.kernel}."
             )
-        if not 0.0 <= self.dropout < 1.0:
-            raise SettingError(f"model.dropout must lie in [0, 1), got {self.dropout}.")
-        find(self.kind, {"convolutional": None}, key="model.kind")
-        check_is_tie(self.tied)
-        find(self.score.name, SCORES, key="model.score")
-        find(self.select.name, SELECTIONS, key="model.select")
-        find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
         if reason := NOT_ADDED.get(self.positions.name):
             raise SettingError(
                 f"model.positions = '{self.positions.name}' cannot be added to the embeddings: "
                 f"{reason}. Take learned, sinusoidal or none."
             )
         self._check_dilations()
-
-    @property
-    def table_apart(self) -> str | None:
-        """What would give source and target a table of embeddings each; None if they have."""
-        return table_apart(self.tied)
 
     @property
     def dims(self) -> Dims:
@@ -136,7 +121,7 @@ class ConvolutionalSpec:
     @property
     def receptive_field(self) -> Sides:
         """How many words of its own side an output of each stack depends on."""
-        grows, step = find(self.dilations, DILATIONS, key="model.dilations"), self.kernel - 1
+        grows, step = DILATIONS[self.dilations], self.kernel - 1
         counts = (self.n_encoder_layers, self.n_decoder_layers)
         return Sides(*(1 + step * grows.total(n) for n in counts))
 
@@ -147,14 +132,11 @@ class ConvolutionalSpec:
         """
         if distance < 0:
             raise SettingError(f"layers_to_meet: distance must be at least 0, got {distance}.")
-        grows, step = find(self.dilations, DILATIONS, key="model.dilations"), self.kernel - 1
+        grows, step = DILATIONS[self.dilations], self.kernel - 1
         return Sides(*(grows.layers_to_meet(distance, reach) for reach in (step // 2, step)))
 
     def _check_dilations(self) -> None:
-        grows, n = (
-            find(self.dilations, DILATIONS, key="model.dilations"),
-            max(self.n_encoder_layers, self.n_decoder_layers),
-        )
+        grows, n = DILATIONS[self.dilations], max(self.n_encoder_layers, self.n_decoder_layers)
         fitting = sum(grows.at(layer) <= self.max_len for layer in range(n))
         if fitting < n:
             raise SettingError(

@@ -1,1 +1,1 @@
-"""a text → what stands at each of its words: models that read and do not write."""
+"""a text → a vector, word or label at each of its words: encoder-only models."""

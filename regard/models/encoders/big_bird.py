@@ -1,11 +1,11 @@
-"""BigBird as its published weights are run elsewhere, fault by fault, each with its switch.
+"""BigBird as the usual library runs its published weights: each deviation has a switch.
 
     visible[i,j] = |a - b| <= 1  or  a or b the first or the last block        a, b: blocks of i, j
     e[i,j] += log(1 + n_random)  where b is the first block and a is neither first nor last
 
-The library that published weights are usually run with has no random blocks outside training: every
-row sees the first block `n_random` times more instead, which is what the second line says. And it
-reads a short text, of at most (5 + 2 n_random) blocks, as if the pattern were full.
+Hugging Face's library has no random blocks outside training: instead, every row counts the first
+block `n_random` times more, which is the second line above. And it reads a short text, of at most
+(5 + 2 n_random) blocks, under the full pattern.
 
 Paper: Zaheer et al. 2020, section 2 and appendix D; papers differ, see docs/importing.md.
 Cost: as big_bird, and no random blocks.
@@ -29,7 +29,7 @@ from regard.places import Places
 
 @final
 class EndBlocks(Pattern):
-    """The first and the last block see all and are seen by all; the last may be a short one."""
+    """The first and the last block see all and are seen by all; the last may be shorter."""
 
     def __init__(self, block: int) -> None:
         self.block = block
@@ -58,7 +58,7 @@ class PublishedBigBirdPattern(Pattern):
         has_random_links: draw the random blocks once from a seed, as the paper has them, in
             training and evaluation alike; False is what the library does when it evaluates.
         is_full_when_short: whether a text of at most 5 + 2 n_random blocks sees everything.
-        seed: of the random blocks.
+            seed: seed of the random blocks.
     """
 
     def __init__(
@@ -96,11 +96,10 @@ class PublishedBigBirdPattern(Pattern):
 
 
 @final
-class FirstBlockAgain(Relation):
-    """Rows between the first and the last block see the first block several times more.
+class FirstBlockRelation(Relation):
+    """Rows between the first and the last block count the first block several times more.
 
-    Args:
-        pattern: says how often, and in which texts.
+    The pattern decides how many times, and in which texts.
     """
 
     reads_query = False
@@ -113,7 +112,7 @@ class FirstBlockAgain(Relation):
         return self.as_bias(places).to(query.dtype)
 
     def as_bias(self, places: Places) -> Float[Tensor, "q k"]:
-        """The same: it depends on the places alone."""
+        """The same bias, as it depends on the places alone."""
         block, last = self.pattern.block, (places.length - 1) // self.pattern.block
         row, column = places.query // block, places.key // block
         again = (column == 0) & (row != 0) & (row != last)

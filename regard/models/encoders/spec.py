@@ -1,30 +1,28 @@
-"""What an encoder-only model is made of, as plain data: the [model] section of a recipe.
+"""Spec of an encoder-only model: its sizes and choices, the [model] section of a recipe.
 
-    words     guesses words that are hidden                 (BERT's masked language model)
-    tags      says one label about each word
-    label     says one label about a text
-    vectors   says nothing, but gives a vector for a text   (published encoders without a head)
+    words     predicts hidden words           (BERT's masked language model)
+    tags      predicts a label for each word
+    label     predicts a label for the text
+    vectors   gives a vector for the text     (published encoders without a head)
 
 Paper: Devlin et al. 2019, section 3.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from regard.attention import RELATIONS
 from regard.attention.links import Pattern
 from regard.attention.tables import PATTERNS
-from regard.choices import Choice, find
+from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.encoders.big_bird import PublishedBigBirdPattern
-from regard.models.published.sizes import check_shares, check_sizes
+from regard.models.spec import POSITION_CHOICES, StackSpec
 from regard.positions import POSITIONS
 
-TASKS = ("words", "tags", "label", "vectors")
-NORMS = ("post_norm", "pre_norm")
 READING_PATTERNS: Mapping[str, Callable[..., Pattern]] = {
     **{name: part for name, part in PATTERNS.items() if name != "causal"},
     "published_big_bird": PublishedBigBirdPattern,
@@ -33,37 +31,27 @@ READING_PATTERNS: Mapping[str, Callable[..., Pattern]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderSpec:
-    """Sizes and choices; the switches have BERT's values, the sizes those of a small one."""
+class EncoderSpec(StackSpec):
+    """Sizes and choices; by default the switches are BERT's and the sizes small."""
 
     kind: str = "encoder"
-    """What is built."""
     task: str = "words"
-    """What it says: "words", "tags", "label", or nothing: "vectors"."""
-    source_type: ClassVar[str] = "texts"
-    """What is read."""
+    """What it predicts: "words", "tags" or "label"; or "vectors", without a prediction."""
     d_model: int = 256
-    """Width of the model."""
     n_heads: int = 4
-    """Heads of every attention."""
     d_hidden: int = 1024
-    """Inner width of the feed-forward."""
     n_layers: int = 4
     """Layers."""
-    dropout: float = 0.1
-    """On embeddings and on every sublayer's output, before it is added."""
-    attention_dropout: float = 0.0
-    """On the attention weights, in training; it forces the dense path there."""
     feed_forward: str = "gelu"
     """"gelu", "gelu_tanh" (its approximation), "relu" or "swish"."""
     norm: str = "post_norm"
     """Where the layer norm stands: "post_norm" or "pre_norm"."""
     norm_eps: float = 1e-12
-    """What is added to a variance before its root is taken."""
+    """The eps of layer norms, added to the variance."""
     has_bias: bool = True
     """Whether the projections of heads add a bias."""
     has_output_bias: bool = True
-    """Whether each word has a bias of its own where words are guessed."""
+    """Whether the output layer has a bias for each word, where words are predicted."""
     is_scaled: bool = False
     """Whether token vectors are multiplied by the root of the width."""
     n_segments: int = 0
@@ -71,41 +59,41 @@ class EncoderSpec:
     positions: Choice = field(default_factory=lambda: Choice("learned"))
     """What is added to the embeddings, or turns queries and keys."""
     relation: Choice | None = None
-    """What distance adds to the scores."""
+    """The relation: what distance adds to the scores."""
     pattern: Choice | None = None
     """Which words each word sees; all unless given."""
     max_len: int = 511
     """Longest text in tokens, the end token counted and the begin token not."""
 
+    norms_embeddings = True
+    shares: ClassVar[tuple[str, ...]] = (*StackSpec.shares, "norm_eps")
+    tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "task": dict.fromkeys(("words", "tags", "label", "vectors")),
+        "norm": dict.fromkeys(("post_norm", "pre_norm")),
+        "feed_forward": ACTIVATIONS,
+        "positions": POSITION_CHOICES,
+        "relation": RELATIONS,
+        "pattern": READING_PATTERNS,
+    }
+
     def __post_init__(self) -> None:
-        check_sizes(self, ("d_model", "n_heads", "d_hidden", "n_layers", "max_len"))
-        check_shares(self, ("dropout", "attention_dropout", "norm_eps"))
-        find(self.kind, {"encoder": None}, key="model.kind")
-        find(self.task, dict.fromkeys(TASKS), key="model.task")
-        find(self.norm, dict.fromkeys(NORMS), key="model.norm")
-        find(self.feed_forward, ACTIVATIONS, key="model.feed_forward")
-        find(self.positions.name, {**POSITIONS, "none": None}, key="model.positions")
+        super().__post_init__()
         if self.n_segments < 0:
             raise SettingError(f"model.n_segments must be at least 0, got {self.n_segments}.")
-        if self.relation is not None:
-            find(self.relation.name, RELATIONS, key="model.relation")
-        if self.pattern is not None:
-            find(self.pattern.name, READING_PATTERNS, key="model.pattern")
         if self.needs_trees and self.task != "tags":
             raise SettingError(
                 f"model.task = '{self.task}' reads no trees, but positions or relation know them. "
                 "Take task = 'tags', or other positions and another relation."
             )
-        _ = self.dims.d_head
 
     @property
     def dims(self) -> Dims:
         """The sizes every attention of the model shares; the begin token has a position too."""
-        return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=self.max_len + 1)
+        return replace(super().dims, max_len=self.max_len + 1)
 
     @property
     def has_one_vocabulary(self) -> bool:
-        """Whether source and target must be of one: words that are guessed are words read."""
+        """Whether source and target share a vocabulary: hidden words come from the source."""
         return self.task == "words"
 
     @property
@@ -115,9 +103,9 @@ class EncoderSpec:
 
 
 def knows_trees(choice: Choice | None) -> bool:
-    """Whether positions or a relation ask for the dependency trees of sentences."""
+    """Whether positions or a relation read the dependency trees of sentences."""
     part = None if choice is None else {**POSITIONS, **RELATIONS}.get(choice.name)
-    # most parts do not say; those that read trees do
+    # only parts that read trees have the attribute
     return getattr(part, "needs_trees", False)
 
 

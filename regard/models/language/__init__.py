@@ -1,1 +1,1 @@
-"""tokens → the next token: what a language model is made of, reads and remembers."""
+"""tokens → the next token: a language model's spec, its rows, and its state between steps."""

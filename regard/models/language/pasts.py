@@ -1,9 +1,9 @@
-"""How much a language model remembers while it writes: the keys that each layer keeps of a row.
+"""Pasts: counts the keys each layer will keep, for a forecast; attention/caches.py has the caches.
 
 every key         n                         it grows with the text
 window            at most the size          bounded
-blocks            n % size                  bounded, and forgotten when it is full
-slots of r        1 + n // r + n % r        a third, for T-DMCA's compressed layers
+blocks            n % size                  bounded, dropped when the block is full
+slots of r        1 + n // r + n % r        1 / r of all, for T-DMCA's layers
 """
 
 from collections.abc import Callable
@@ -14,70 +14,55 @@ from regard.attention.caches import BoundedPattern
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.choices import Choice
 from regard.models.language.spec import LanguageSpec
-from regard.models.self_attention import attending
+from regard.models.self_attention import make_links
 
 BYTES = 4
-"""Of a number in single precision."""
+"""Size of a number in single precision."""
 
 
-class Kept(NamedTuple):
-    """What one layer keeps of one row."""
+class LayerKeys(NamedTuple):
+    """How many keys a layer keeps of one row."""
 
     attends: str
-    keys: int
+    count: Callable[[int], int]
+    """Tokens read so far → keys kept."""
+
+    def most(self, length: int) -> int:
+        """The largest count up to `length` tokens: a full block is dropped, so counts may fall."""
+        return max(map(self.count, range(length + 1)))
 
 
-def kept(spec: LanguageSpec, length: int) -> tuple[Kept, ...]:
-    """What each layer keeps after `length` tokens.
-
-    >>> spec = LanguageSpec(n_layers=2, attends=(Choice("blocks"), Choice("memory_compressed")))
-    >>> [one.keys for one in kept(spec, 1000)]
-    [232, 335]
-    """
-    return tuple(Kept(name, count(length)) for name, count in _layers(spec))
-
-
-def most_kept(spec: LanguageSpec, length: int) -> tuple[Kept, ...]:
-    """The most that each layer keeps on the way to `length` tokens: a full block is forgotten.
+def layer_keys(spec: LanguageSpec) -> list[LayerKeys]:
+    """The number of keys that each layer keeps.
 
     >>> spec = LanguageSpec(n_layers=2, attends=(Choice("blocks"), Choice("memory_compressed")))
-    >>> [one.keys for one in most_kept(spec, 1024)]
-    [255, 343]
+    >>> [one.count(1000) for one in layer_keys(spec)], [one.most(1024) for one in layer_keys(spec)]
+    ([232, 335], [255, 343])
     """
-    return tuple(
-        Kept(name, max(count(n) for n in range(length + 1))) for name, count in _layers(spec)
-    )
-
-
-def remembered(spec: LanguageSpec, length: int | None = None) -> str:
-    """The most that is kept, in a sentence, with the bytes it takes.
-
-    Args:
-        spec: the model.
-        length: tokens of a row; source and answer of the longest unless given.
-    """
-    length = 2 * spec.max_len if length is None else length
-    layers = most_kept(spec, length)
-    said = ", ".join(f"{one.attends} {one.keys:,}" for one in layers)
-    size, whole = (2 * BYTES * spec.d_model * n for n in (_total(layers), length * len(layers)))
-    return (
-        f"while it writes, a row of {length:,} tokens keeps at most {size / 2**20:.1f} MiB of keys "
-        f"and values ({whole / 2**20:.1f} if every layer kept all); keys by layer: {said}"
-    )
-
-
-def _total(layers: tuple[Kept, ...]) -> int:
-    return sum(one.keys for one in layers)
-
-
-def _layers(spec: LanguageSpec) -> list[tuple[str, Callable[[int], int]]]:
-    """How each layer looks, and how many keys it keeps after so many tokens."""
-    ways = [(way.name, _counting(spec, way)) for way in spec.attends]
+    ways = [LayerKeys(way.name, _counting(spec, way)) for way in spec.attends]
     return [ways[i % len(ways)] for i in range(spec.n_layers)]
 
 
+def remembered(spec: LanguageSpec, length: int | None = None) -> str:
+    """A sentence for the plan: the most keys that each layer keeps, and their bytes.
+
+    Args:
+        spec: the model.
+        length: tokens of a row; the longest source and answer unless given.
+    """
+    length = 2 * spec.max_len if length is None else length
+    most = [(layer.attends, layer.most(length)) for layer in layer_keys(spec)]
+    each = 2 * BYTES * spec.d_model / 2**20
+    size, whole = each * sum(keys for _, keys in most), each * length * len(most)
+    return (
+        f"while it writes, a row of {length:,} tokens keeps at most {size:.1f} MiB of keys and "
+        f"values ({whole:.1f} if every layer kept all); keys by layer: "
+        + ", ".join(f"{attends} {keys:,}" for attends, keys in most)
+    )
+
+
 def _counting(spec: LanguageSpec, way: Choice) -> Callable[[int], int]:
-    pattern, memory = attending(way, spec.dims.head(), is_causal=True)
+    pattern, memory = make_links(way, spec.dims.head(), is_causal=True)
     if memory is not None:
         stride = cast(MemoryCompressedMemory, memory).stride
         return lambda length: 1 + length // stride + length % stride
@@ -87,7 +72,7 @@ def _counting(spec: LanguageSpec, way: Choice) -> Callable[[int], int]:
 
 
 def _seen(pattern: BoundedPattern, length: int) -> int:
-    """Keys in any of the ranges that may still be seen."""
+    """The number of keys that a later query may still see."""
     ranges, count, end = pattern.still_seen(length), 0, 0
     if ranges is None:
         return length

@@ -1,10 +1,10 @@
-"""What a language model remembers between steps: a past for each layer, and rows of one length.
+"""States: what a language model keeps between steps, namely the cache of each layer.
 
 Where a layer counts positions from the row's first token (blocks, slots, global tokens), padding in
-front of a row would move them. Rows of unequal length are then kept apart, each with its like.
+front of a row would shift them. The rows of each length then have a state of their own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import torch
@@ -12,20 +12,21 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.caches import KeyValues, Past, reordered
+from regard.models.stepper import rows_of
 
 
 class LanguageState(NamedTuple):
-    """What decoding remembers: every layer's past, and what in it is padding."""
+    """The state of decoding: every layer's cache, and the padding in it."""
 
     caches: tuple[Past | None, ...]
     length: int
     """Positions read so far, padding counted."""
     valid: Bool[Tensor, "r k"] | None
-    """The positions that hold a token; None if all do, which the fastest kernels want to know."""
+    """True for positions that hold a token; None if all do, so that the fastest kernels can run."""
     skipped: Int[Tensor, " r"]
     """How many positions before a row's first token are padding."""
     first: Int[Tensor, " r"] | None = None
-    """What the next step reads in place of its first token; None if that token itself."""
+    """The token that the next step reads in place of its first one; None to keep that one."""
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -36,8 +37,12 @@ class LanguageState(NamedTuple):
         """The state of some rows, each with its own prefix."""
         return self._at(rows, tuple(past and past.select(rows) for past in self.caches))
 
-    def branch(self, rows: Int[Tensor, " r"]) -> "LanguageState":
-        """The same for a search; this state is used up."""
+    def branch(self, parents: Int[Tensor, "b w"]) -> "LanguageState":
+        """Continue in w rows a sentence; a prefix is part of its row, and this state is used up."""
+        return self.moved(rows_of(parents, len(self.skipped)))
+
+    def moved(self, rows: Int[Tensor, " r"]) -> "LanguageState":
+        """The same as `select`; this state is used up."""
         whole = [past for past in self.caches if isinstance(past, KeyValues)]
         if len(whole) < len(self.caches) or not whole:
             return self.select(rows)
@@ -54,7 +59,7 @@ class LanguageState(NamedTuple):
 
 
 @final
-class Apart(NamedTuple):
+class StatesByLength(NamedTuple):
     """States of rows that have different lengths, and the rows that each is for."""
 
     states: tuple[LanguageState, ...]
@@ -67,25 +72,25 @@ class Apart(NamedTuple):
 
     def each(
         self, step: Callable[[LanguageState, Int[Tensor, " g"]], tuple[Tensor, LanguageState]]
-    ) -> tuple[Tensor, "Apart"]:
-        """Let every state go on with its rows, and put what they say in the rows' order."""
+    ) -> tuple[Tensor, "StatesByLength"]:
+        """Step every state with its rows, and put the outputs into the order of the rows."""
         said, states = zip(*map(step, self.states, self.rows), strict=True)
         order = torch.cat(self.rows).argsort()
-        return torch.cat(said)[order], Apart(states, self.rows)
+        return torch.cat(said)[order], StatesByLength(states, self.rows)
 
-    def select(self, rows: Int[Tensor, " r"]) -> "Apart":
+    def select(self, rows: Int[Tensor, " r"]) -> "StatesByLength":
         """The states of some rows."""
         return self._moved(rows, LanguageState.select)
 
-    def branch(self, rows: Int[Tensor, " r"]) -> "Apart":
-        """The same for a search; this state is used up."""
-        return self._moved(rows, LanguageState.branch)
+    def branch(self, parents: Int[Tensor, "b w"]) -> "StatesByLength":
+        """Continue in w rows a sentence; this state is used up."""
+        return self._moved(rows_of(parents, sum(map(len, self.rows))), LanguageState.moved)
 
     def _moved(
         self,
         rows: Int[Tensor, " r"],
         move: Callable[[LanguageState, Int[Tensor, " g"]], LanguageState],
-    ) -> "Apart":
+    ) -> "StatesByLength":
         states: list[LanguageState] = []
         places: list[Tensor] = []
         for state, own in zip(self.states, self.rows, strict=True):
@@ -94,16 +99,4 @@ class Apart(NamedTuple):
             if len(here):
                 states.append(move(state, is_own[here].long().argmax(1)))
                 places.append(here)
-        return Apart(tuple(states), tuple(places))
-
-
-def by_length(lengths: Sequence[int]) -> list[list[int]]:
-    """Rows of one length together.
-
-    >>> by_length([3, 5, 3])
-    [[0, 2], [1]]
-    """
-    found: dict[int, list[int]] = {}
-    for row, length in enumerate(lengths):
-        found.setdefault(length, []).append(row)
-    return list(found.values())
+        return StatesByLength(tuple(states), tuple(places))

@@ -1,4 +1,4 @@
-"""Maps of a row between its tokens, whatever the columns of a layer are.
+"""Token maps: attention maps between tokens, also of layers whose columns are memory slots.
 
     a[i,j] = a[i, slot of j] / stride       where the slot was complete when i looked
 
@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from regard.attention import AttentionMap
-from regard.attention.links import Grid, Pattern, Selection, Window
-from regard.attention.masks import apart
+from regard.attention.links import Grid, Pattern, Selection
+from regard.attention.masks import split_padding
 from regard.attention.memories.memory_compressed import CompleteSlots
+from regard.attention.shapes import Mask, Queries, Scores, Weights
+from regard.attention.tables import name_of
 from regard.models.language.rows import NOWHERE
 from regard.places import Places
 
@@ -25,7 +27,10 @@ from regard.places import Places
 @final
 @dataclass(frozen=True)
 class SlotsOfTokens(Pattern):
-    """A token is seen once the slot that holds it is complete; the first one before as well."""
+    """A token is seen once the slot that holds it is complete; the first one before as well.
+
+    Record files name this class.
+    """
 
     stride: int
 
@@ -40,50 +45,38 @@ class SlotsOfTokens(Pattern):
         return waits & (places.key == 0)
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
-        """Whatever is not wholly in the future."""
+        """All blocks that are not wholly in the future."""
         return grid.k_first <= grid.q_last
 
 
 @final
 @dataclass(frozen=True)
 class Shared(Selection):
-    """A selection among slots, whose weights their tokens share."""
+    """A selection among slots, whose weights their tokens share; record files name this class."""
 
     among: Selection
     tokens: SlotsOfTokens
 
+    @property
+    def own_name(self) -> str:
+        """The name in records, as the class is in no table."""
+        return f"{name_of(self.among)}, among slots of {self.tokens.stride} tokens"
+
     def summarise(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        query: Float[Tensor, "*b q d"],
-        places: Places,
+        self, scores: Scores, mask: Mask, query: Queries, places: Places
     ) -> tuple[Tensor, ...]:
-        """As it was among the slots."""
+        """The row numbers of the selection among slots."""
         return self.among.summarise(scores, mask, query, places)
 
-    def weigh(
-        self,
-        scores: Float[Tensor, "*b q k"],
-        mask: Bool[Tensor, "*bm #q #k"],
-        rows: Any,
-        places: Places,
-    ) -> Float[Tensor, "*b q k"]:
-        """A share of the slot's weight; all of it for the first token, where it is alone."""
+    def weigh(self, scores: Scores, mask: Mask, rows: Any, places: Places) -> Weights:
+        """An equal share of the slot's weight; all for the first token if no slot is seen."""
         shares = self.among.weigh(scores, mask, rows, places) / self.tokens.stride
         return torch.where(self.tokens.is_first(places), torch.ones_like(shares), shares)
-
-    def as_softmax(self) -> None:
-        """It is none."""
-
-    def as_window(self) -> Window | None:
-        """It has none."""
-        return None
 
 
 def by_token(one: AttentionMap) -> AttentionMap:
     """A map whose columns are tokens; one whose columns are slots is spread over theirs."""
-    parts, _ = apart(one.mask)
+    parts, _ = split_padding(one.mask)
     complete = next((part for part in parts if isinstance(part, CompleteSlots)), None)
     if complete is None:
         return one
@@ -103,11 +96,11 @@ def by_token(one: AttentionMap) -> AttentionMap:
 def part_of(
     one: AttentionMap, rows: Int[Tensor, "b r"], columns: Int[Tensor, "b c"]
 ) -> AttentionMap:
-    """Some rows and columns of a map as a map; what stands nowhere is seen by nobody.
+    """A map of some rows and columns of a map; a key at `NOWHERE` has no weight.
 
     Args:
         one: a causal map between tokens.
-        rows: the queries of each sentence; a row that is nowhere is all zeros.
+        rows: the queries of each sentence; a row at `NOWHERE` is all zeros.
         columns: the keys of each sentence.
     """
     here, there = rows.clamp(min=0), columns.clamp(min=0)
@@ -132,10 +125,10 @@ def part_of(
 def _at(
     numbers: Shaped[Tensor, "b h n d"], places: Int[Tensor, "b p"]
 ) -> Shaped[Tensor, "b h p d"]:
-    """Of each sentence what stands at its own places."""
+    """The values at each sentence's own positions."""
     return numbers.take_along_dim(places[:, None, :, None], dim=-2)
 
 
 def _shared(places: Int[Tensor, "b p"], n_heads: int) -> Int[Tensor, "*bh p"]:
-    """The places of one sentence, or of each sentence for every head."""
+    """The positions of one sentence, or of each sentence repeated for every head."""
     return places[0] if len(places) == 1 else places[:, None].expand(-1, n_heads, -1)

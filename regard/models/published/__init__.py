@@ -1,1 +1,1 @@
-"""sizes that somebody published → models: the families whose layouts differ from our own."""
+"""sizes of published weights → models: families whose layouts differ from the other models here."""

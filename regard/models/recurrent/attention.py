@@ -1,95 +1,85 @@
-"""What a recurrent decoder looks at: a source kept once, for as many steps and rows as will come.
+"""Attention of a recurrent decoder to its source, which all steps and rows share.
 
-A step asks with one query, so that what can be done once for a sentence is: its keys are projected,
-and its mask is made. All steps at once go through the chain and its fast paths.
+A step has one query, so the work that depends on the sentence alone is done once: its keys are
+projected and its mask is made. All steps at once go through the chain and its fast paths.
 """
 
+from dataclasses import replace
 from typing import NamedTuple, cast, final
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention import AttentionMap, Chain, attend, padding
 from regard.attention.links import CoverageScore, Score, wide
-from regard.places import Places
+from regard.layers.recurrent import Cells
+from regard.models.shapes import NewStates, States
+from regard.places import Counted, Places
 
 
-class Memory(NamedTuple):
-    """A source, once for each sentence."""
+class Source(NamedTuple):
+    """The encoded source that a decoder attends to."""
+
+    states: Float[Tensor, "b s m"]
+    visible: Bool[Tensor, "b s"]
+    """True for words that may be attended to."""
+    cells: Cells
+    """The decoder's state before its first word."""
+
+
+class SourceMemory(NamedTuple):
+    """A source prepared for the steps, once for each sentence."""
 
     key: Float[Tensor, "b 1 s k"]
     """Projected already."""
     value: Float[Tensor, "b 1 s m"]
     visible: Bool[Tensor, "b 1 1 s"]
-    at: Int[Tensor, "1 s"]
-    """Where the keys stand."""
-
-    def select(self, sentences: Int[Tensor, " b"]) -> "Memory":
-        """The source of some sentences."""
-        kept = (self.key, self.value, self.visible)
-        key, value, visible = (x.index_select(0, sentences) for x in kept)
-        return Memory(key, value, visible, self.at)
 
 
 @final
 class Look(nn.Module):
-    """One head that looks from a decoder's states at a source.
+    """One head of attention from a decoder's states to a source.
 
-    Args:
-        chain: score and selection; with coverage the score's keys are one wider.
-        d_key: width of the source's states.
-        has_coverage: whether a key knows what weight it has received.
+    With coverage a key includes the weight it has received: the chain's keys are one wider.
     """
 
-    def __init__(self, chain: Chain, *, d_key: int, has_coverage: bool) -> None:
+    def __init__(self, chain: Chain, *, has_coverage: bool) -> None:
         super().__init__()
-        self.chain, self.width, self.has_coverage = chain, d_key, has_coverage
+        self.chain, self.has_coverage = chain, has_coverage
 
-    def remember(self, states: Float[Tensor, "b s m"], visible: Bool[Tensor, "b s"]) -> Memory:
-        """Do what can be done once."""
-        value = states[:, None]
-        at = torch.arange(states.shape[1], device=states.device)[None]
-        return Memory(self.chain.score.prepared(value), value, visible[:, None, None], at)
+    def remember(self, source: Source) -> SourceMemory:
+        """Project the keys once for all steps."""
+        value = source.states[:, None]
+        return SourceMemory(self.chain.score.prepared(value), value, source.visible[:, None, None])
 
     def nothing_covered(self, states: Float[Tensor, "b s m"]) -> Float[Tensor, "b c"]:
-        """What has been covered before the first step; of no width without coverage."""
+        """The coverage before the first step: zeros, or zero width without coverage."""
         width = states.shape[1] * self.has_coverage
         # a sum of many small weights needs more than half precision
         return states.new_zeros(len(states), width, dtype=wide(states[:0]).dtype)
 
-    def all(
-        self,
-        query: Float[Tensor, "b t d"],
-        states: Float[Tensor, "b s m"],
-        visible: Bool[Tensor, "b s"],
-    ) -> Float[Tensor, "b t m"]:
+    def all(self, query: Float[Tensor, "b t d"], source: Source) -> States:
         """The contexts of all steps at once, by the chain."""
-        value = states[:, None]
-        return self.chain(query[:, None], value, value, padding(visible)).context[:, 0]
+        value = source.states[:, None]
+        return self.chain(query[:, None], value, value, padding(source.visible)).context[:, 0]
 
     def forward(
         self,
         query: Float[Tensor, "r t d"],
-        memory: Memory,
+        memory: SourceMemory,
         covered: Float[Tensor, "r c"],
         at: Int[Tensor, "t 1"],
-    ) -> tuple[Float[Tensor, "r t m"], Float[Tensor, "r c"]]:
-        """The contexts of some steps, and what is covered after them.
+    ) -> tuple[NewStates, Float[Tensor, "r c"]]:
+        """The contexts of some steps, and the coverage after them.
 
-        The rows of a sentence stand side by side, and are so many queries to one source. With
-        coverage there is one step at a time.
-
-        Args:
-            query: the states that ask.
-            memory: a source for each sentence.
-            covered: the weight that each key has received from each row.
-            at: where the queries stand.
+        The rows of a sentence are adjacent, and become several queries to one source. `covered`
+        is the weight that each key has received from each row; with coverage there is one step at a
+        time. `at` is where the queries stand.
         """
         each = len(query) // len(memory.value)
         queries = query.reshape(-1, 1, each * query.shape[1], query.shape[2])
-        at = at.expand(each, -1, -1).reshape(-1, 1)
-        places = Places(at, memory.at, memory.at.shape[-1])
+        at, n_keys = at.expand(each, -1, -1).reshape(-1, 1), memory.value.shape[2]
+        places = Places(at, Counted(0, n_keys), n_keys, device=query.device)
         score, select = self.chain.score, self.chain.select
         if self.has_coverage:
             before = covered.view(len(queries), 1, each, -1)
@@ -102,16 +92,12 @@ class Look(nn.Module):
         return context, covered + weights.view_as(covered) if self.has_coverage else covered
 
     def map(
-        self,
-        query: Float[Tensor, "b t d"],
-        states: Float[Tensor, "b s m"],
-        visible: Bool[Tensor, "b s"],
-        covered: Float[Tensor, "b t c"],
+        self, query: Float[Tensor, "b t d"], source: Source, covered: Float[Tensor, "b t c"]
     ) -> tuple[AttentionMap, ...]:
-        """The map of all steps."""
-        queries, value, mask = query[:, None], states[:, None], padding(visible)
+        """The map of all steps, given what was covered before each."""
+        queries, value, mask = query[:, None], source.states[:, None], padding(source.visible)
         if not self.has_coverage:
-            return (self.chain(queries, value, value, mask).map,)
+            return (replace(self.chain(queries, value, value, mask).map, value=value),)
         key = self.chain.score.prepared(value)
         known = Covered(cast(CoverageScore, self.chain.score), covered[:, None].detach())
         return (attend(queries, key, value, mask, score=known, select=self.chain.select).map,)
@@ -119,7 +105,7 @@ class Look(nn.Module):
 
 @final
 class Covered(Score):
-    """A score of prepared keys that knows what has been covered before each row, for a map."""
+    """A score of prepared keys with a given coverage; record files name this class."""
 
     def __init__(self, score: CoverageScore, covered: Float[Tensor, "b h q k"]) -> None:
         self.score, self.covered = score, covered
@@ -130,52 +116,6 @@ class Covered(Score):
         key: Float[Tensor, "b h k p"],
         places: Places | None = None,
     ) -> Float[Tensor, "b h q k"]:
-        """The scores of these rows with these keys, wherever they stand."""
+        """The scores of these rows with these keys, whose places are not used."""
         at = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
         return self.score.compare_covered(query, key, self.covered[..., at.query, at.key])
-
-
-@final
-class NoLook(nn.Module):
-    """Nobody looks: what is said depends on the source only through the first state."""
-
-    width = 0
-
-    def remember(self, states: Float[Tensor, "b s m"], visible: Bool[Tensor, "b s"]) -> Memory:
-        """Nothing but how many sentences there are."""
-        nothing = states[:, None, :0, :0]
-        at = torch.arange(0, device=states.device)[None]
-        return Memory(nothing, nothing, visible[:, None, None, :0], at)
-
-    def nothing_covered(self, states: Float[Tensor, "b s m"]) -> Float[Tensor, "b 0"]:
-        """Nothing ever is."""
-        return states.new_zeros(len(states), 0)
-
-    def all(
-        self,
-        query: Float[Tensor, "b t d"],
-        states: Float[Tensor, "b s m"],
-        visible: Bool[Tensor, "b s"],
-    ) -> Float[Tensor, "b t 0"]:
-        """Contexts of no width."""
-        return query[..., :0]
-
-    def forward(
-        self,
-        query: Float[Tensor, "r t d"],
-        memory: Memory,
-        covered: Float[Tensor, "r 0"],
-        at: Int[Tensor, "t 1"],
-    ) -> tuple[Float[Tensor, "r t 0"], Float[Tensor, "r 0"]]:
-        """Contexts of no width."""
-        return query[..., :0], covered
-
-    def map(
-        self,
-        query: Float[Tensor, "b t d"],
-        states: Float[Tensor, "b s m"],
-        visible: Bool[Tensor, "b s"],
-        covered: Float[Tensor, "b t 0"],
-    ) -> tuple[AttentionMap, ...]:
-        """None."""
-        return ()

@@ -1,72 +1,60 @@
-"""Recurrent decoders: one that runs all steps at once, and one whose steps wait for each other.
+"""Recurrent decoders: one runs all steps at once, and the other one step after another.
 
     current     h[t] = cells(E y[t], fed),  c[t] = look(h[t]),  fed = readout(c[t], h[t])
     previous    c[t] = look(h[t-1]),  h[t] = cells(E y[t], c[t], fed)
 
-Steps wait where a step needs what the one before it saw: the readout that is fed back, the context
-of the previous state, or the weights that cover the source. The words' share of the gates never
-waits, and neither does a readout that is not fed.
+Steps run in sequence if a step needs results of the attention before it: the readout that is fed
+back, the context of the previous state, or the coverage. The words' part of the gates is always
+computed for all steps at once, and so is a readout that is not fed back.
 
 Paper: Luong, Pham & Manning 2015, section 3 (current) and 3.3 (input feeding); Bahdanau, Cho &
 Bengio 2015, section 3.1 (previous).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import AttentionMap
 from regard.attention.dropout import Dropout
 from regard.layers.recurrent import Cells, LayerStep, Readout, RecurrentCells
-from regard.models.recurrent.attention import Look, Memory, NoLook
+from regard.models.recurrent.attention import Look, Source, SourceMemory
+from regard.models.shapes import NewStates, States
+from regard.models.stepper import DecodingState
+
+WordVectors = Float[Tensor, "r t e"]
 
 
-class Carried(NamedTuple):
-    """What one step of a row hands to the next."""
+class RowState(NamedTuple):
+    """The state that one step of a row passes to the next."""
 
     cells: Cells
     fed: Float[Tensor, "r f"]
-    """The last readout; of no width where it is not fed."""
+    """The last readout; of zero width if it is not fed."""
     covered: Float[Tensor, "r c"]
-    """The weight each source word has received; of no width where nobody asks."""
-
-    def select(self, rows: Int[Tensor, " r"]) -> "Carried":
-        """Of some rows."""
-        cells = tuple(tuple(x.index_select(0, rows) for x in layer) for layer in self.cells)
-        fed, covered = (x.index_select(0, rows) for x in (self.fed, self.covered))
-        return Carried(cells, fed, covered)
+    """The weight that each source word has received; of zero width without coverage."""
 
 
-class Source(NamedTuple):
-    """What a decoder is given of a source."""
+class DecoderStep(NamedTuple):
+    """The results of one step."""
 
-    states: Float[Tensor, "b s m"]
-    visible: Bool[Tensor, "b s"]
-    """What may be looked at."""
-    cells: Cells
-    """What the decoder remembers before its first word."""
-
-
-class Stepped(NamedTuple):
-    """What one step did."""
-
-    carried: Carried
+    after: RowState
     query: Float[Tensor, "r d"]
-    """The state that looked."""
+    """The state that attended."""
     context: Float[Tensor, "r m"]
-    """What it saw."""
+    """The context."""
     state: Float[Tensor, "r d"]
     """The new state."""
     read: tuple[tuple[Tensor, Tensor], ...]
-    """What each layer read: its input and its state."""
+    """The input and the state that each layer read."""
 
 
 @final
-class Says(nn.Module):
-    """A readout, some of which is dropped in training."""
+class DroppedReadout(nn.Module):
+    """A readout with dropout."""
 
     def __init__(self, readout: Readout, dropout: float) -> None:
         super().__init__()
@@ -83,188 +71,150 @@ class Says(nn.Module):
 
 
 @final
-class LooksAfter(nn.Module):
-    """One step that reads the word first, and looks with the state that has read it.
+class DecoderCell(nn.Module):
+    """One step: it reads the word and attends with the new state, or attends first, with the old.
 
-    Args:
-        cells: the decoder's layers.
-        look: what looks at the source.
-        says: the readout.
-        feeds: whether the readout is read by the next step.
+    If the old state attends, the cells read its context with the word. With `feeds` the next step
+    reads this one's readout.
     """
 
-    def __init__(self, *, cells: RecurrentCells, look: Look, says: Says, feeds: bool) -> None:
+    def __init__(
+        self,
+        *,
+        cells: RecurrentCells,
+        look: Look,
+        says: DroppedReadout,
+        feeds: bool,
+        looks_first: bool,
+    ) -> None:
         super().__init__()
-        self.cells, self.look, self.says, self.feeds = cells, look, says, feeds
+        self.cells, self.look, self.says = cells, look, says
+        self.feeds, self.looks_first = feeds, looks_first
 
     def forward(
         self,
         word: Float[Tensor, "r e"],
-        carried: Carried,
-        memory: Memory,
+        before: RowState,
+        memory: SourceMemory,
         at: Int[Tensor, "1 1"],
         now: tuple[LayerStep, ...],
-    ) -> Stepped:
-        """Read, then look."""
-        cells, read = self.cells.step(carried.fed, carried.cells, now)
+    ) -> DecoderStep:
+        """Take the step of one word, whose part of the gates is in `now`."""
+        if self.looks_first:
+            query = before.cells[-1][0]
+            context, covered = self._seen(query, before, memory, at)
+            more = torch.cat([context, before.fed.to(context.dtype)], -1)
+            cells, read = self.cells.step(more, before.cells, now)
+        else:
+            cells, read = self.cells.step(before.fed, before.cells, now)
+            query = cells[-1][0]
+            context, covered = self._seen(query, before, memory, at)
         state = cells[-1][0]
-        context, covered = self.look(state[:, None], memory, carried.covered, at)
-        context = context[:, 0]
-        fed = self.says(context, state, word) if self.feeds else carried.fed
-        return Stepped(Carried(cells, fed, covered), state, context, state, read)
+        fed = self.says(context, state, word) if self.feeds else before.fed
+        return DecoderStep(RowState(cells, fed, covered), query, context, state, read)
 
-
-@final
-class LooksBefore(nn.Module):
-    """One step that looks first, with the state of the step before, and reads what it saw.
-
-    Args:
-        cells: the decoder's layers.
-        look: what looks at the source.
-        says: the readout.
-        feeds: whether the readout is read by the next step.
-    """
-
-    def __init__(self, *, cells: RecurrentCells, look: Look, says: Says, feeds: bool) -> None:
-        super().__init__()
-        self.cells, self.look, self.says, self.feeds = cells, look, says, feeds
-
-    def forward(
-        self,
-        word: Float[Tensor, "r e"],
-        carried: Carried,
-        memory: Memory,
-        at: Int[Tensor, "1 1"],
-        now: tuple[LayerStep, ...],
-    ) -> Stepped:
-        """Look, then read."""
-        query = carried.cells[-1][0]
-        context, covered = self.look(query[:, None], memory, carried.covered, at)
-        context = context[:, 0]
-        more = torch.cat([context, carried.fed.to(context.dtype)], -1)
-        cells, read = self.cells.step(more, carried.cells, now)
-        state = cells[-1][0]
-        fed = self.says(context, state, word) if self.feeds else carried.fed
-        return Stepped(Carried(cells, fed, covered), query, context, state, read)
-
-
-FeedingCell = LooksAfter | LooksBefore
-
-FEEDING_CELLS: Mapping[str, Callable[..., FeedingCell]] = {
-    "current": LooksAfter,
-    "previous": LooksBefore,
-}
-"""Which state looks at the source: what `model.attends` may name, but for "none"."""
+    def _seen(
+        self, query: Tensor, before: RowState, memory: SourceMemory, at: Tensor
+    ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r c"]]:
+        context, covered = self.look(query[:, None], memory, before.covered, at)
+        return context[:, 0], covered
 
 
 @final
 class SteppingDecoder(nn.Module):
-    """One step after another; its cell is all that is done in a step."""
+    """Runs one step after another; all work of a step is in its cell."""
 
-    def __init__(self, cell: FeedingCell) -> None:
+    def __init__(self, cell: DecoderCell) -> None:
         super().__init__()
         self.cell = cell
 
     def repeated(self) -> Iterator[nn.Module]:
-        """What runs over and over, and is worth compiling."""
+        """The cell, which runs at every step and is worth compiling."""
         yield self.cell
 
-    def remember(self, source: Source) -> Memory:
-        """The source, for as many steps as will come."""
-        return self.cell.look.remember(source.states, source.visible)
+    def start(self, source: Source) -> DecodingState:
+        """Before the first word the fed readout and the coverage are zeros."""
+        look, states = self.cell.look, source.states
+        fed = states.new_zeros(len(states), self.cell.says.width if self.cell.feeds else 0)
+        rows = RowState(source.cells, fed, look.nothing_covered(states))
+        return DecodingState(look.remember(source), rows)
 
-    def begin(self, source: Source) -> Carried:
-        """Before the first word nothing is fed and nothing covered."""
-        width = self.cell.says.width if self.cell.feeds else 0
-        fed = source.states.new_zeros(len(source.states), width)
-        return Carried(source.cells, fed, self.cell.look.nothing_covered(source.states))
-
-    def forward(self, word: Float[Tensor, "b t e"], source: Source) -> Float[Tensor, "b t m"]:
+    def forward(self, word: WordVectors, source: Source) -> States:
         """What the output layer reads after each word."""
-        return self.step(word, self.remember(source), self.begin(source), past=0)[0]
+        return self.step(word, self.start(source))[0]
 
-    def step(
-        self, word: Float[Tensor, "r t e"], memory: Memory, carried: Carried, *, past: int
-    ) -> tuple[Float[Tensor, "r t m"], Carried]:
-        """Go on with some words; `past` have been read before."""
-        steps = self._steps(word, memory, carried, past)
+    def step(self, word: WordVectors, state: DecodingState) -> tuple[NewStates, DecodingState]:
+        """Go on with some words."""
+        steps = self._steps(word, state)
         if self.cell.feeds:
-            said = torch.stack([step.carried.fed for step in steps], 1)
+            said = torch.stack([step.after.fed for step in steps], 1)
         else:
-            context, state = (
-                torch.stack([getattr(step, name) for step in steps], 1)
-                for name in ("context", "state")
-            )
-            said = self.cell.says(context, state, word)
-        return said, steps[-1].carried
+            context = torch.stack([step.context for step in steps], 1)
+            states = torch.stack([step.state for step in steps], 1)
+            said = self.cell.says(context, states, word)
+        return said, DecodingState(state.source, steps[-1].after, state.length + word.shape[1])
 
-    def map(self, word: Float[Tensor, "b t e"], source: Source) -> tuple[AttentionMap, ...]:
-        """The map of all steps, from the queries that they asked."""
-        begin = self.begin(source)
-        steps = self._steps(word, self.remember(source), begin, 0)
-        before = [begin, *(step.carried for step in steps[:-1])]
-        return self.cell.look.map(
-            torch.stack([step.query for step in steps], 1),
-            source.states,
-            source.visible,
-            torch.stack([carried.covered for carried in before], 1),
-        )
+    def map(self, word: WordVectors, source: Source) -> tuple[AttentionMap, ...]:
+        """The map of all steps, from their queries."""
+        begin = self.start(source)
+        steps = self._steps(word, begin)
+        before = [begin.rows, *(step.after for step in steps[:-1])]
+        query = torch.stack([step.query for step in steps], 1)
+        return self.cell.look.map(query, source, torch.stack([row.covered for row in before], 1))
 
-    def _steps(
-        self, word: Float[Tensor, "r t e"], memory: Memory, carried: Carried, past: int
-    ) -> list[Stepped]:
-        all_steps, done = self.cell.cells.steps(word), []
+    def _steps(self, word: WordVectors, state: DecodingState) -> list[DecoderStep]:
+        memory, rows, past = state
+        steps, done = self.cell.cells.steps(word), []
         at = torch.arange(past, past + word.shape[1], device=word.device)[:, None, None]
-        for now, each, here in zip(all_steps, word.unbind(1), at.unbind(0), strict=True):
-            done.append(self.cell(each, carried, memory, here, now))
-            carried = done[-1].carried
-            all_steps.saw(done[-1].read)
+        for now, each, here in zip(steps, word.unbind(1), at.unbind(0), strict=True):
+            done.append(self.cell(each, rows, memory, here, now))
+            rows = done[-1].after
+            steps.saw(done[-1].read)
         return done
 
 
 @final
 class AtOnceDecoder(nn.Module):
-    """All steps at once: the cells read nothing but words, and then every state looks.
+    """Runs all steps at once: the cells read words alone, and then every state attends.
 
-    Args:
-        cells: the decoder's layers.
-        look: what looks at the source, if anything does.
-        says: the readout.
+    Without attention, only the first state depends on the source, and contexts have zero width.
     """
 
-    def __init__(self, *, cells: RecurrentCells, look: Look | NoLook, says: Says) -> None:
+    def __init__(self, *, cells: RecurrentCells, look: Look | None, says: DroppedReadout) -> None:
         super().__init__()
         self.cells, self.look, self.says = cells, look, says
 
     def repeated(self) -> Iterator[nn.Module]:
-        """Nothing runs over and over: torch's own loop has the steps."""
+        """No part is worth compiling: torch's fused kernels run all steps."""
         yield from ()
 
-    def remember(self, source: Source) -> Memory:
-        """The source, for as many steps as will come."""
-        return self.look.remember(source.states, source.visible)
+    def start(self, source: Source) -> DecodingState:
+        """Before the first word; no readout is fed and no weight is covered."""
+        nothing = source.states.new_zeros(len(source.states), 0)
+        memory = nothing if self.look is None else self.look.remember(source)
+        return DecodingState(memory, RowState(source.cells, nothing, nothing))
 
-    def begin(self, source: Source) -> Carried:
-        """Nothing is fed, and nothing covered."""
-        fed = source.states.new_zeros(len(source.states), 0)
-        return Carried(source.cells, fed, self.look.nothing_covered(source.states))
-
-    def forward(self, word: Float[Tensor, "b t e"], source: Source) -> Float[Tensor, "b t m"]:
+    def forward(self, word: WordVectors, source: Source) -> States:
         """What the output layer reads after each word."""
         state, _ = self.cells(word, source.cells)
-        return self.says(self.look.all(state, source.states, source.visible), state, word)
+        context = state[..., :0] if self.look is None else self.look.all(state, source)
+        return self.says(context, state, word)
 
-    def step(
-        self, word: Float[Tensor, "r t e"], memory: Memory, carried: Carried, *, past: int
-    ) -> tuple[Float[Tensor, "r t m"], Carried]:
-        """Go on with some words; `past` have been read before."""
-        state, cells = self.cells(word, carried.cells)
-        at = torch.arange(past, past + word.shape[1], device=word.device)[:, None]
-        context, covered = self.look(state, memory, carried.covered, at)
-        return self.says(context, state, word), Carried(cells, carried.fed, covered)
+    def step(self, word: WordVectors, state: DecodingState) -> tuple[NewStates, DecodingState]:
+        """Go on with some words."""
+        memory, rows, past = state
+        length = past + word.shape[1]
+        states, cells = self.cells(word, rows.cells)
+        context = states[..., :0]
+        if self.look is not None:
+            at = torch.arange(past, length, device=word.device)[:, None]
+            context, _ = self.look(states, memory, rows.covered, at)
+        after = DecodingState(memory, rows._replace(cells=cells), length)
+        return self.says(context, states, word), after
 
-    def map(self, word: Float[Tensor, "b t e"], source: Source) -> tuple[AttentionMap, ...]:
-        """The map of all steps; none if nobody looks."""
+    def map(self, word: WordVectors, source: Source) -> tuple[AttentionMap, ...]:
+        """The map of all steps; none without attention."""
+        if self.look is None:
+            return ()
         state, _ = self.cells(word, source.cells)
-        covered = state[..., :0]
-        return self.look.map(state, source.states, source.visible, covered)
+        return self.look.map(state, source, state[..., :0])

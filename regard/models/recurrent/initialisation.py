@@ -1,4 +1,4 @@
-"""Initialisations: the numbers a recurrent model begins with, by paper.
+"""Initialisations: the first weights of a recurrent model, by paper.
 
     uniform      every weight U[-0.1, 0.1]
     orthogonal   recurrent matrices orthogonal, gate by gate; the score N(0, 0.001²) with v = 0, so
@@ -7,7 +7,7 @@
     scaled       weights by the widths they join (Xavier), states kept by a forget gate near 1;
                  not from these papers, but models a tenth as wide as theirs learn with it
 
-All begin so faintly that the loss begins at the logarithm of the vocabulary's size.
+First weights are so small that the loss begins at the logarithm of the vocabulary's size.
 
 Paper: Luong, Pham & Manning 2015, section 4.1; Bahdanau, Cho & Bengio 2015, appendix B.1.
 """
@@ -15,7 +15,7 @@ Paper: Luong, Pham & Manning 2015, section 4.1; Bahdanau, Cho & Bengio 2015, app
 from collections.abc import Callable, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.layers.recurrent import RecurrentLayer
 
@@ -33,14 +33,15 @@ def uniform(model: nn.Module) -> None:
 
 @torch.no_grad()
 def orthogonal(model: nn.Module) -> None:
-    """Orthogonal where a state is multiplied, and nearly nothing elsewhere."""
+    """Orthogonal matrices for states, and small weights elsewhere."""
     for name, parameter in model.named_parameters():
-        nn.init.normal_(parameter, std=0.001 if _is_of_score(name) else 0.01)
-        if _is_of_score(name) and name.endswith((".v", ".c")):
+        is_of_score = ".chain.score." in name
+        nn.init.normal_(parameter, std=0.001 if is_of_score else 0.01)
+        if is_of_score and name.endswith((".v", ".c")):
             nn.init.zeros_(parameter)
     for layer in _layers(model):
         layer.of_input[:, -1] = 0
-        for gate in _gates(layer):
+        for gate in layer.of_state.chunk(layer.recurrence.n_gates):
             nn.init.orthogonal_(gate)
 
 
@@ -64,16 +65,8 @@ INITIALISATIONS: Mapping[str, Callable[[nn.Module], None]] = {
     "orthogonal": orthogonal,
     "scaled": scaled,
 }
-"""What `model.initialisation` may name."""
+"""The names that `model.initialisation` may have."""
 
 
 def _layers(model: nn.Module) -> list[RecurrentLayer]:
     return [part for part in model.modules() if isinstance(part, RecurrentLayer)]
-
-
-def _gates(layer: RecurrentLayer) -> tuple[Tensor, ...]:
-    return layer.of_state.chunk(layer.recurrence.n_gates)
-
-
-def _is_of_score(name: str) -> bool:
-    return ".chain.score." in name

@@ -1,92 +1,72 @@
-"""The recurrent encoder-decoder: one network reads, another writes and looks back at it.
+"""The recurrent encoder-decoder, with attention or without.
 
     h = encoder(E x),   s[0] = bridge(h),   logits[t] = W readout(look(s, h), s[t], E y[t])
 
-Which state looks, how it scores and selects, and whether what it saw is fed back are parts; without
-a look, one vector has to hold the whole source.
+The state that attends, its score and selection, and feeding back the readout are choices of the
+spec; without attention, one vector has to hold the whole source.
 
 Paper: Sutskever, Vinyals & Le 2014 (no look); Bahdanau, Cho & Bengio 2015; Luong, Pham & Manning
 2015.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, final
+from typing import final
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import AttentionMap
+from regard.attention import SCORES, SELECTIONS, Chain
 from regard.attention.dropout import Dropout
-from regard.layers.recurrent import RecurrentEncoder
+from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES, RecurrentCells, RecurrentEncoder
+from regard.models.mask_checks import check_masks
 from regard.models.model import Model
-from regard.models.recurrent.attention import Memory
-from regard.models.recurrent.decoders import AtOnceDecoder, Carried, Source, SteppingDecoder
-from regard.models.stepper import EOS, PAD, rows_of
-
-
-class RecurrentState(NamedTuple):
-    """What decoding remembers: the source of each sentence, and what each row carries on."""
-
-    memory: Memory
-    carried: Carried
-    length: int
-    """Target tokens seen so far."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all sentences together."""
-        return len(self.carried.fed)
-
-    @property
-    def width(self) -> int:
-        """How many rows a sentence has."""
-        return self.n_rows // len(self.memory.visible)
+from regard.models.recurrent.attention import Look, Source
+from regard.models.recurrent.decoders import (
+    AtOnceDecoder,
+    DecoderCell,
+    DroppedReadout,
+    SteppingDecoder,
+)
+from regard.models.recurrent.initialisation import INITIALISATIONS
+from regard.models.recurrent.spec import RecurrentSpec
+from regard.models.shapes import Logits, Maps, NewTokens, SourceTokens, States, TargetTokens
+from regard.models.stepper import EOS, PAD, DecodingState
 
 
 @final
 class Recurrent(Model):
-    """Encoder, bridge and decoder between two embeddings; padding (token 0) never leaks.
+    """Encoder, bridge and decoder between two embeddings; padding (token 0) never leaks."""
 
-    Args:
-        source: embeds the source.
-        target: embeds the target.
-        encoder: reads the source.
-        bridge: makes the decoder's first state of the encoder's last one.
-        decoder: writes, and looks at the source.
-        output: maps `b t m` to logits; its weight may be an embedding's.
-        dropout: on the embeddings.
-        attends_to_end: whether the source's end token may be looked at.
-    """
-
-    def __init__(
-        self,
-        *,
-        source: nn.Embedding,
-        target: nn.Embedding,
-        encoder: RecurrentEncoder,
-        bridge: nn.Module,
-        decoder: AtOnceDecoder | SteppingDecoder,
-        output: nn.Linear,
-        dropout: float = 0.0,
-        attends_to_end: bool = False,
-    ) -> None:
+    def __init__(self, spec: RecurrentSpec, n_source_tokens: int, n_target_tokens: int) -> None:
         super().__init__()
-        self.source, self.target = source, target
-        self.encoder, self.bridge, self.decoder = encoder, bridge, decoder
-        self.output, self.dropout = output, Dropout(dropout)
-        self.unseen = PAD if attends_to_end else EOS
-        """The source's tokens that may not be looked at, beside padding."""
+        recurrence, target = RECURRENCES[spec.cell], nn.Embedding(n_target_tokens, spec.d_embedding)
+        own_source = nn.Embedding(n_source_tokens, spec.d_embedding)
+        output = nn.Linear(spec.d_readout, n_target_tokens, bias=False)
+        if spec.tied != "none":
+            output.weight = target.weight
+        self.source, self.target = target if spec.tied == "all" else own_source, target
+        self.encoder = RecurrentEncoder(
+            recurrence,
+            d_input=spec.d_embedding,
+            d_hidden=spec.d_hidden,
+            n_layers=spec.n_layers,
+            reads=spec.reads,
+            dropout=spec.dropout,
+        )
+        self.bridge = BRIDGES[spec.bridge](
+            recurrence, reads=spec.reads, d_hidden=spec.d_hidden, n_layers=spec.n_layers
+        )
+        self.decoder = _decoder(spec)
+        self.output, self.dropout = output, Dropout(spec.dropout)
+        self.unseen = PAD if spec.attends_to_end else EOS
+        """The source token that is hidden from attention, besides padding."""
 
-    def hidden(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> Float[Tensor, "b t m"]:
-        """What the output layer reads."""
+    def hidden(self, source: SourceTokens, target: TargetTokens) -> States:
+        """The input of the output layer."""
         return self.decoder(self._words(target), self.encode(source))
 
-    def maps(
-        self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]
-    ) -> dict[str, tuple[AttentionMap, ...]]:
-        """The map of a pass over what `hidden` takes, under "cross"; nothing if nobody looks.
+    def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
+        """The map of a pass over what `hidden` takes, under "cross"; nothing without attention.
 
         A row stands for a target token that is read. If the begin token comes first, row i
         predicts token i of the text, and one more row predicts the end.
@@ -98,36 +78,61 @@ class Recurrent(Model):
         """The step of a decoder whose steps wait for each other."""
         return self.decoder.repeated()
 
-    def encode(self, source: Int[Tensor, "b s"]) -> Source:
+    def encode(self, source: SourceTokens) -> Source:
         """Read the source."""
         valid = source != PAD
         encoded = self.encoder(self.dropout(self.source(source)), valid)
         visible = valid & (source != self.unseen)
         return Source(encoded.states, visible, self.bridge(encoded.last))
 
-    def start(self, source: Int[Tensor, "b s"]) -> RecurrentState:
-        """Read the source, and do with its keys what can be done once."""
-        read = self.encode(source)
-        return RecurrentState(self.decoder.remember(read), self.decoder.begin(read), 0)
+    def start(self, source: SourceTokens) -> DecodingState:
+        """Read the source, and project its keys once."""
+        return self.decoder.start(self.encode(source))
 
-    def step(
-        self, state: RecurrentState, tokens: Int[Tensor, "r t"]
-    ) -> tuple[Float[Tensor, "r t v"], RecurrentState]:
+    def step(self, state: DecodingState, tokens: NewTokens) -> tuple[Logits, DecodingState]:
         """Logits after each new token; earlier ones are in the state."""
-        memory, carried, past = state
-        said, carried = self.decoder.step(self._words(tokens), memory, carried, past=past)
-        return self.output(said), RecurrentState(memory, carried, past + tokens.shape[1])
+        said, state = self.decoder.step(self._words(tokens), state)
+        return self.output(said), state
 
-    def select(self, state: RecurrentState, rows: Int[Tensor, " r"]) -> RecurrentState:
-        """The state of some rows, all or none of a sentence's, each with its sentence."""
-        sentences = rows[:: state.width] // state.width
-        memory, carried = state.memory.select(sentences), state.carried.select(rows)
-        return RecurrentState(memory, carried, state.length)
-
-    def branch(self, state: RecurrentState, parents: Int[Tensor, "b w"]) -> RecurrentState:
-        """Go on in w rows a sentence; the source stays where it is."""
-        carried = state.carried.select(rows_of(parents, state.n_rows))
-        return state._replace(carried=carried)
-
-    def _words(self, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t e"]:
+    def _words(self, tokens: TargetTokens) -> Float[Tensor, "b t e"]:
         return self.dropout(self.target(tokens))
+
+
+def build_recurrent(
+    spec: RecurrentSpec, *, n_source_tokens: int, n_target_tokens: int
+) -> Recurrent:
+    """Make the encoder-decoder, and check that padding and the future change nothing."""
+    spec.check_vocabularies(n_source_tokens, n_target_tokens)
+    model = Recurrent(spec, n_source_tokens, n_target_tokens)
+    INITIALISATIONS[spec.initialisation](model)
+    check_masks(model, min(n_source_tokens, n_target_tokens))
+    return model
+
+
+def _decoder(spec: RecurrentSpec) -> AtOnceDecoder | SteppingDecoder:
+    looks_first = spec.attends == "previous"
+    cells = RecurrentCells(
+        RECURRENCES[spec.cell],
+        d_known=spec.d_embedding,
+        d_more=spec.d_readout * spec.feeds_input + spec.d_context * looks_first,
+        d_hidden=spec.d_hidden,
+        n_layers=spec.n_layers,
+        dropout=spec.dropout,
+    )
+    readout = READOUTS[spec.readout](
+        d_context=spec.d_context, d_hidden=spec.d_hidden, d_embedding=spec.d_embedding
+    )
+    says = DroppedReadout(readout, spec.readout_dropout)
+    look = None
+    if spec.d_context:
+        chain = Chain(
+            spec.score.build(SCORES, spec.dims), select=spec.select.build(SELECTIONS, spec.dims)
+        )
+        look = Look(chain, has_coverage=spec.has_coverage)
+    if look is None or not spec.waits:
+        return AtOnceDecoder(cells=cells, look=look, says=says)
+    return SteppingDecoder(
+        DecoderCell(
+            cells=cells, look=look, says=says, feeds=spec.feeds_input, looks_first=looks_first
+        )
+    )

@@ -1,4 +1,4 @@
-"""What a recurrent encoder-decoder is made of, as plain data: the [model] section of a recipe.
+"""Spec of a recurrent encoder-decoder: its sizes and choices, the [model] section of a recipe.
 
     luong      4 + 4 LSTM layers that read backwards, general score, input feeding
     bahdanau   a GRU both ways, additive score of the previous state, maxout
@@ -15,36 +15,25 @@ from typing import Any, ClassVar
 
 from regard.attention import SCORES, SELECTIONS
 from regard.attention.links import CoverageScore
-from regard.choices import Choice, find
+from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
-from regard.models.recurrent.decoders import FEEDING_CELLS
 from regard.models.recurrent.initialisation import INITIALISATIONS
-from regard.models.ties import check_is_tie, table_apart
+from regard.models.spec import LARGEST_SIZES, TIES, ModelSpec
 
-KIND = "recurrent"
-LARGEST: Mapping[str, int] = {
-    "d_embedding": 1 << 16,
-    "d_hidden": 1 << 16,
-    "n_layers": 1000,
-    "max_len": 1 << 24,
-}
-"""Beyond these a size is a mistake, or a file that means harm."""
 NO_LOOK = "none"
+ATTENDS = ("current", "previous", NO_LOOK)
+"""The names that `model.attends` may have."""
 LUONG_SCORE, GLOBAL_SELECTION = Choice("general"), Choice("soft")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentSpec:
-    """Sizes and choices; everything has the value of Luong's paper, with a global attention."""
+class RecurrentSpec(ModelSpec):
+    """Sizes and choices; by default those of Luong's paper with global attention."""
 
-    kind: str = KIND
-    """What kind of model this is."""
+    kind: str = "recurrent"
     task: str = "translation"
-    """What the run is for: a name of `regard.tasks.TASKS`."""
-    source_type: ClassVar[str] = "texts"
-    """What is read."""
     d_embedding: int = 1000
     """Width of the embeddings."""
     d_hidden: int = 1000
@@ -56,60 +45,53 @@ class RecurrentSpec:
     is_bidirectional: bool = False
     """Whether the source is read both ways."""
     reverses_source: bool = True
-    """Whether the source is read backwards; its states stand in their order all the same."""
+    """Whether the source is read backwards; its states keep the order of the sentence."""
     bridge: str = "copy"
-    """How the decoder begins: "copy", "projected" or "backward"."""
+    """How the decoder's first state is made: "copy", "projected" or "backward"."""
     attends: str = "current"
-    """Which state looks at the source: "current", "previous", or "none"."""
+    """Which state attends to the source: "current", "previous", or "none"."""
     attends_to_end: bool = False
-    """Whether the source's end token may be looked at."""
+    """Whether the source's end token may be attended to."""
     score: Choice = field(default_factory=lambda: LUONG_SCORE)
-    """How well a state suits a source word."""
+    """The score of a state with a source word."""
     select: Choice = field(default_factory=lambda: GLOBAL_SELECTION)
-    """How scores become weights; "soft" is Luong's global attention."""
+    """The selection, which turns scores into weights; "soft" is Luong's global attention."""
     feeds_input: bool = True
     """Whether a step reads the readout of the step before."""
     has_coverage: bool = False
-    """Whether scores know the weight that each source word has received."""
+    """Whether scores read the weight that each source word has received (coverage)."""
     readout: str = "attentional"
     """What the output layer reads: "attentional", "maxout" or "state"."""
     dropout: float = 0.2
-    """On what goes into every layer, the fed readout included."""
+    """On the input of every layer, the fed readout included."""
     readout_dropout: float = 0.0
     """On the readout."""
     tied: str = "none"
     """"none", "output" (target embedding = output layer) or "all" (the source's too)."""
     initialisation: str = "uniform"
-    """"uniform" as Luong has it, "orthogonal" as Bahdanau, or "scaled" for narrow models."""
+    """"uniform" (Luong's), "orthogonal" (Bahdanau's), or "scaled" for narrow models."""
     max_len: int = 512
-    """Longest source for parts that are tied to positions."""
+    """Longest source, for parts that have parameters for each position."""
+
+    largest: ClassVar[Mapping[str, int]] = {
+        **LARGEST_SIZES, "d_embedding": 1 << 16, "d_hidden": 1 << 16
+    }  # fmt: skip
+    shares: ClassVar[tuple[str, ...]] = ("dropout", "readout_dropout")
+    tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cell": RECURRENCES, "bridge": BRIDGES, "attends": dict.fromkeys(ATTENDS),
+        "score": SCORES, "select": SELECTIONS, "readout": READOUTS, "tied": TIES,
+        "initialisation": INITIALISATIONS,
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.kind != KIND:
-            raise SettingError(f"model.kind must be '{KIND}' here, got '{self.kind}'.")
-        for name, largest in LARGEST.items():
-            if not 1 <= getattr(self, name) <= largest:
-                raise SettingError(
-                    f"model.{name} must lie between 1 and {largest:,}, got {getattr(self, name)}."
-                )
-        for name in ("dropout", "readout_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise SettingError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}.")
-        find(self.cell, RECURRENCES, key="model.cell")
-        find(self.bridge, BRIDGES, key="model.bridge")
-        find(self.attends, {**FEEDING_CELLS, NO_LOOK: None}, key="model.attends")
-        find(self.score.name, SCORES, key="model.score")
-        find(self.select.name, SELECTIONS, key="model.select")
-        find(self.readout, READOUTS, key="model.readout")
-        check_is_tie(self.tied)
-        find(self.initialisation, INITIALISATIONS, key="model.initialisation")
-        for is_wrong, said in self._refusals():
+        super().__post_init__()
+        for is_wrong, refusal in self._refusals():
             if is_wrong:
-                raise SettingError(said)
+                raise SettingError(refusal)
 
     @property
     def d_model(self) -> int:
-        """What a learning rate that depends on the model's width takes for it."""
+        """The width that the noam schedule uses."""
         return self.d_hidden
 
     @property
@@ -126,27 +108,22 @@ class RecurrentSpec:
 
     @property
     def d_context(self) -> int:
-        """Width of what a look brings back."""
+        """Width of the context."""
         return 0 if self.attends == NO_LOOK else self.d_states
 
     @property
     def d_readout(self) -> int:
-        """Width of what the output layer reads."""
+        """Width of the output layer's input."""
         return READOUTS[self.readout].width_of(self.d_hidden)
 
     @property
     def waits(self) -> bool:
-        """Whether a step of the decoder needs what the step before it saw."""
+        """Whether a step of the decoder needs results of the step before it."""
         return self.attends == "previous" or self.feeds_input or self.has_coverage
 
     @property
-    def table_apart(self) -> str | None:
-        """What would give source and target a table of embeddings each; None if they have."""
-        return table_apart(self.tied)
-
-    @property
     def dims(self) -> Dims:
-        """The sizes that score and selection see."""
+        """The sizes for score and selection."""
         return Dims(
             d_model=self.d_hidden,
             d_query=self.d_hidden,
@@ -199,7 +176,7 @@ class RecurrentSpec:
             (
                 not looks and not is_default,
                 f"model.score = '{self.score.name}', model.select = '{self.select.name}': with "
-                "attends = 'none' nobody looks. Leave score and select out, or take attends = "
+                "attends = 'none' no state looks. Leave score and select out, or take attends = "
                 "'current'.",
             ),
             (
@@ -215,7 +192,7 @@ class RecurrentSpec:
             ),
             (
                 self.attends_to_end and not looks,
-                "model.attends_to_end: with attends = 'none' nobody looks. Leave it out.",
+                "model.attends_to_end: with attends = 'none' no state looks. Leave it out.",
             ),
         ]
 

@@ -1,11 +1,12 @@
-// The shell: which view, which run, light or dark, the tour, and what all views share.
+// The studio's frame: the chosen view and run, the theme, the tour, and what all views share.
 
-import { html, render, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
-import { stopsOf } from "./parts/colours.js";
-import { isTyping, Select } from "./parts/controls.js";
+import { html, render, useEffect, useMemo, useRef, useState } from "./drawing/vendor/preact.js";
+import { stopsOf } from "./drawing/colours.js";
+import { isTyping, Select } from "./drawing/controls.js";
+import { useMedia } from "./drawing/focus.js";
 import { useFacts } from "./parts/facts.js";
 import { get } from "./parts/server.js";
-import { addressOf, useAddress, useAnswer, useKept, useMedia } from "./parts/state.js";
+import { addressOf, useAddress, useAnswer, useKept } from "./parts/state.js";
 import { Tour } from "./parts/tour.js";
 import { VIEWS } from "./views/all.js";
 

@@ -36,19 +36,9 @@ B, H, D, DV = 2, 3, 5, 7
 DIMS = Dims(d_model=D, n_heads=H, d_value=DV, max_len=160)
 CAUSAL = CausalPattern()
 SIZES = [
-    (1, 1, 0),
-    (2, 2, 0),
-    (15, 15, 0),
-    (17, 17, 0),
-    (63, 63, 0),
-    (65, 65, 0),
-    (129, 129, 0),
-    (1, 65, 64),
-    (2, 17, 15),
-    (17, 63, 46),
-    (3, 129, 60),
-    (65, 17, 0),
-]
+    (1, 1, 0), (2, 2, 0), (15, 15, 0), (17, 17, 0), (63, 63, 0), (65, 65, 0), (129, 129, 0),
+    (1, 65, 64), (2, 17, 15), (17, 63, 46), (3, 129, 60), (65, 17, 0),
+]  # fmt: skip
 
 FUSED = {
     "scaled_dot": {},
@@ -232,7 +222,7 @@ def test_places_with_gaps_mean_the_same_on_the_path_that_is_chosen(links):
 
 
 def test_paths_are_asked_in_the_order_that_is_documented():
-    assert list(engine.PATHS) == ["short", "windowed", "fused", "sparse", "dense"]
+    assert list(engine.PATHS) == ["short", "windowed", "fused", "sparse", "streamed", "dense"]
     assert ", ".join(engine.PATHS) in engine.__doc__
 
 
@@ -294,6 +284,7 @@ EXPLAINED = [
         "  not windowed: SoftSelection looks beyond a window\n"
         "  not fused: the kernels cannot drop attention weights\n"
         "  not sparse: the kernels cannot drop attention weights\n"
+        "  not streamed: 512 keys are few: rows of up to 512 are kept whole\n"
         r"  3.36e\+07 multiply-adds \(100 % of dense\), 5.24e\+05 numbers held \(100 %\)",
     ),
 ]

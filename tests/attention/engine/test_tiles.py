@@ -21,7 +21,7 @@ BATCH = 2
 
 def drawn(tiling: Tiling, n_queries: int, n_keys: int) -> Tensor:
     """The whole map, put together from its tiles by rows."""
-    lists, bits = tiling.tiles.by_row, tiling.tiles.bits
+    lists, bits = tiling.by_row, tiling.bits
     n_rows, n_columns = -(-n_queries // SIDE), -(-n_keys // SIDE)
     whole = torch.zeros(len(bits), n_rows * SIDE, n_columns * SIDE, dtype=torch.bool)
     for row in range(n_rows):
@@ -87,14 +87,14 @@ def test_both_lists_name_the_same_tiles() -> None:
         owners = torch.arange(len(lists.order)).repeat_interleave(lists.start.diff())
         return list(zip(owners.tolist(), lists.other.tolist(), lists.tile.tolist(), strict=True))
 
-    by_row = {(t, row, column) for row, column, t in tiles(tiling.tiles.by_row)}
-    by_column = {(t, row, column) for column, row, t in tiles(tiling.tiles.by_column)}
-    assert by_row == by_column and len(by_row) == tiling.tiles.bits.shape[1]
+    by_row = {(t, row, column) for row, column, t in tiles(tiling.by_row)}
+    by_column = {(t, row, column) for column, row, t in tiles(tiling.by_column)}
+    assert by_row == by_column and len(by_row) == tiling.bits.shape[1]
 
 
 def test_the_fullest_blocks_come_first() -> None:
     tiling = Tiling.of(PATTERNS["big_bird"](DIMS), Places.between(900, 900), 900, 900)
-    for lists in (tiling.tiles.by_row, tiling.tiles.by_column):
+    for lists in (tiling.by_row, tiling.by_column):
         counts = lists.start.diff()[lists.order.long()]
         assert torch.equal(counts, counts.sort(descending=True).values)
         assert sorted(lists.order.tolist()) == list(range(len(counts)))
@@ -103,15 +103,15 @@ def test_the_fullest_blocks_come_first() -> None:
 def test_a_block_that_sees_nothing_has_no_tile() -> None:
     hidden = given(torch.cat([torch.zeros(64, 128), torch.ones(64, 128)]).bool())
     tiling = Tiling.of(hidden, Places.between(128, 128), 128, 128)
-    assert tiling.tiles.by_row.start.tolist() == [0, 0, 2]
-    assert tiling.tiles.by_row.order.tolist() == [1, 0]
+    assert tiling.by_row.start.tolist() == [0, 0, 2]
+    assert tiling.by_row.order.tolist() == [1, 0]
 
 
 def test_tiles_grow_with_the_length_and_not_with_its_square() -> None:
     pattern = PATTERNS["big_bird"](DIMS)
 
     def count(n: int) -> int:
-        return Tiling.of(pattern, Places.between(n, n), n, n).tiles.bits.shape[1]
+        return Tiling.of(pattern, Places.between(n, n), n, n).bits.shape[1]
 
     assert count(4096) / count(2048) < 2.2
 
@@ -120,7 +120,7 @@ def test_layers_and_batches_of_a_length_share_the_tiles_of_a_pattern() -> None:
     pattern, causal, places = PATTERNS["big_bird"](DIMS), CausalPattern(), Places.between(90, 90)
 
     def tiles(*masks: Pattern) -> object:
-        return Tiling.of(all_of(pattern, *masks), places, 90, 90).tiles
+        return Tiling.of(all_of(pattern, *masks), places, 90, 90).bits
 
     assert tiles() is tiles(padding(torch.tensor([90, 8]))) is tiles(padding(torch.tensor([90, 7])))
     assert tiles(causal) is tiles(causal) is not tiles()

@@ -213,7 +213,7 @@ def test_what_a_causal_row_sees_never_depends_on_the_length():
 def test_no_visible_pair_stands_in_a_block_that_is_not_touched(q_size, k_size, is_causal):
     pattern = BigBirdPattern(block=BLOCK, n_random=1, is_causal=is_causal)
     places = Places.between(47, 47)
-    touched = pattern.touches(Grid.over(places, 47, 47, q_size=q_size, k_size=k_size))
+    touched = pattern.touches(Grid.over(places, range(47), range(47), q_size=q_size, k_size=k_size))
     for a, rows in enumerate(pattern.visible(places).split(q_size)):
         for b, part in enumerate(rows.split(k_size, 1)):
             assert touched[a, b] or not part.any(), (a, b)

@@ -69,7 +69,7 @@ def test_a_query_behind_every_key_sees_as_much_as_full():
 @pytest.mark.parametrize(("q_size", "k_size", "past"), [(1, 1, 0), (3, 5, 0), (5, 3, 4)])
 def test_a_block_is_touched_exactly_where_it_holds_a_visible_pair(q_size, k_size, past):
     places = Places.between(11, 13, past=past)
-    grid = Grid.over(places, 11, 13, q_size=q_size, k_size=k_size)
+    grid = Grid.over(places, range(11), range(13), q_size=q_size, k_size=k_size)
     seen = by_loops(11, 13, past)
     for a, rows in enumerate(seen.split(q_size)):
         for b, block in enumerate(rows.split(k_size, 1)):

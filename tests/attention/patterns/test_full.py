@@ -46,7 +46,7 @@ def test_the_order_of_the_keys_does_not_matter():
 
 
 def test_every_block_is_touched():
-    grid = Grid.over(Places.between(11, 13), 11, 13, q_size=3, k_size=5)
+    grid = Grid.over(Places.between(11, 13), range(11), range(13), q_size=3, k_size=5)
     assert FullPattern().touches(grid).tolist() == [[True] * 3] * 4
 
 

@@ -84,7 +84,7 @@ def test_a_block_is_touched_exactly_where_it_holds_a_visible_pair(
     q_size, k_size, past, first, last
 ):
     places = Places.between(11, 13, past=past)
-    grid = Grid.over(places, 11, 13, q_size=q_size, k_size=k_size)
+    grid = Grid.over(places, range(11), range(13), q_size=q_size, k_size=k_size)
     touched = GlobalTokensPattern(first=first, last=last).touches(grid)
     for a, rows in enumerate(by_loops(11, 13, past, first, last).split(q_size)):
         for b, block in enumerate(rows.split(k_size, 1)):

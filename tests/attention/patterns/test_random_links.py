@@ -146,7 +146,7 @@ def test_gradcheck_in_double_precision():
 def test_no_visible_pair_stands_in_a_block_that_is_not_touched(q_size, k_size, past, block):
     pattern = RandomLinksPattern(block=block, n_random=1)
     places = Places.between(11, 13, past=past)
-    touched = pattern.touches(Grid.over(places, 11, 13, q_size=q_size, k_size=k_size))
+    touched = pattern.touches(Grid.over(places, range(11), range(13), q_size=q_size, k_size=k_size))
     for a, rows in enumerate(pattern.visible(places).split(q_size)):
         for b, part in enumerate(rows.split(k_size, 1)):
             assert touched[a, b] or not part.any(), (a, b)

@@ -86,7 +86,7 @@ def test_gradcheck_in_double_precision():
 @pytest.mark.parametrize(("q_size", "k_size", "past"), [(1, 1, 0), (3, 5, 0), (5, 3, 4)])
 def test_a_block_is_touched_exactly_where_it_holds_a_visible_pair(q_size, k_size, past, size):
     places = Places.between(11, 13, past=past)
-    grid = Grid.over(places, 11, 13, q_size=q_size, k_size=k_size)
+    grid = Grid.over(places, range(11), range(13), q_size=q_size, k_size=k_size)
     touched = SlidingWindowPattern(size=size).touches(grid)
     for a, rows in enumerate(by_loops(11, 13, past, size).split(q_size)):
         for b, block in enumerate(rows.split(k_size, 1)):

@@ -57,7 +57,7 @@ def _layer(name, residual):
 @torch.inference_mode()
 def test_a_quick_layer_gives_what_the_layer_gives_step_by_step(heads, residual, n_source):
     layer = _layer(heads, residual)
-    layer.arrange()
+    layer.attention.stack()
     quick, source = QuickLayer(layer), torch.randn(1, n_source, 32).double()
     ours, theirs = quick.start(source), layer.start(source)
     rows = torch.tensor([2, 0, 0])
@@ -119,7 +119,7 @@ def test_a_copied_model_is_as_quick_as_the_first(way):
 
 def test_a_mask_that_hides_nothing_is_as_quick_as_none(monkeypatch):
     layer = _layer("one group", PreNorm)
-    layer.arrange()
+    layer.attention.stack()
     quick, x = QuickLayer(layer), torch.randn(1, 1, 32).double()
     start = quick.start(torch.randn(1, 3, 32).double())
     want = quick.step(x, start)[0]

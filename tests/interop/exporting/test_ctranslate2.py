@@ -7,7 +7,7 @@ import transformers
 from ctranslate2.converters import TransformersConverter
 
 import regard
-from regard.data.kinds import BOS, EOS, SPECIALS, UNK
+from regard.data.subword_kinds import BOS, EOS, SPECIALS, UNK
 from regard.decoding import Beam, Limits, NoPenalty, Sentence
 from regard.interop.exporting import export_huggingface
 from regard.interop.importing import import_run

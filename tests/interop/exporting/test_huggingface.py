@@ -8,7 +8,7 @@ import transformers
 
 import regard
 from regard.cli import main
-from regard.data.kinds import BOS, EOS, UNK
+from regard.data.subword_kinds import BOS, EOS, UNK
 from regard.errors import RunError, SettingError
 from regard.interop.exporting import export_huggingface
 from regard.interop.importing import import_run

@@ -7,7 +7,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from regard.data.kinds import BYTES
+from regard.data.subword_kinds import BYTES
 from regard.interop.importing import Imported, read_published
 from regard.models import build_model
 from regard.training.checkpoints import load_weights, write_tensors

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from regard.data.kinds import EOS, MASK_NUMBER, PAD
+from regard.data.subword_kinds import EOS, MASK_NUMBER, PAD
 from regard.training.checkpoints import read_tensors, write_tensors
 from tests.interop.importing.published import (
     BERT_PIECES,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.data.kinds import BOS, EOS, PAD
+from regard.data.subword_kinds import BOS, EOS, PAD
 from regard.decoding import greedy
 from regard.errors import CheckpointError, SettingError
 from regard.interop.importing import read_published

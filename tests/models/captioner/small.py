@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.attention.selections.hard import HardRows
 from regard.choices import Choice
-from regard.models.captioner.building import build_captioner
+from regard.models.captioner.network import build_captioner
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.stepper import BOS, EOS, PAD
 

@@ -9,10 +9,9 @@ from torch.nn.functional import pad
 
 from regard.errors import SettingError
 from regard.models.captioner.focus import uneven
-from regard.models.learner import Lesson
 from regard.models.stepper import PAD
 from regard.training.checkpoints import distinct_tensors, load_weights, write_tensors
-from regard.training.objectives import RDrop, Smoothed
+from regard.training.losses import Objective
 from tests.asserting import assert_close
 from tests.models.captioner.small import (
     DRAWN,
@@ -26,7 +25,7 @@ from tests.models.captioner.small import (
 )
 from tests.oracles import captioner as oracle
 
-PLAIN = Smoothed()
+PLAIN = Objective()
 CELLS, WORDS = 3, 2
 PATHS = list(product(range(CELLS), repeat=WORDS))
 BOUND = replace(DRAWN, reinforce=1.0, entropy=0.0, credit="caption")
@@ -199,7 +198,7 @@ def test_the_loss_of_several_readings_is_their_mean():
     one, three = build(spec).train(), build(replace(spec, n_samples=3)).train()
     three.load_state_dict(one.state_dict())
     source, target = annotations(), captions()
-    single, several = (loss(model, source, target, Smoothed(0.1)) for model in (one, three))
+    single, several = (loss(model, source, target, Objective(0.1)) for model in (one, three))
     assert_close("loss", several.total, single.total)
     assert_close("nll", several.nll, single.nll)
     first, second = (gradient(m, each.total) for m, each in ((one, single), (three, several)))
@@ -230,7 +229,7 @@ def test_the_baseline_is_a_moving_average_that_evaluation_leaves_alone():
         nll = float(loss(model, source, target).nll)
         wanted = 0.9 * wanted - 0.1 * nll / 3
         assert float(baseline) == pytest.approx(wanted, rel=1e-12)
-    assert isinstance(model.eval().lesson(source, target), Lesson)
+    assert model.eval().lesson(source, target).extra is None
     loss(model, source, target)
     model.hidden(source, target)
     assert float(baseline) == pytest.approx(wanted, rel=1e-12)
@@ -299,9 +298,8 @@ def test_the_penalty_is_least_where_every_cell_is_looked_at_alike():
 
 def test_without_a_penalty_soft_focus_has_a_plain_lesson():
     model, source, target = build(SOFT).train(), annotations(), captions()
-    assert type(model.lesson(source, target)) is Lesson
     assert model.lesson(source, target).extra is None
-    assert type(build(replace(SOFT, penalty=1.0)).lesson(source, target)) is Lesson
+    assert build(replace(SOFT, penalty=1.0)).lesson(source, target).extra is None
 
 
 def test_two_passes_that_are_compared_cannot_ask_where_they_looked():
@@ -309,6 +307,8 @@ def test_two_passes_that_are_compared_cannot_ask_where_they_looked():
     said = "training.r_drop: two passes are compared by what they say, but this model's loss has"
     for spec in (HARD, replace(SOFT, penalty=1.0)):
         with pytest.raises(SettingError, match=said):
-            loss(build(spec).train(), source, target, RDrop(0.1, 1.0))
-    plain, twice = (loss(build(SOFT), source, target, o) for o in (Smoothed(0.1), RDrop(0.1, 1.0)))
+            loss(build(spec).train(), source, target, Objective(0.1, 1.0))
+    plain, twice = (
+        loss(build(SOFT), source, target, o) for o in (Objective(0.1), Objective(0.1, 1.0))
+    )
     assert plain.total.isfinite() and twice.total.isfinite()

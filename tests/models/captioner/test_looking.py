@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.errors import SettingError
-from regard.models.captioner.readout import StateDropout
+from regard.models.captioner.lstm import StateDropout
 from regard.models.learner import shifted
 from tests.asserting import assert_close, assert_same_gradients
 from tests.models.captioner.small import SOFT, annotations, build, captions, read
@@ -92,11 +91,6 @@ def test_a_state_that_is_dropped_is_dropped_whole_and_the_others_stay(share):
     assert float(gone.double().mean()) == pytest.approx(share, abs=0.05)
     assert StateDropout(share).eval()(state) is state
     assert StateDropout(0.0).train()(state) is state
-
-
-def test_a_share_that_is_none_is_refused():
-    with pytest.raises(SettingError, match=r"state_dropout: p must lie in \[0, 1\], got 1\.5"):
-        StateDropout(1.5)
 
 
 def test_with_all_states_dropped_the_words_of_a_lesson_are_said_of_what_is_seen():

@@ -11,19 +11,18 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from regard.choices import Choice
-from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, decode_all, fast_model
+from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, fast_model
 from regard.errors import ShapeError
 from regard.models import Learner, Stepper
-from regard.models.captioner.album import Album
-from regard.models.captioner.building import build_captioner
+from regard.models.captioner.network import Album, build_captioner
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.learner import shifted
 from regard.models.mask_checks import check_future
 from regard.models.stepper import BOS, EOS, PAD
 from regard.training.checkpoints import Progress, load_checkpoint, save_checkpoint
-from regard.training.objectives import Smoothed
+from regard.training.losses import Objective
 from tests.asserting import assert_close
-from tests.decoding.writers import decided
+from tests.decoding.writers import decided, decode_all
 from tests.models.captioner.small import (
     HARD,
     SOFT,
@@ -94,7 +93,7 @@ def test_every_parameter_learns(name):
     assert model.output.bias is None
     assert all(part.training for part in model.modules())
     target = captions((5, 2, 4, 5, 5, 3))
-    got = Smoothed(0.1)(model.lesson, model.output, pictures(6), target, scale=0.1)
+    got = Objective(0.1)(model.lesson, model.output, pictures(6), target, scale=0.1)
     got.total.backward()
     still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert still == []
@@ -121,7 +120,7 @@ def test_every_kind_learns_a_few_captions(name):
     before = float(loss(model.eval(), shown, target).detach())
     for _ in range(40):
         optimiser.zero_grad()
-        Smoothed()(model.train().lesson, model.output, shown, target, scale=0.1).total.backward()
+        Objective()(model.train().lesson, model.output, shown, target, scale=0.1).total.backward()
         optimiser.step()
     assert float(loss(model.eval(), shown, target).detach()) < 0.3 * before
 
@@ -150,7 +149,7 @@ def trained(model, optimiser, steps):
     for _ in range(steps):
         optimiser.zero_grad()
         source, target = pictures(), captions()
-        Smoothed()(model.lesson, model.output, source, target, scale=0.1).total.backward()
+        Objective()(model.lesson, model.output, source, target, scale=0.1).total.backward()
         optimiser.step()
 
 
@@ -259,4 +258,4 @@ def test_the_default_is_a_model_of_its_own():
     spec = CaptionerSpec(picture_size=16, d_embedding=8, d_hidden=8)
     model = build_captioner(spec, n_source_tokens=1, n_target_tokens=V)
     # the score is as wide as an annotation unless something is said
-    assert model.decoder.cell.score.v.shape == (1, model.d_annotation)
+    assert model.decoder.cell.score.v.shape == (1, model.encoder.d_annotation)

@@ -6,9 +6,9 @@ import pytest
 
 from regard.choices import Choice
 from regard.errors import SettingError, ShapeError, UnknownChoice
-from regard.models.captioner.building import FOCUSES, WRITERS, build_captioner
-from regard.models.captioner.readout import READOUTS
-from regard.models.captioner.spec import DECODERS, PAPERS, SELECTS, SPEAKERS, CaptionerSpec
+from regard.models.captioner.focus import FOCUSES
+from regard.models.captioner.network import DECODERS, build_captioner
+from regard.models.captioner.spec import NO_USE, PAPERS, CaptionerSpec
 
 MISTAKES = {
     "model.kind must be 'captioner' here, got 'recurrent'": {"kind": "recurrent"},
@@ -77,9 +77,8 @@ def test_a_named_model_can_be_changed_and_is_what_it_is_called(name):
 
 
 def test_every_name_has_a_part_that_is_made_for_it():
-    assert WRITERS.keys() == DECODERS.keys()
-    assert FOCUSES.keys() == SELECTS.keys()
-    assert READOUTS.keys() == SPEAKERS.keys()
+    assert DECODERS.keys() == NO_USE["decoder"].keys()
+    assert FOCUSES.keys() == NO_USE["select"].keys()
 
 
 def test_a_picture_smaller_than_one_cell_is_refused():

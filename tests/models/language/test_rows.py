@@ -11,11 +11,9 @@ from regard.decoding import greedy
 from regard.decoding.sentences import padded
 from regard.errors import SettingError
 from regard.layers.mixtures.experts import imbalance, listening
-from regard.models import LanguageSpec, build_language_model
+from regard.models import ExpertsSpec, LanguageSpec, build_language_model
 from regard.models.language.rows import NOWHERE, ROWS
-from regard.models.language.spec import ExpertsSpec
 from regard.models.language.token_maps import by_token
-from regard.models.learner import LessonWithExtra
 from regard.models.stepper import BOS, EOS, PAD, UNK
 from tests.asserting import assert_close
 
@@ -48,7 +46,7 @@ def test_a_running_text_without_a_source_is_asked_for_from_its_first_word():
     read, gold = ROWS["running"].joined(nothing, torch.tensor([[5, 6, EOS]]), asks_all=False)
     assert read.tolist() == [[BOS, 5, PAD, PAD]]
     assert gold.tolist() == [[5, 6, PAD, PAD]]
-    prefix, first = ROWS["running"].opened(nothing)
+    prefix, first = ROWS["running"].search_start(nothing)
     assert prefix.tolist() == [[PAD]]
     assert first.tolist() == [BOS]
 
@@ -86,9 +84,9 @@ def test_a_continued_text_without_a_source_begins_with_the_begin_token():
     read, gold = rows.joined(sources, torch.tensor([[5, EOS], [6, EOS]]), asks_all=False)
     assert read.tolist() == [[BOS, 5, PAD, PAD], [9, 6, PAD, PAD]]
     assert gold.tolist() == [[5, EOS, PAD, PAD], [6, EOS, PAD, PAD]]
-    prefix, first = rows.opened(sources)
+    prefix, first = rows.search_start(sources)
     assert (prefix.tolist(), first.tolist()) == ([[PAD, PAD]] * 2, [BOS, 9])
-    laid = rows.laid(sources, torch.tensor([[BOS, 5], [BOS, 6]]))
+    laid = rows.layout(sources, torch.tensor([[BOS, 5], [BOS, 6]]))
     assert laid.row.tolist() == [[BOS, 5, PAD, PAD], [9, 6, PAD, PAD]]
     assert laid.says.tolist() == [[0, 1], [0, 1]]
     assert laid.target.tolist() == [[0, 1], [NOWHERE, 1]]
@@ -130,9 +128,8 @@ def test_dropped_words_are_read_as_unknown_and_only_in_training(monkeypatch):
 
 def test_experts_that_are_asked_unequally_cost_something_in_training():
     writer = model(experts=ExpertsSpec(count=4, used=1, balance=0.5), dropout=0.0)
-    assert not isinstance(writer.lesson(SOURCE, TARGET), LessonWithExtra)
+    assert writer.lesson(SOURCE, TARGET).extra is None
     lesson = writer.train().lesson(SOURCE, TARGET)
-    assert isinstance(lesson, LessonWithExtra)
     cost = lesson.extra(torch.zeros(2, 6))
     read, _ = ROWS["separated"].joined(SOURCE, TARGET, asks_all=False)
     with listening(writer) as heard:

@@ -11,8 +11,7 @@ from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
-from regard.models.language.pasts import kept, most_kept, remembered
-from regard.models.language.spec import LMLML
+from regard.models.language.pasts import layer_keys, remembered
 from regard.models.stepper import BOS, PAD
 from tests.asserting import assert_close
 
@@ -190,11 +189,11 @@ def test_what_is_kept_is_bounded_and_said():
 def test_what_will_be_kept_is_known_beforehand(name, length):
     spec = LanguageSpec(**{**SMALL, **STACKS[name]})
     state = model(**STACKS[name]).start(tokens(1, length))
-    assert tuple(one.keys for one in kept(spec, length)) == state.kept
-    ways = [kept(spec, n) for n in range(length + 1)]
-    most = tuple(max(one[layer].keys for one in ways) for layer in range(spec.n_layers))
-    assert tuple(one.keys for one in most_kept(spec, length)) == most
-    said = ", ".join(f"{one.attends} {n}" for one, n in zip(ways[0], most, strict=True))
+    layers = layer_keys(spec)
+    assert tuple(layer.count(length) for layer in layers) == state.kept
+    most = [max(layer.count(n) for n in range(length + 1)) for layer in layers]
+    assert [layer.most(length) for layer in layers] == most
+    said = ", ".join(f"{layer.attends} {n}" for layer, n in zip(layers, most, strict=True))
     assert remembered(spec, length).startswith(
         f"while it writes, a row of {length} tokens keeps at most"
     )
@@ -253,7 +252,8 @@ def test_training_and_evaluation_are_one_function_without_dropout():
 
 
 def test_the_paper_s_stack_is_local_compressed_local_compressed_local():
-    spec = LanguageSpec(**{**SMALL, **LMLML})
+    ways = (Choice("blocks", {"size": 256}), Choice("memory_compressed", {"stride": 3}))
+    spec = LanguageSpec(**{**SMALL, "n_layers": 5, "attends": ways})
     built = build_language_model(spec, n_tokens=29)
     names = [layer.attention.chain.memory is not None for layer in built.layers]
     assert names == [False, True, False, True, False]

@@ -1,18 +1,18 @@
-// The worked example, step by step, with the same steps as Python's. A number that somebody changed
-// stands in the place of what would have been computed; whatever comes after it is computed from it.
+// The worked example, step by step, with the same steps as Python's. A number that the reader changed
+// replaces the computed one, and all later steps are computed from it.
 
 // inputs, then what follows from them, step by step
 const LEVELS = [["X", "Y", "W_Q", "W_K", "W_V", "W_O"], ["Q", "K", "V"], ["products"], ["scores"], ["max"],
   ["exp"], ["sum"], ["weights"], ["context"], ["joined"], ["out"]];
 const levelOf = (name) => LEVELS.findIndex((stages) => stages.includes(name.split(".")[0]));
 
-// where a head is loaded, its queries, keys and values are what is given
+// the inputs of a loaded head are its queries, keys and values
 export const isInput = (name, wish) => levelOf(name) <= (wish.given ? 1 : 0);
 
-// what a number's place is called in the address: stage, head, row, column
+// the name of a number's place in the address: stage, head, row, column
 export const nameOf = (stage, head, row, column) => [stage, head, row, column].join(".");
 
-// what was changed further on is computed again
+// drops the edits of later steps, which are computed again
 export function edited(edits, name, value) {
   const kept = Object.entries(edits).filter(([other]) => levelOf(other) <= levelOf(name));
   return { ...Object.fromEntries(kept), [name]: value };
@@ -56,14 +56,14 @@ export function steps(wish, edits = {}) {
   return { X, Y, heads, joined, W_O, out: placed("out", 0, times(joined, W_O)) };
 }
 
-// what Python is asked to compute from the same inputs
+// the request by which Python computes the same steps
 export function askedOf(wish, done) {
   const unit = (size) => [...Array(size).keys()].map((i) => Array.from({ length: size }, (_, j) => Number(i === j)));
   if (!wish.given) {
     return { queries: done.X, keys: done.Y, W_O: done.W_O, is_scaled: wish.isScaled, is_causal: wish.isCausal,
       temperature: wish.temperature, heads: done.heads.map(({ W_Q, W_K, W_V }) => ({ W_Q, W_K, W_V })) };
   }
-  // keys and values side by side in one row, and matrices that pick the one or the other
+  // keys and values are joined to rows, and two matrices select one or the other
   const [{ Q, K, V, divisor }] = done.heads, [wide, values] = [K[0].length, V[0].length];
   const picks = (first, size) => unit(wide + values).map((row) => row.slice(first, first + size));
   return { queries: Q, keys: K.map((row, i) => [...row, ...V[i]]), W_O: unit(values), is_scaled: false,
@@ -88,7 +88,7 @@ const bracketed = (number) => (number < 0 ? `(${short(number)})` : short(number)
 const summed = (left, right, result) =>
   `${left.map((number, k) => `${bracketed(number)} · ${bracketed(right[k])}`).join(" + ")} = ${short(result)}`;
 
-// the sum that made a number, with the numbers it was made of
+// the formula of a number, with the numbers in it
 export function told(done, stage, h, i, j) {
   const head = done.heads[h], down = (rows) => rows.map((row) => row[j]);
   const isGiven = !done.X && ["Q", "K", "V"].includes(stage);
@@ -111,7 +111,7 @@ export function told(done, stage, h, i, j) {
   return by[stage]?.() ?? "given: change it and see what follows";
 }
 
-// the cells that a number is made of
+// the cells from which a number is computed
 export function sources(stage, i, j) {
   const by = {
     Q: [["X", "row", i], ["W_Q", "column", j]], K: [["Y", "row", i], ["W_K", "column", j]],

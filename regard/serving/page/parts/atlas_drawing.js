@@ -5,11 +5,11 @@ import { painted, PIXELS } from "./tiles.js";
 
 export const STRIP = 84;
 const PROFILE = 34, TEXT = 11;
-// milliseconds of a frame that may go to colouring tiles
+// the budget for colouring tiles, in milliseconds per frame
 const PAINTING = 8;
 
-// A tile that is not here is drawn from the finest one above it that is. Colouring takes time: what is
-// over the share of this frame waits for the next. Says whether something waits.
+// A missing tile is drawn from the finest coarser one that has arrived. Colouring takes time: tiles
+// beyond this frame's budget wait for the next one. Returns whether some tiles wait.
 function drawTiles(context, tiles, camera, look, wide, high) {
   const { zoom } = camera, { queries, keys } = pixelOf(camera.size, zoom);
   const long = PIXELS * keys * camera.scale, tall = PIXELS * queries * camera.tall;
@@ -52,13 +52,13 @@ function drawNumbers(context, tiles, camera, look, wide, high) {
       if (weight == null || weight < 0) continue;
       const { x, y } = camera.point(q + 0.5, k + 0.5, wide, high);
       const allowed = allowedAt(tiles, q, k);
-      context.fillStyle = look.inkOf(look.share(weight, allowed, look.top));
+      context.fillStyle = look.inkOf(weight, allowed);
       context.fillText(weight < 0.0001 && weight > 0 ? weight.toExponential(0) : weight.toFixed(4), x, y);
     }
   }
 }
 
-// the number of a cell, where its tile is here: null if it is not, −1 where it is masked
+// the weight of a cell: null if its tile has not arrived, −1 if it is masked
 export function weightAt(tiles, query, key) {
   const tile = tiles.get(tiles.maxZoom, Math.floor(key / PIXELS), Math.floor(query / PIXELS));
   if (!tile) return null;
@@ -95,7 +95,7 @@ function drawStrip(context, names, from, to, offsetOf, scale, colours, isAcross)
   }
 }
 
-// draws all of it, and says whether some tiles wait for their colours
+// draws the whole atlas, and returns whether some tiles are still to be coloured
 export function drawAtlas(canvas, { tiles, camera, look, colours, tokens, profile, marks, found }) {
   const { width, height } = canvas, [wide, high] = [width - STRIP, height - STRIP];
   const context = canvas.getContext("2d");

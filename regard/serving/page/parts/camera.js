@@ -1,11 +1,11 @@
-// Where the atlas looks: the middle of the view in cells, and how many pixels a cell has. A map of few queries
+// The camera of the atlas: the centre of the view in cells, and the pixels of a cell. A map of few queries
 // and many keys is drawn higher than wide: a query has at least `least` pixels.
 
 import { PIXELS } from "./tiles.js";
 
 const MOST_SCALE = 48, SHORT = 4, ROW = 24;
 
-// what is drawn of a map: its cells, how its tiles are cut, and the least height of a row on the screen
+// the extent of a map: its cells, its zoom levels, and the least height of a row on the screen
 export function extentOf(size, high) {
   const isShort = size.n_keys > SHORT * size.n_queries;
   return { queries: size.n_queries, keys: size.n_keys, maxZoom: size.max_zoom, rowZoom: size.row_zoom,

@@ -1,7 +1,7 @@
-// What each step computes, as MathML, which browsers draw by themselves. All of it stands here; no
-// text from elsewhere comes near it.
+// The formula of each step, as MathML, which browsers draw by themselves. All of it is written here;
+// no text from users or the server is inserted.
 
-import { html } from "../vendor/preact.js";
+import { html } from "../drawing/vendor/preact.js";
 
 const i = (name) => `<mi>${name}</mi>`;
 const o = (sign) => `<mo>${sign}</mo>`;

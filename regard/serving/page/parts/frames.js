@@ -1,9 +1,9 @@
-// Draws no more often than the browser shows a frame, and counts the frames while something moves.
+// Draws at most once per frame of the browser, and counts the frames of a movement.
 
 const REST = 200;
 
 export class Frames {
-  // `told` hears of each movement once it has ended
+  // `told` is called with the counts of each movement after its end
   constructor(draw, told) {
     Object.assign(this, { draw, told, waiting: 0, isDue: false, movement: null });
   }
@@ -44,7 +44,7 @@ export class Frames {
     }
     this.movement = null;
     const seconds = (one.last - one.first) / 1000;
-    // of two or three frames nothing can be said
+    // two or three frames give no meaningful rate
     if (seconds > 0.25) {
       this.told({ seconds, longest: one.longest, drawn: (one.drawn - 1) / seconds,
         shown: (one.until - 1) / seconds });

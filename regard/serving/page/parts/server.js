@@ -1,4 +1,4 @@
-// Asking the server. Every refusal has one shape, and is thrown as an Error with its message.
+// Requests to the server. Errors of the server are thrown as an Error with its message.
 
 const address = (parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
 
@@ -34,7 +34,7 @@ export async function send(parts, file) {
   return (await fetched(address(parts), { method: "POST", body: file })).json();
 }
 
-// Numbers travel as they are in memory; the shape stands in a header.
+// Arrays are sent as raw float32; a header holds their shape.
 export async function numbers(parts, query = {}) {
   const answer = await fetched(`${address(parts)}?${new URLSearchParams(query)}`);
   const shape = answer.headers.get("x-shape").split(",").map(Number);

@@ -1,6 +1,6 @@
 // One matrix of the worked example: every number of it can be pointed at and changed.
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../drawing/vendor/preact.js";
 import { nameOf } from "./arithmetic.js";
 import { Formula } from "./formulas.js";
 
@@ -31,7 +31,7 @@ export function Stage({ stage, head, title, rows, names, columns, edits, change,
   const isSource = (i, j) => marked.some(([other, how, a, b]) => other === stage
     && ((how === "row" && a === i) || (how === "column" && a === j)
       || (how === "cell" && a === i && b === j)));
-  // what is given was not made of anything
+  // given queries, keys and values have no formula
   const formula = isGiven && ["Q", "K", "V"].includes(stage) ? "" : stage;
   return html`<figure class=${`stage ${stage[0]}`}><figcaption>${title}
     <${Formula} stage=${formula} isScaled=${isScaled} isCross=${isCross} /></figcaption>

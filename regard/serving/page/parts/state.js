@@ -1,9 +1,8 @@
-// Where somebody is, and what they look at. The address keeps all of it, so that a link shows the
-// same; what the pointer is over is kept by the view alone.
+// The state of the page, kept in its address, so that a link shows the same.
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { useCallback, useEffect, useRef, useState } from "../drawing/vendor/preact.js";
 
-// A document is too long for an address: there a key stands for it, and this tab knows the text.
+// A document is too long for an address, which holds a key instead; this tab keeps the text.
 const LONGEST = 2000, KEYS = new Map();
 
 function keyOf(text) {
@@ -16,7 +15,7 @@ function keyOf(text) {
   return KEYS.get(text);
 }
 
-// undefined for a document of another tab: what is shown at first is shown then
+// undefined for a document of another tab; the page then shows its first example
 function textAt(key) {
   if (!/^document-[0-9a-f]+-\d+$/.test(key)) return key;
   for (const [text, its] of KEYS) if (its === key) return text;
@@ -36,7 +35,7 @@ export function addressOf(view, params) {
   return `#/${view}${query && `?${query}`}`;
 }
 
-/** The place that an address counts from 1, counted from 0; whatever is no number means the one otherwise taken. */
+/** A place that an address counts from 1, counted from 0; `otherwise` replaces a text that is not a number. */
 export const placeOf = (said, otherwise = 1) => Math.max(Math.trunc(Number(said) || otherwise), 1) - 1;
 
 export function useAddress(first) {
@@ -56,31 +55,7 @@ export function useAddress(first) {
   return { ...here, change };
 }
 
-// Hover previews, click pins: what is looked at is what the pointer is over, else what is pinned.
-export function useFocus(pinned, setPinned) {
-  const [hover, setHover] = useState(null);
-  const pins = useMemo(() => readPins(pinned), [pinned]);
-  const toggle = (side, place, isAdding) => {
-    const isPinned = pins.some((pin) => pin.side === side && pin.place === place);
-    const others = isAdding ? pins.filter((pin) => pin.side === side && pin.place !== place) : [];
-    setPinned(writePins(isPinned ? others : [...others, { side, place }]));
-  };
-  const isPinned = hover && pins.some((pin) => pin.side === hover.side && pin.place === hover.place);
-  const at = hover && !isPinned ? [hover] : pins;
-  return { hover, setHover, pins, toggle, clear: () => setPinned("none"), at };
-}
-
-const SIDES = { q: "query", k: "key" };
-
-function readPins(text) {
-  return (text ?? "").split(".").map((part) => /^([qk])(\d+)$/.exec(part)).filter(Boolean)
-    .map(([, side, place]) => ({ side: SIDES[side], place: Number(place) - 1 }));
-}
-
-const writePins = (pins) =>
-  pins.map(({ side, place }) => `${side[0]}${place + 1}`).join(".") || "none";
-
-// what a promise gives, while it runs, and what went wrong; an older one never overtakes
+// value, error and progress of the latest promise; results of older promises are ignored
 export function useAnswer(ask, needs) {
   const [answer, setAnswer] = useState({ value: null, error: null, isBusy: false });
   const latest = useRef(0);
@@ -97,18 +72,7 @@ export function useAnswer(ask, needs) {
   return answer;
 }
 
-export function useMedia(query) {
-  const media = useMemo(() => matchMedia(query), [query]);
-  const [matches, setMatches] = useState(media.matches);
-  useEffect(() => {
-    const changed = () => setMatches(media.matches);
-    media.addEventListener("change", changed);
-    return () => media.removeEventListener("change", changed);
-  }, [media]);
-  return matches;
-}
-
-// kept on this machine, where the browser allows it
+// a value kept in localStorage, where the browser allows it
 export function useKept(name, first) {
   const [value, setValue] = useState(() => {
     try { return localStorage.getItem(name) ?? first; } catch { return first; }

@@ -1,8 +1,7 @@
 // What each head does, as a table that can be sorted; a row's button shows the head.
 
-import { html, useState } from "../vendor/preact.js";
-import { said } from "./controls.js";
-import { written } from "./numbers.js";
+import { html, useState } from "../drawing/vendor/preact.js";
+import { said, written } from "../drawing/numbers.js";
 import { get } from "./server.js";
 import { useAnswer } from "./state.js";
 

@@ -1,26 +1,27 @@
 // A map drawn by tiles, which can be panned and zoomed by pointer and by keys.
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../drawing/vendor/preact.js";
 import { allowedAt, drawAtlas, drawMinimap, STRIP, weightAt } from "./atlas_drawing.js";
 import { Camera, extentOf, pixelOf } from "./camera.js";
-import { colour, css, ink } from "./colours.js";
-import { Select } from "./controls.js";
+import { colour, css, ink, LONG_SCALES as SCALES, MASKED } from "../drawing/colours.js";
+import { Select } from "../drawing/controls.js";
 import { Frames } from "./frames.js";
-import { quoted } from "./numbers.js";
-import { SCALES, Tiles } from "./tiles.js";
+import { limited, quoted } from "../drawing/numbers.js";
+import { Legend } from "../drawing/words.js";
+import { Tiles } from "./tiles.js";
 
-// tokens of a snippet on either side; milliseconds between two words to the rest of the page
+// tokens on either side in a snippet; milliseconds between two updates of the page around the map
 const AROUND = 30, TELLING = 80, KEYS = { "+": 1.5, "=": 1.5, "-": 1 / 1.5 };
 
 function lookOf(scale, stops, top, isDark) {
   const table = new Uint32Array(256), rgb = [...Array(256).keys()].map((i) => colour(stops, i / 255));
   rgb.forEach(([r, g, b], i) => { table[i] = 0xff000000 | (b << 16) | (g << 8) | r; });
-  const grey = isDark ? [70, 74, 80] : [205, 208, 212];
-  const inks = rgb.map(ink);
-  // a scale with an end of its own does not change with the tiles
-  return { name: `${scale} ${SCALES[scale].to ? "" : top} ${isDark} ${stops.join()}`, share: SCALES[scale].share, top, table,
+  const grey = MASKED[isDark ? "dark" : "light"], inks = rgb.map(ink), { value, share, to } = SCALES[scale];
+  const level = (weight, allowed) => limited(Math.round(255 * share(value(weight, allowed), top)), 256);
+  // a scale with a fixed end does not change as tiles arrive
+  return { name: `${scale} ${to ? "" : top} ${isDark} ${stops.join()}`, level, table,
     masked: (0xff000000 | (grey[2] << 16) | (grey[1] << 8) | grey[0]) >>> 0, maskedCss: css(grey),
-    inkOf: (share) => inks[Math.min(Math.max(Math.round(share * 255), 0), 255)] };
+    inkOf: (weight, allowed) => inks[level(weight, allowed)] };
 }
 
 const themed = () => {
@@ -37,7 +38,7 @@ function snippet(names, place) {
 
 export function TileMap({ size, parts, tokens, profile, params, change, stops, isDark, jump, found }) {
   const canvas = useRef(null), mini = useRef(null), box = useRef(null), drag = useRef(null);
-  // what is drawn; a movement changes it many times before the page around the map hears of it
+  // the drawn state; a movement changes it many times between two updates of the page
   const live = useRef({ telling: 0 }).current;
   const [, setTurn] = useState(0), [cell, setCell] = useState(null), [marks, setMarks] = useState(null);
   const [isLocked, setLocked] = useState(false), [hasMini, setMini] = useState(true);
@@ -76,10 +77,10 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
   const { zoom } = now, sight = now.tiles(inner.wide, inner.high);
   const leaf = cell && [size.max_zoom, Math.floor(cell.key / 256), Math.floor(cell.query / 256)];
   useEffect(() => {
-    // the whole map first: it stands in for everything else until that is here
+    // the whole map first: it is drawn in place of tiles that have not arrived
     tiles.want([...(zoom ? [[0, 0, 0]] : []), ...sight, ...(leaf && zoom < size.max_zoom ? [leaf] : [])]);
   }, [tiles, zoom, JSON.stringify(sight), String(leaf)]);
-  // what an older map still waits for is given up
+  // cancel the requests of an older map
   useEffect(() => () => tiles.want([]), [tiles]);
   useEffect(() => {
     if (!jump) return;
@@ -89,7 +90,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
   }, [jump]);
   const held = (next) => (live.isLocked
     ? next.at({ query: (next.key + next.query) / 2, key: (next.key + next.query) / 2 }) : next);
-  // the map at once, the page around it a little later
+  // redraw the map at once, the page around it a little later
   const move = (next) => {
     live.camera = next;
     frames.moved();
@@ -135,7 +136,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
     else if (event.key === "Enter") setMarks(inside(here));
     else if (event.key === "Escape") setMarks(null);
     else return;
-    // what is said is what is in the middle from now on
+    // the cell in the centre is the one described from now on
     if (next !== here) move(next);
     setCell(inside(next));
     event.preventDefault();
@@ -163,10 +164,8 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
       <button type="button" aria-pressed=${String(hasMini)} onClick=${() => setMini(!hasMini)}>Overview</button>
       <${Select} label="colours" value=${scale} options=${Object.entries(SCALES).map(([key, one]) => [key, one.name])}
         onChange=${(next) => change({ atlasScale: next })} /></div>
-    <p class="legend"><span>${SCALES[scale].from}</span><i style=${{ background:
-      `linear-gradient(to right, ${stops.map(css).join(",")})` }}></i>
-      <span>${SCALES[scale].to ?? top.toPrecision(3)}</span>
-      <span class="quiet">${SCALES[scale].name}; a pixel shows its largest cell; grey: masked</span></p>
+    <${Legend} top=${top} stops=${stops} scale=${SCALES[scale]} digits=${(number) => number.toPrecision(3)}
+      note="; a pixel shows its largest cell; grey: masked" />
     <p class="quiet small exactness">${tiles.error ? html`<span class="error">${tiles.error}</span>` : exactness}
       ${" "}${zoom === size.max_zoom ? "A cell is a pixel or more." : `A pixel is ${pixel.queries} by ${pixel.keys} cells.`}
       ${rate && html`${" "}<span class="rate" data-rate=${JSON.stringify(rate)}>The last movement had${" "}

@@ -1,10 +1,10 @@
-// Tiles of a map: asked for when they come into sight, given up when they leave it, kept once here.
-// A tile that was made of some of its queries is asked for again, exactly, once nothing else is waiting.
+// Tiles of a map: requested when they come into view, cancelled when they leave it, kept once received.
+// A tile from a sample of its queries is requested again, exactly, when no other request is waiting.
 
 import { octets } from "./server.js";
 
 export const PIXELS = 256;
-// requests at once, tiles that are kept, and milliseconds of rest before exact tiles are asked for
+// concurrent requests, tiles that are kept, and milliseconds of rest before exact tiles are requested
 const AT_ONCE = 4, MOST = 400, IDLE = 400;
 
 export class Tiles {
@@ -14,13 +14,13 @@ export class Tiles {
 
   get(zoom, x, y) { return this.kept.get(`${zoom}/${x}/${y}`); }
 
-  // what is in sight now, most urgent first; requests for anything else are given up
+  // `places` are the tiles in view, most urgent first; requests for others are cancelled
   want(places) {
     this.wanted = places;
     this.since = performance.now();
     const names = new Set(places.map((place) => place.join("/")));
     for (const [name, { control }] of this.asked) if (!names.has(name)) control.abort();
-    // what is in sight is forgotten last
+    // tiles in view are dropped from the cache last
     for (const name of names) if (this.kept.has(name)) this.keep(name, this.kept.get(name));
     this.next();
   }
@@ -32,7 +32,7 @@ export class Tiles {
       if (this.asked.size < AT_ONCE) { this.ask(missing, 4); this.next(); }
       return;
     }
-    // the finest first: they are what is looked at, and the soonest done
+    // the finest first: they are in view, and take the least time
     const rough = this.wanted.findLast((place) => this.kept.get(place.join("/"))?.isExact === false);
     if (!rough || this.asked.size) return;
     const left = this.since + IDLE - performance.now();
@@ -71,18 +71,6 @@ export class Tiles {
   }
 }
 
-// how a weight becomes a share of the ramp; `allowed` is how many keys the query may see
-export const SCALES = {
-  lift: { name: "lift (times an even share), logarithmic", from: "≤ 0.1", to: "≥ 100",
-    share: (weight, allowed) => (Math.log10(Math.max(weight * allowed, 1e-9)) + 1) / 3 },
-  log: { name: "weight, logarithmic", from: "≤ 1e-7", to: "1",
-    share: (weight) => (Math.log10(Math.max(weight, 1e-9)) + 7) / 7 },
-  root: { name: "weight, square root", from: "0", to: null,
-    share: (weight, allowed, top) => Math.sqrt(weight / top) },
-  linear: { name: "weight, linear", from: "0", to: null,
-    share: (weight, allowed, top) => weight / top },
-};
-
 // 256 × 256 pixels in colour; the picture is kept with the tile until the colours change
 export function painted(tile, look) {
   if (tile.picture && tile.look === look.name) return tile.picture;
@@ -94,9 +82,8 @@ export function painted(tile, look) {
     for (let j = 0; j < PIXELS; j += 1) {
       const weight = tile.values[i * PIXELS + j];
       if (Number.isNaN(weight)) continue;
-      const share = weight < 0 ? -1 : look.share(weight, tile.allowed[i], look.top);
-      pixels[i * PIXELS + j] = share === -1 ? look.masked
-        : look.table[Math.min(Math.max(Math.round(share * 255), 0), 255)];
+      pixels[i * PIXELS + j] = weight < 0 ? look.masked
+        : look.table[look.level(weight, tile.allowed[i])];
     }
   }
   context.putImageData(image, 0, 0);

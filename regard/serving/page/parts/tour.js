@@ -1,6 +1,6 @@
 // A short tour: cards at the bottom left that never block the page.
 
-import { html, useEffect, useRef } from "../vendor/preact.js";
+import { html, useEffect, useRef } from "../drawing/vendor/preact.js";
 import { placeOf } from "./state.js";
 
 const STOPS = [

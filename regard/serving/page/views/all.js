@@ -1,4 +1,4 @@
-// The views, in the order of the navigation. `suits` says whether there is anything to show.
+// The views, in the order of the navigation. `suits` returns whether a view has anything to show.
 
 import { Atlas } from "./atlas.js";
 import { Captions } from "./captions.js";

@@ -1,11 +1,12 @@
 // The map of a text of any length: what to look at, search, far links, and what each key receives.
 
-import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { Select } from "../parts/controls.js";
-import { quoted } from "../parts/numbers.js";
+import { html, useEffect, useMemo, useState } from "../drawing/vendor/preact.js";
+import { Select } from "../drawing/controls.js";
+import { quoted } from "../drawing/numbers.js";
+import { HeadChoice, headOf } from "../parts/head_choice.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
-import { Table } from "../parts/table.js";
+import { Table } from "../drawing/table.js";
 import { TileMap } from "../parts/tile_map.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";
 
@@ -14,14 +15,14 @@ function matches(names, wish) {
   return low ? names.flatMap((name, i) => (name.toLowerCase().includes(low) ? [i] : [])).slice(0, 200) : [];
 }
 
-// surveys of all queries that were made, by what was asked; milliseconds of rest before the next pass
+// exact surveys, by request, and how many are kept; milliseconds of rest before the next pass
 const EXACT = new Map(), MOST = 32, REST = 500;
 const resting = (signal) => new Promise((ready, fail) => {
   const waiting = setTimeout(ready, REST);
   signal.addEventListener("abort", () => { clearTimeout(waiting); fail(signal.reason); });
 });
 
-// What a few queries say at once; then, when nothing else is to be done, more of them, and then all.
+// A survey of a few queries at once; then, when idle, of more queries, and then of all.
 function useSurvey(parts, far) {
   const name = parts && JSON.stringify([...parts, far]);
   const [answer, setAnswer] = useState({ value: null, error: null, isBusy: false });
@@ -73,15 +74,13 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const saved = served.records.includes(params.record) ? params.record : run ? "" : served.records[0];
   const answered = useAnswers(!saved && info, text, params.most, params.target);
   const wanted = saved || answered.value?.answers[0]?.record;
-  // an answer knows whose it is: what is asked of another record comes later than its name
+  // the record carries its name, so that later requests never combine it with another record's name
   const record = useAnswer(() => wanted && get(["records", wanted]).then((found_) => ({ ...found_, name: wanted })),
     [wanted]);
   const name = record.value?.name;
-  const kinds = Object.keys(record.value?.attention ?? {});
-  const kind = kinds.includes(params.kind) ? params.kind : kinds[0];
-  const one = record.value?.attention[kind];
-  const limited = (value, count) => Math.min(Math.max(Number(value) || 1, 1), count ?? 1) - 1;
-  const [layer, head] = [limited(params.layer, one?.n_layers), limited(params.head, one?.n_heads)];
+  const chosen = headOf(params, record.value?.attention), { kind, one } = chosen;
+  // the server counts from 0
+  const [layer, head] = [chosen.layer - 1, chosen.head - 1];
   const far = Math.max(Number(params.far ?? 4) || 0, 0);
   const size = useAnswer(() => one && get(["records", name, "atlas", kind, layer])
     .then((found_) => ({ ...found_, parts: ["records", name, "tiles", kind, layer] })),
@@ -92,7 +91,6 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const found = useMemo(() => ({ keys: tokens ? matches(tokens.keys, params.find ?? "") : [],
     queries: tokens ? matches(tokens.queries, params.find ?? "") : [] }), [tokens, params.find]);
   const error = answered.error ?? record.error ?? size.error ?? survey.error;
-  const numbered = (count) => [...Array(count).keys()].map((i) => [i + 1, i + 1]);
   const next = () => found.keys.length && setJump({ query: found.queries[0] ?? 0,
     key: found.keys[(found.keys.indexOf(jump?.key) + 1) % found.keys.length] });
   return html`${served.records.length > 0 && html`<div class="bar"><${Select} label="map of" value=${saved}
@@ -103,12 +101,8 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
       ask=${change} />`}
     ${error && html`<p class="error" role="alert">${error}</p>`}
     ${one && html`<div class="bar">
-      <${Select} label="attention" value=${kind} options=${kinds.map((each) => [each, each])}
-        onChange=${(next_) => change({ kind: next_, layer: "", head: "" })} />
-      <${Select} label="layer" value=${layer + 1} options=${numbered(one.n_layers)}
-        onChange=${(n) => change({ layer: n })} />
-      <${Select} label="head" value=${head + 1} options=${numbered(one.n_heads)}
-        onChange=${(n) => change({ head: n })} />
+      <${HeadChoice} attention=${record.value.attention} kind=${kind} layer=${chosen.layer} head=${chosen.head}
+        change=${change} />
       <label>find <input id="find" type="search" value=${params.find ?? ""} dir="auto"
         onInput=${(event) => change({ find: event.target.value })}
         onKeyDown=${(event) => event.key === "Enter" && next()} /></label>

@@ -1,67 +1,40 @@
-// A picture, its caption, and where each word looked. The map lies on the picture as it was sent; a
-// cell shows what the model saw there.
+// A picture, its caption, and where each word looked. Maps lie over the original picture; a cell
+// covers what the model saw there.
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { colour, css, SCALES } from "../parts/colours.js";
-import { Check, counted, Range, Select } from "../parts/controls.js";
-import { ARROWS, entropy, heaviest, largest, limited, mean, percent, picked, quoted, written } from "../parts/numbers.js";
-import { numbered } from "../parts/panel.js";
-import { Playback } from "../parts/playback.js";
+import { html, useEffect, useRef, useState } from "../drawing/vendor/preact.js";
+import { cellAt, mapsOf, paintCells } from "../drawing/cells.js";
+import { colour, css, SCALES, veil } from "../drawing/colours.js";
+import { Check, Range, Select } from "../drawing/controls.js";
+import { useFocus } from "../drawing/focus.js";
+import { counted } from "../parts/head_choice.js";
+import { ARROWS, entropy, heaviest, largest, limited, percent, quoted, written } from "../drawing/numbers.js";
+import { numbered } from "../drawing/panel.js";
+import { Playback } from "../drawing/playback.js";
 import { get, picture, send } from "../parts/server.js";
-import { placeOf, useAnswer, useFocus } from "../parts/state.js";
-import { Numbers } from "../parts/table.js";
-import { Legend } from "../parts/words.js";
+import { placeOf, useAnswer } from "../parts/state.js";
+import { Numbers } from "../drawing/table.js";
+import { Legend } from "../drawing/words.js";
 
-// pixels of a canvas, however large the picture is
+// the most pixels of a canvas's longer side, for pictures of any size
 const MOST_SIDE = 1600, SHEET_SIDE = 400, THUMB_SIDE = 96;
 
-// layer and head count from 1; "mean" is the mean of all, as Python has it
-function mapsOf(record, layer, head) {
-  if (layer === "mean" && head === "mean") return record.mean;
-  const some = picked(record.weights, layer, head);
-  return record.words.map((_, t) => mean(some.map((words) => words[t])).map((row) => [...row]));
-}
-
+// the fill style of a cell by its share of the largest weight
 const OVERLAYS = {
-  heat: (context, box, share, stops, opacity) => {
-    context.globalAlpha = opacity * share;
-    context.fillStyle = css(colour(stops, 0.35 + 0.65 * share));
-    context.fillRect(...box);
-  },
-  spotlight: (context, box, share, stops, opacity) => {
-    context.globalAlpha = opacity * (1 - share);
-    context.fillStyle = "#000";
-    context.fillRect(...box);
-  },
-  cells: (context, box, share, stops) => {
-    context.globalAlpha = 1;
-    context.fillStyle = css(colour(stops, share));
-    context.fillRect(...box);
-  },
+  heat: (share, stops, opacity) => veil(colour(stops, 0.35 + 0.65 * share), opacity * share),
+  spotlight: (share, stops, opacity) => veil([0, 0, 0], opacity * (1 - share)),
+  cells: (share, stops) => css(colour(stops, share)),
 };
 
 function draw(canvas, record, map, top, { overlay, opacity, stops, isSmooth, side = MOST_SIDE }) {
-  const { width, height } = record.picture, { rows, columns, covered } = record.grid;
-  const shrink = Math.min(1, side / Math.max(width, height));
+  const { width, height } = record.picture, shrink = Math.min(1, side / Math.max(width, height));
   Object.assign(canvas, { width: Math.ceil(width * shrink), height: Math.ceil(height * shrink) });
-  const context = canvas.getContext("2d");
-  context.scale(canvas.width / width, canvas.height / height);
-  const [wide, high] = [(covered.right - covered.left) / columns, (covered.bottom - covered.top) / rows];
-  const fine = isSmooth ? 8 : 1;
-  context.save();
-  context.beginPath();
-  context.rect(record.shown.left, record.shown.top, record.shown.right - record.shown.left,
-    record.shown.bottom - record.shown.top);
-  context.clip();
-  for (let i = 0; i < rows * fine; i += 1) {
-    for (let j = 0; j < columns * fine; j += 1) {
-      const weight = isSmooth ? between(map, (i + 0.5) / fine - 0.5, (j + 0.5) / fine - 0.5) : map[i][j];
-      const box = [covered.left + j * wide / fine, covered.top + i * high / fine, wide / fine, high / fine];
-      OVERLAYS[overlay](context, box, Math.min(weight / top, 1), stops, opacity);
-    }
-  }
-  context.restore();
+  paintCells(record, canvas.getContext("2d"), isSmooth ? finer(map) : map, top,
+    (share) => OVERLAYS[overlay](share, stops, opacity));
 }
+
+// each cell divided into 8 by 8
+const finer = (map) => Array.from({ length: 8 * map.length }, (_, i) => Array.from({ length: 8 * map[0].length },
+  (__, j) => between(map, (i + 0.5) / 8 - 0.5, (j + 0.5) / 8 - 0.5)));
 
 // bilinear, between the centres of cells
 function between(map, y, x) {
@@ -74,12 +47,8 @@ function Overlay({ record, map, top, wish, onCell, label }) {
   const canvas = useRef(null);
   useEffect(() => { draw(canvas.current, record, map, top, wish); });
   const pointed = (event) => {
-    const frame = event.currentTarget.getBoundingClientRect(), { covered, rows, columns } = record.grid;
-    const across = (event.clientX - frame.left) / frame.width * record.picture.width;
-    const down = (event.clientY - frame.top) / frame.height * record.picture.height;
-    const row = Math.floor((down - covered.top) / (covered.bottom - covered.top) * rows);
-    const column = Math.floor((across - covered.left) / (covered.right - covered.left) * columns);
-    if (row >= 0 && row < rows && column >= 0 && column < columns) onCell({ row, column });
+    const found = cellAt(record, event, event.currentTarget);
+    if (found) onCell(found);
   };
   return html`<div class="photo"><img src=${picture(record.record)} alt=${label}
       width=${record.picture.width} height=${record.picture.height} />
@@ -157,7 +126,7 @@ function Seen({ record, params, change, stops }) {
     <${Numbers} panel=${panel} />`;
 }
 
-// all words at once, as papers print them
+// all words at once, as in figures of papers
 function Sheet({ record, maps, place, isCommon, wish, choose }) {
   const most = Math.max(...maps.map(largest)) || 1;
   return html`<h2>Contact sheet</h2>

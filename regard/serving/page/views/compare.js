@@ -1,17 +1,19 @@
 // Two runs, or two answers of one, on the same text: maps side by side, and their difference where
 // both have the same words.
 
-import { html, useMemo, useState } from "../vendor/preact.js";
-import { scaleOf, shareOf, signed, topOf } from "../parts/colours.js";
-import { Controls, Select } from "../parts/controls.js";
+import { html, useMemo, useState } from "../drawing/vendor/preact.js";
+import { scaleOf, SIGNED, topOf } from "../drawing/colours.js";
+import { Controls, Select } from "../drawing/controls.js";
+import { useFocus } from "../drawing/focus.js";
+import { HeatMap } from "../drawing/heatmap.js";
+import { viewOf } from "../drawing/look.js";
+import { largest, written } from "../drawing/numbers.js";
+import { panelOf, wished } from "../drawing/panel.js";
+import { Numbers } from "../drawing/table.js";
+import { Legend, readout } from "../drawing/words.js";
 import { useFacts } from "../parts/facts.js";
-import { HeatMap } from "../parts/heatmap.js";
-import { useRecord, viewOf } from "../parts/look.js";
-import { largest, written } from "../parts/numbers.js";
-import { panelOf, wished } from "../parts/panel.js";
-import { placeOf, useFocus } from "../parts/state.js";
-import { Numbers } from "../parts/table.js";
-import { Legend, readout } from "../parts/words.js";
+import { useRecord } from "../parts/record.js";
+import { placeOf } from "../parts/state.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";
 
 function useSide(run, text, place, params) {
@@ -38,7 +40,7 @@ function Pane({ side, letter, runs, choose, focus, cell, scale, stops, top }) {
     ${side.panel && html`<h2 class="what">${side.panel.title}</h2>
       <p class="readout">${focus.at.length ? readout(side.panel, focus.at) : ""}</p>
       <${HeatMap} panel=${side.panel} focus=${focus} linked=${cell} stops=${stops}
-        share=${shareOf(scale, side.panel, top)} hasMargins=${side.panel.isShare} label=${`${letter}: ${side.panel.title}`} />
+        scale=${scale} top=${top} hasMargins=${side.panel.isShare} label=${`${letter}: ${side.panel.title}`} />
       <${Numbers} panel=${side.panel} />`}</figure>`;
 }
 
@@ -55,11 +57,11 @@ function Difference({ a, b, focus, cell, stops }) {
   return html`<h2>B minus A</h2>
     <${Legend} top=${top} stops=${stops} name="difference" from=${`−${written(top)}`} />
     <${HeatMap} panel=${panel} focus=${focus} linked=${cell} stops=${stops} hasMargins=${false}
-      share=${(w) => signed(w, top)} /><${Numbers} panel=${panel} />`;
+      scale=${SIGNED} top=${top} /><${Numbers} panel=${panel} />`;
 }
 
 export function Compare({ served, info, run, params: asked, change, stops, differences }) {
-  // runs cut words in their own ways; whole words are what they share
+  // runs may split words differently, so whole words are compared
   const params = { ...asked, unit: asked.unit || "words" };
   const runs = served.runs.filter(({ reads }) => reads === "texts").map(({ name }) => name);
   const text = textOf(params, info);
@@ -68,7 +70,7 @@ export function Compare({ served, info, run, params: asked, change, stops, diffe
   const other = runs.find((name) => name !== a.run) ?? a.run;
   const b = useSide(info && known(params.b, other), text,
     placeOf(params.answerB, known(params.b, other) === a.run ? 2 : 1), params);
-  // how long an answer may be is asked where a side writes one, whichever run the examples are of
+  // the limit of an answer's length is offered if either side writes answers
   const writes = [a.info, b.info].find((one) => one?.usual_answer);
   const facts = info && { ...info, usual_answer: writes?.usual_answer, longest: writes?.longest };
   const focus = useFocus(params.pin, (pin) => change({ pin }));

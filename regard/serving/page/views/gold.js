@@ -1,17 +1,17 @@
 // Links that people drew, beside those of each head, and the error rate of every head.
 
-import { html, useMemo } from "../vendor/preact.js";
-import { colour, css, ink, scaleOf, shareOf, topOf } from "../parts/colours.js";
-import { Check, Range, Select } from "../parts/controls.js";
-import { HeatMap } from "../parts/heatmap.js";
-import { mean, percent, picked } from "../parts/numbers.js";
-import { numbered } from "../parts/panel.js";
+import { html, useMemo } from "../drawing/vendor/preact.js";
+import { colour, css, ink, scaleOf, topOf } from "../drawing/colours.js";
+import { Check, Range, Select } from "../drawing/controls.js";
+import { HeatMap } from "../drawing/heatmap.js";
+import { mean, percent, picked } from "../drawing/numbers.js";
+import { numbered } from "../drawing/panel.js";
 import { get } from "../parts/server.js";
 import { placeOf, useAnswer } from "../parts/state.js";
-import { Numbers } from "../parts/table.js";
-import { Legend } from "../parts/words.js";
+import { Numbers } from "../drawing/table.js";
+import { Legend } from "../drawing/words.js";
 
-// how links are drawn, in the order they are offered; the server draws them
+// the ways to draw links, in the order of the menu; the server draws them
 const DRAWINGS = {
   argmax: { name: "the heaviest source word of each target word", own: "the head's heaviest source word" },
   intersection: { name: "only those that are heaviest both ways",
@@ -48,7 +48,7 @@ function Pair({ pair, wish, stops, scale, drawing }) {
   const layer = numbered(wish.layer, pair.weights.length), head = numbered(wish.head, pair.weights[0]?.length);
   const weights = useMemo(() => mean(picked(pair.weights, layer, head)), [pair, layer, head]);
   const same = (place, said) => String(place ?? "mean") === said;
-  // the mean of one head over all layers is no reading of its own
+  // undefined for the mean of one head over all layers, which the server does not score
   const drawn = pair.drawn.find((one) => same(one.layer, layer) && same(one.head, head));
   const own = drawn?.links ?? [];
   const marks = [["sure", pair.sure], ["possible", pair.possible], ["own", own]].flatMap(([kind, links]) =>
@@ -65,7 +65,7 @@ function Pair({ pair, wish, stops, scale, drawing }) {
       <span class="swatch-box possible"></span> possible link of people
       <span class="dot"></span> ${DRAWINGS[drawing].own}</p>
     <${Legend} top=${top} stops=${stops} scale=${scale} />
-    <${HeatMap} panel=${panel} stops=${stops} share=${shareOf(scale, panel, top)} marks=${marks}
+    <${HeatMap} panel=${panel} stops=${stops} scale=${scale} top=${top} marks=${marks}
       hasMargins=${false} /><${Numbers} panel=${panel} />`;
 }
 

@@ -1,7 +1,7 @@
-// A head of a loaded run for the worked example: which text, which head, and what it is made of.
+// A head of a loaded run for the worked example: its text, its place, and its matrices.
 
-import { html } from "../vendor/preact.js";
-import { HeadChoice, headOf } from "../parts/controls.js";
+import { html } from "../drawing/vendor/preact.js";
+import { HeadChoice, headOf } from "../parts/head_choice.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";

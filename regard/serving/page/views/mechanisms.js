@@ -1,15 +1,16 @@
 // The same queries and keys, weighed by several mechanisms: maps side by side that share one cell.
 
-import { html, useMemo, useState } from "../vendor/preact.js";
-import { scaleOf, scalesFor, shareOf, signed, topOf } from "../parts/colours.js";
-import { Check, HeadChoice, headOf, Select } from "../parts/controls.js";
-import { HeatMap } from "../parts/heatmap.js";
-import { largest, percent, quoted, written } from "../parts/numbers.js";
-import { visibleOf } from "../parts/panel.js";
+import { html, useMemo, useState } from "../drawing/vendor/preact.js";
+import { scaleOf, scalesFor, SIGNED, topOf } from "../drawing/colours.js";
+import { Check, Select } from "../drawing/controls.js";
+import { HeatMap } from "../drawing/heatmap.js";
+import { largest, percent, quoted, written } from "../drawing/numbers.js";
+import { visibleOf } from "../drawing/panel.js";
+import { HeadChoice, headOf } from "../parts/head_choice.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
-import { Numbers, Table } from "../parts/table.js";
-import { Legend } from "../parts/words.js";
+import { Numbers, Table } from "../drawing/table.js";
+import { Legend } from "../drawing/words.js";
 import { TextForm, textOf, useAnswers } from "./translate.js";
 
 const WHOLE = new Intl.NumberFormat("en-GB");
@@ -18,7 +19,7 @@ function panelOf(given, one, isDifference) {
   const [first] = given.panels;
   const weights = isDifference ? one.weights.map((row, i) => row.map((w, j) => w - first.weights[i][j]))
     : one.weights;
-  // a difference is masked only where the model is: where a pattern hides more, it differs
+  // a difference is masked only where the model is; pairs that only a pattern masks do differ
   const visible = visibleOf([(isDifference ? first : one).visible], 0, given.queries.length, given.keys.length);
   return { title: `${one.name}${isDifference ? " minus the model" : ""}`, queries: given.queries,
     keys: given.keys, queryTitle: given.query_title, keyTitle: given.key_title, weights, visible,
@@ -33,7 +34,6 @@ function Panels({ given, isDifference, stops, differences, scale }) {
   const top = useMemo(() => (isDifference ? Math.max(...panels.map(({ weights }) =>
     largest(weights.map((row) => row.map(Math.abs))))) || 1
     : Math.max(...panels.map((panel) => topOf(scale, panel)))), [panels, scale]);
-  const share = (panel) => (isDifference ? (w) => signed(w, top) : shareOf(scale, panel, top));
   const [{ query, key }, isShown] = [cell[0], seen[0]];
   const hasMasked = panels.some(({ visible }) => visible.some((row) => row.some((one) => !one)));
   const number = (one) => (visibleOf([one.visible], 0, given.queries.length, given.keys.length)[query][key]
@@ -51,7 +51,8 @@ function Panels({ given, isDifference, stops, differences, scale }) {
       <figcaption>${given.panels[i].name}</figcaption>
       <p class="quiet small about">${given.panels[i].title}${given.panels[i].settings
         && ` (${given.panels[i].settings})`}</p>
-      <${HeatMap} panel=${panel} share=${share(panel)} stops=${isDifference ? differences : stops}
+      <${HeatMap} panel=${panel} scale=${isDifference ? SIGNED : scale} top=${top}
+        stops=${isDifference ? differences : stops}
         linked=${{ cell, seen }} hasMargins=${false} hint="" isShort label=${panel.title} />
       <${Numbers} panel=${panel} /></figure>`)}</div>`;
 }

@@ -1,9 +1,9 @@
 // How the run learned: the curves of metrics.jsonl.
 
-import { html } from "../vendor/preact.js";
+import { html } from "../drawing/vendor/preact.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
-import { Table } from "../parts/table.js";
+import { Table } from "../drawing/table.js";
 
 const [WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM] = [640, 240, 64, 12, 12, 38];
 
@@ -58,7 +58,7 @@ export function Training({ run, info }) {
   const given = useAnswer(() => info?.has_metrics && run && get(["runs", run, "curves"]), [run, info]);
   if (given.error) return html`<p class="error" role="alert">${given.error}</p>`;
   if (info && !info.has_metrics) {
-    return html`<p>This run has no metrics.jsonl: nobody wrote down how it was trained.</p>`;
+    return html`<p>This run has no metrics.jsonl, so how it was trained is not known.</p>`;
   }
   if (!given.value) return null;
   const [full, empty] = [true, false].map((isFull) => given.value.charts.filter(({ series }) =>

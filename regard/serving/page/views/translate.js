@@ -1,9 +1,11 @@
 // Type a text, see the answers, and look at how each was read off the text.
 
-import { html, useEffect, useState } from "../vendor/preact.js";
-import { Look, useRecord } from "../parts/look.js";
+import { html, useEffect, useState } from "../drawing/vendor/preact.js";
+import { Look } from "../drawing/look.js";
+import { useRecord } from "../parts/record.js";
 import { post } from "../parts/server.js";
 import { placeOf, useAnswer } from "../parts/state.js";
+import { Statistics } from "../parts/statistics.js";
 
 const SHORT = 100, ROW = 100;
 
@@ -43,17 +45,17 @@ export function TextForm({ text, info, params, ask, isBusy, hasTarget = true }) 
   </form>`;
 }
 
-// what is looked at before anybody has typed anything
+// the reader's text, else the first example
 export const textOf = (params, info) => params.text ?? info?.examples[0] ?? info?.other_examples[0] ?? "";
 
-// of the run whose facts these are; a limit stays in the address when another run is chosen, which may write nothing
+// answers of the run in `info`; its limit is left out if the run writes no answers, though the address may have one
 export function useAnswers(info, text, most, target) {
   const limit = info?.usual_answer && Number(most) ? { max_tokens: Number(most) } : {};
   return useAnswer(() => info && text?.trim()
     && post(["runs", info.name, "predict"], { text, ...(target ? { target } : limit) }), [info?.name, text, most, target]);
 }
 
-// how sure the model was of an answer: word by word where it filled them in
+// the model's confidence in an answer, word by word for filled-in words
 function sureness({ score, filled }) {
   if (score == null) return "yours";
   return filled ? filled.map(([word, chance]) => `${word} ${(100 * chance).toFixed(1)} %`).join(", ")
@@ -84,5 +86,5 @@ export function Translate({ info, params, change, stops }) {
         choose=${(i) => change({ answer: String(i + 1), pin: "" })} />`}`}
     ${seen.numbers && html`<${Look} key=${seen.record.record} record=${seen.record}
       numbers=${seen.numbers} params=${params} change=${change} stops=${stops}
-      chances=${answers[place]?.words} />`}`;
+      chances=${answers[place]?.words} Below=${Statistics} />`}`;
 }

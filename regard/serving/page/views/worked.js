@@ -1,8 +1,8 @@
 // The worked example: a few words, every number of every step, each of them editable.
 
-import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useState } from "../drawing/vendor/preact.js";
 import { apart, askedOf, difference, edited, isInput, sources, steps, told } from "../parts/arithmetic.js";
-import { Check, Select } from "../parts/controls.js";
+import { Check, Select } from "../drawing/controls.js";
 import { get, post } from "../parts/server.js";
 import { Stage } from "../parts/stage.js";
 import { useAnswer } from "../parts/state.js";
@@ -15,7 +15,7 @@ const writeEdits = (edits) => Object.entries(edits).map(([name, value]) => `${na
 
 const heatOf = (params) => (Number(params.temperature) > 0 ? Number(params.temperature) : 1);
 
-// what the steps begin with: three words and small matrices
+// the inputs of the steps: three words and small matrices
 function wishOf(start, params) {
   const count = params.heads === "2" ? "2" : "1";
   const isCross = params.keys === "other";
@@ -27,7 +27,7 @@ function wishOf(start, params) {
   };
 }
 
-// or the queries, keys and values of a head; scaled and masked as in the model unless somebody says otherwise
+// or the queries, keys and values of a head; scaled and masked as in the model unless the reader says otherwise
 function loadedWish(given, params) {
   return {
     given, isCross: true, names: given.queries, keyNames: given.keys, temperature: heatOf(params),

@@ -1,0 +1,136 @@
+"""Kinds of sub-words that come with published models; they are read, not learned here.
+
+    wordpiece       words, and ##parts of words after the first (BERT)
+    sentencepiece   pieces with their spaces written as ▁; the likeliest row (Marian, BigBird)
+
+Both change a text before they cut it, each in its own way: wordpiece may make it lower case and
+take accents away, sentencepiece maps characters by a table that came with the model. So a text is
+decoded to its changed form, not always to the same letters.
+
+Paper: Wu et al. 2016 (wordpiece); Kudo & Richardson 2018 (sentencepiece).
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from regard.data.subword_kinds import SPECIALS, UNK, Kind, continues, with_specials
+from regard.errors import DataError, SettingError
+
+PART = "##"
+"""The prefix of a word's later parts in wordpiece."""
+SPACE = "▁"
+"""The character that sentencepiece writes for a space."""
+MAX_CHARACTERS = 100
+"""The most characters of a word in wordpiece; a longer word is unknown."""
+PLAIN = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
+"""The switches of wordpiece's changes."""
+CLOSING = re.compile(r" ([.,!?;:%)\]}…])")
+OPENING = re.compile(r"([(\[{]) ")
+
+
+def _learned_elsewhere(texts: Iterator[str], size: int) -> Tokenizer:
+    raise SettingError(
+        "tokens.kind: this kind comes with published models and is not learned here. Take bpe or "
+        "unigram, or training.start_from an imported run."
+    )
+
+
+def _rebuild_wordpiece(model: Mapping[str, Any]) -> Tokenizer:
+    pieces = models.WordPiece(
+        model["vocab"], unk_token=SPECIALS[UNK], max_input_chars_per_word=MAX_CHARACTERS
+    )
+    tokenizer = with_specials(pieces, pre_tokenizers.BertPreTokenizer(), None)
+    clean, chinese, accents, lower = _switches(model.get("normalizer"))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=bool(clean),
+        handle_chinese_chars=bool(chinese),
+        strip_accents=accents,
+        lowercase=bool(lower),
+    )
+    return tokenizer
+
+
+def _switches(said: Any) -> list[bool | None]:
+    """Four switches of a file; without its own value, stripping accents follows lower case."""
+    settings = said if isinstance(said, dict) else {}
+    found = [settings.get(name) for name in PLAIN]
+    if settings.get("type") != "BertNormalizer" or not all(
+        isinstance(value, bool) or (value is None and name == "strip_accents")
+        for name, value in zip(PLAIN, found, strict=True)
+    ):
+        raise DataError(f"its normalizer must be a BertNormalizer with {', '.join(PLAIN)}")
+    return found
+
+
+def _read_wordpiece(piece: str) -> str:
+    return piece.removeprefix(PART)
+
+
+def _is_part(piece: str) -> bool:
+    return piece.startswith(PART)
+
+
+def _join_wordpiece(pieces: Iterable[str]) -> str:
+    text = " ".join(pieces).replace(f" {PART}", "")
+    return OPENING.sub(r"\1", CLOSING.sub(r"\1", text)).replace(" ' ", "'")
+
+
+def _rebuild_sentencepiece(model: Mapping[str, Any]) -> Tokenizer:
+    pieces = [(piece, float(score)) for piece, score in model["vocab"]]
+    cut = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
+    tokenizer = with_specials(models.Unigram(pieces, UNK, byte_fallback=False), cut, None)
+    table = character_table(model.get("normalizer"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            *([normalizers.Precompiled(table)] if table else []),
+            normalizers.Strip(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )
+    return tokenizer
+
+
+def character_table(said: Any) -> bytes:
+    """The table of characters in a tokenizer file's normaliser; empty if it has none."""
+    parts = said.get("normalizers", [said]) if isinstance(said, dict) else []
+    tables = [part for part in parts if isinstance(part, dict) and "precompiled_charsmap" in part]
+    if not tables:
+        return b""
+    try:
+        table = base64.b64decode(tables[0]["precompiled_charsmap"], validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise DataError("its table of characters is not base64") from error
+    # the first four bytes say how long the index is, of units of four bytes
+    length = int.from_bytes(table[:4], "little")
+    if table and (length % 4 or not 0 < length <= len(table) - 4):
+        raise DataError("its table of characters is damaged")
+    return table
+
+
+def _read_sentencepiece(piece: str) -> str:
+    return piece.replace(SPACE, " ")
+
+
+def _goes_on(piece: str) -> bool:
+    return continues(_read_sentencepiece(piece))
+
+
+def _join_sentencepiece(pieces: Iterable[str]) -> str:
+    return "".join(pieces).replace(SPACE, " ").removeprefix(" ")
+
+
+WORDPIECE = Kind(
+    "wordpiece", _learned_elsewhere, _rebuild_wordpiece, _read_wordpiece, _join_wordpiece,
+    model="WordPiece", cut="BertPreTokenizer", goes_on=_is_part,
+)  # fmt: skip
+SENTENCEPIECE = Kind(
+    "sentencepiece", _learned_elsewhere, _rebuild_sentencepiece, _read_sentencepiece,
+    _join_sentencepiece, model="Unigram", cut="Metaspace", goes_on=_goes_on,
+)  # fmt: skip
+
+PUBLISHED_KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (WORDPIECE, SENTENCEPIECE)}

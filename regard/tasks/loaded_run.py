@@ -1,0 +1,111 @@
+"""A loaded run, on which tasks work: recipe, vocabularies and model, ready to compute."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from regard.data.subwords import Subwords
+from regard.decoding import Beam, Ensemble, Limits, fast_model
+from regard.errors import LengthError
+from regard.hardware.hardware import CPU, Hardware
+from regard.inspecting.capture import check_reads_answers, look_at
+from regard.inspecting.record import Record
+from regard.models import Model, Stepper
+from regard.recipes.recipe import Recipe
+from regard.tasks.predictions import Request
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The contents of a finished run's files: recipe, vocabularies and model."""
+
+    recipe: Recipe
+    source: Subwords
+    target: Subwords
+    model: Model
+
+
+def subword_files(recipe: Recipe) -> tuple[str, ...]:
+    """The names of a run's vocabularies: one for both sides, or the source's and the target's."""
+    if recipe.tokens.is_joint:
+        return ("tokenizer.json",)
+    return ("tokenizer.source.json", "tokenizer.target.json")
+
+
+def load_subwords(recipe: Recipe, path: Path) -> tuple[Subwords, Subwords]:
+    """The source's and the target's sub-words of a run; joint ones are one object.
+
+    Those that carry trees are two, since a source must bring its tree and a target has none.
+    """
+    read = [Subwords.load(path / name) for name in subword_files(recipe)]
+    return read[0].for_sources(), read[-1]
+
+
+@dataclass(frozen=True)
+class LoadedRun(ABC):
+    """A loaded run on its hardware; `Trained` adds the methods that depend on its task."""
+
+    path: Path
+    """The run's directory."""
+    loaded: Loaded
+    hardware: Hardware = CPU
+    others: tuple[Loaded, ...] = ()
+    """Runs that answer together with this one."""
+    stepper: Stepper = field(init=False, repr=False)
+    """The model, or the ensemble, that searches step through."""
+
+    def __post_init__(self) -> None:
+        place = self.hardware.device
+        models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
+        stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
+        object.__setattr__(self, "stepper", stepper)
+
+    @abstractmethod
+    def read(self, text: str) -> str:
+        """A text normalised as those that the run learned from."""
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that the model reads or writes, the end token counted."""
+        return self.loaded.recipe.model.max_len
+
+    def default_search(self) -> Beam:
+        """A beam of 5, with answers at most 50 tokens longer than their source."""
+        # a model that reads its answer reads a begin token before it
+        most = self.longest - self.loaded.model.reads_answers
+        return Beam(width=5, limits=Limits(max_tokens=most, beyond_source=50))
+
+    def length(self, text: str) -> int:
+        """How many tokens the model would read, the end token counted."""
+        return len(self.loaded.source.encode(self.read(text))) + 1
+
+    def check_length(self, request: Request, remedy: str = "look at a part of it") -> None:
+        """Refuse a text that is too long to be read as a whole; the error names the remedy."""
+        end = f": '{request.text[:40]}…'. Shorten it, or {remedy}."
+        self._fitting(self.loaded.source, request.text, f"{request.name} has", "reads", end)
+
+    def answer_tokens(self, target: str) -> list[int]:
+        """The tokens of an answer that the caller gave; one that is too long is refused."""
+        check_reads_answers(self.loaded.model)
+        return self._fitting(self.loaded.target, target, "look: the answer has", "writes", ".")
+
+    def _fitting(self, side: Subwords, text: str, has: str, does: str, end: str) -> list[int]:
+        """The tokens of a text without the end token; `has`, `does`, `end`: parts of the error."""
+        read = self.read(text)
+        # a lower bound avoids the slow tokenising of a text that is certainly too long
+        fewest = side.fewest(read) + 1
+        tokens = None if fewest > self.longest else side.encode(read)
+        if tokens is None or len(tokens) >= self.longest:
+            count = f"at least {fewest:,}" if tokens is None else f"{len(tokens) + 1:,}"
+            raise LengthError(
+                f"{has} {count} tokens, but the model {does} at most {self.longest:,} "
+                f"(model.max_len, the end token counted){end}"
+            )
+        return tokens
+
+    def read_over(self, read: str, answer: Sequence[int]) -> Record:
+        """Every weight with which the model reads a normalised text and writes an answer."""
+        loaded = self.loaded
+        with self.hardware.on_threads():
+            return look_at(loaded.model, loaded.source, loaded.target, read, answer)

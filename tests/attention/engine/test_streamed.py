@@ -1,0 +1,88 @@
+"""The streamed path: any chain in blocks of queries equals the dense one, draws included."""
+
+import pytest
+import torch
+
+from regard.attention import Chain
+from regard.attention.engine import streamed
+from regard.attention.relations.bucketed import BucketedRelation
+from regard.attention.relations.shaw import ShawRelation
+from regard.attention.scores.additive import AdditiveScore
+from regard.attention.scores.concat import ConcatScore
+from regard.attention.scores.location import LocationScore
+from regard.attention.selections.hard import HardSelection
+from regard.attention.selections.sparsemax import SparsemaxSelection
+from regard.attention.selections.top_k import TopKSelection
+from tests.asserting import assert_close, assert_same_gradients
+from tests.attention.engine.test_paths import (
+    DIMS,
+    DV,
+    MASKS,
+    SIZES,
+    SPARSE,
+    WINDOWED,
+    B,
+    D,
+    H,
+    assert_path_is_dense,
+    inputs,
+)
+
+STREAMED = {
+    "scaled_dot": {},
+    "additive": {"score": AdditiveScore(DIMS).double()},
+    "concat": {"score": ConcatScore(DIMS).double()},
+    "location": {"score": LocationScore(DIMS).double()},
+    "shaw": {"relation": ShawRelation(DIMS, clip=3).double()},
+    "bucketed": {"relation": BucketedRelation(DIMS).double()},
+    "linear_bias": SPARSE["linear_bias"],
+    "sparsemax": {"select": SparsemaxSelection()},
+    "top_k": {"select": TopKSelection(count=3)},
+    "local_predictive in a window": {**WINDOWED["local_predictive"], **SPARSE["sliding_window"]},
+    "shaw, sparsemax, big_bird": {
+        "relation": ShawRelation(DIMS, clip=3).double(),
+        "select": SparsemaxSelection(),
+        **SPARSE["big_bird"],
+    },
+}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(streamed, "NUMBERS_AT_ONCE", 2 * B * H * 4 * 129)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(("n_queries", "n_keys", "past"), SIZES)
+@pytest.mark.parametrize("name", STREAMED)
+def test_streamed_is_dense(name, n_queries, n_keys, past):
+    assert_path_is_dense("streamed", STREAMED[name], n_queries, n_keys, past)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", STREAMED)
+def test_streamed_is_dense_under_every_mask(name, mask):
+    assert_path_is_dense("streamed", STREAMED[name], 71, 71, 0, MASKS[mask](71))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_streamed_draws_the_same_keys_again_for_the_gradient():
+    x = inputs(129, 129)
+    chain = Chain(select=HardSelection(), path="streamed").train()
+    got = chain(*x.values())
+    chosen, log_prob = got.rows.chosen, got.rows.log_prob
+    scores = x["query"] @ x["key"].mT * D**-0.5
+    drawn = x["value"].gather(-2, chosen.expand(*chosen.shape[:-1], DV))
+    want = torch.cat((drawn, scores.log_softmax(-1).gather(-1, chosen)), -1)
+    got = torch.cat((got.context, log_prob), -1)
+    assert_close("context and log-probability", got, want)
+    assert_same_gradients(got, want, x)
+
+
+def test_a_long_row_is_streamed_and_holds_no_map():
+    chain = Chain(AdditiveScore(DIMS))
+    said = chain.explain(16_384, n_heads=8, d_query=D, d_value=DV)
+    assert said.path == "streamed"
+    assert said.cost.numbers <= 2 * streamed.NUMBERS_AT_ONCE
+    assert said.cost.multiply_adds == said.dense.multiply_adds
