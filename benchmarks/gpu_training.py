@@ -1,4 +1,4 @@
-"""What a GPU does while it trains and decodes: recordings, a full memory, random numbers.
+"""What a GPU does while it trains and decodes: CUDA graphs, a full memory, random numbers.
 
     python benchmarks/gpu_training.py
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.choices import Choice
 from regard.data.batches import Batch
 from regard.data.subword_kinds import SPECIALS
-from regard.decoding import Beam, Limits, Replaying, Sentence
+from regard.decoding import Beam, GraphedBeam, Limits, Sentence
 from regard.hardware.hardware import Hardware, random_states, restore
 from regard.models import RecurrentSpec, Transformer, TransformerSpec, build_transformer
 from regard.models.recurrent.network import build_recurrent
@@ -83,8 +83,8 @@ def accumulator(of: nn.Module, *, replays: bool, compiles: bool = False) -> Accu
     return Accumulator(hardware.place(copy.deepcopy(of)), Objective(0.1), hardware)
 
 
-def recordings() -> bool:
-    """Three shapes in turn: the first time worked through, then recorded, then played."""
+def cuda_graphs() -> bool:
+    """Three shapes in turn: the first time worked through, then captured, then replayed."""
     plain, good = model(0.0), True
     batches = [
         batch(rows, source, target)
@@ -122,7 +122,7 @@ def recurrent() -> bool:
 
 
 def dropout() -> bool:
-    """A recording drops other units each time, and the same ones from the same random state."""
+    """A graph drops other units each time, and the same ones from the same random state."""
     ours, given = accumulator(model(0.3), replays=True), batch(7, 13, 9)
     for _ in range(3):
         gradient(ours, given)
@@ -180,7 +180,7 @@ def short_memory() -> bool:
         torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(1.0)
     error, splits = worst(found[1], found[0]), [each.splits for each in gathered]
-    print(f"{peak >> 20:,} MiB for recordings of six shapes: {splits} cuts, error {error:.1e}")
+    print(f"{peak >> 20:,} MiB for the graphs of six shapes: {splits} cuts, error {error:.1e}")
     return error < LIMIT
 
 
@@ -191,7 +191,7 @@ def decoding() -> bool:
     rows = batch(33, 13, 9).source.tolist()
     sentences = [Sentence([token for token in row if token]) for row in rows]
     plain, replayed = (
-        search(writer, sentences, device="cuda") for search in (beam, Replaying(beam))
+        search(writer, sentences, device="cuda") for search in (beam, GraphedBeam(beam))
     )
     same = [[h.tokens for h in row] for row in plain] == [
         [h.tokens for h in row] for row in replayed
@@ -202,7 +202,7 @@ def decoding() -> bool:
 
 if __name__ == "__main__":
     torch.backends.cuda.matmul.allow_tf32 = False
-    checks = (recordings, recurrent, dropout, decoding, full_memory, short_memory)
+    checks = (cuda_graphs, recurrent, dropout, decoding, full_memory, short_memory)
     passed = [check() for check in checks]
     print("every check passed" if all(passed) else "some check failed")
     sys.exit(0 if all(passed) else 1)

@@ -5,7 +5,7 @@
     attention    query, key, value → context, map
     layers       vectors → vectors
     models       tokens → logits
-    hardware     where a model computes: device, precision, threads, recorded kernels
+    hardware     where a model computes: device, precision, threads, CUDA graphs
     decoding     model + source → hypotheses
     evaluating   answers + references → scores
     inspecting   model + input → record

@@ -29,8 +29,8 @@ class Tree:
         """Read trees from the index of every word's head; -1 marks a root (and padding)."""
         n = heads.shape[-1]
         # a CUDA graph cannot read a number on the host; an earlier batch of this shape was checked
-        is_recording = heads.is_cuda and torch.cuda.is_current_stream_capturing()
-        if not is_recording and bool(((heads < ROOT) | (heads >= n)).any()):
+        is_capturing = heads.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not is_capturing and bool(((heads < ROOT) | (heads >= n)).any()):
             raise ShapeError(
                 f"tree: heads must lie in -1..{n - 1}, got {heads.min()}..{heads.max()}."
             )
@@ -38,7 +38,7 @@ class Tree:
         for _ in range(n):
             depth = depth + (above != ROOT)
             above = torch.where(above == ROOT, ROOT, heads.gather(-1, above.clamp(min=0)))
-        if not is_recording and bool((above != ROOT).any()):
+        if not is_capturing and bool((above != ROOT).any()):
             raise ShapeError("tree: the heads form a circle; every word must reach a root (-1).")
         return cls(depth, heads)
 

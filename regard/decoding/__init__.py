@@ -9,7 +9,7 @@ from regard.decoding.batching import Search, decode_each
 from regard.decoding.beam import Beam
 from regard.decoding.ensembles import Ensemble
 from regard.decoding.fast_model import fast_model
-from regard.decoding.gpu.recorded_search import Replaying
+from regard.decoding.gpu.graphed_beam import GraphedBeam
 from regard.decoding.greedy import Greedy, greedy
 from regard.decoding.lengths import AveragePenalty, LengthPenalty, NoPenalty, PaperPenalty
 from regard.decoding.rules import Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
@@ -22,6 +22,7 @@ __all__ = [
     "Beam",
     "Ensemble",
     "Forbidden",
+    "GraphedBeam",
     "Greedy",
     "Hypothesis",
     "LengthPenalty",
@@ -30,7 +31,6 @@ __all__ = [
     "NoRepeatedNgrams",
     "PaperPenalty",
     "RepetitionPenalty",
-    "Replaying",
     "Rule",
     "Sampling",
     "Search",

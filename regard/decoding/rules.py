@@ -53,7 +53,7 @@ class Rule(Protocol):
         """The new log-probabilities; the given tensor is not changed."""
 
     def on(self, device: torch.device) -> "Rule":
-        """The same rule with its tensors on a device, as a recording cannot move them."""
+        """The same rule with its tensors on a device, as a CUDA graph cannot move them."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""where a model computes: device and precision, threads, memory, recorded kernels."""
+"""where a model computes: device and precision, threads, memory, CUDA graphs."""
 
 from regard.hardware.hardware import Hardware
 

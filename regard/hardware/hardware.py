@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.errors import CheckpointError, SettingError
-from regard.hardware.recorded_work import CudaGraphs, Recorder, Work
+from regard.hardware.cuda_graphs import CudaGraphs, GraphedWork, Work
 from regard.hardware.threads import Threads, free_threads, use_threads
 from regard.models import Model
 
@@ -49,7 +49,7 @@ class Hardware:
     compiles: bool = False
     """Whether a model's layers are compiled before it learns."""
     replays: bool = False
-    """Whether the work of a batch is recorded, and replayed for batches of its shape."""
+    """Whether a batch's work becomes a CUDA graph, which batches of the same shape replay."""
     threads: Threads | None = None
     """How many threads share a product on a CPU; torch's setting unless given."""
 
@@ -80,9 +80,9 @@ class Hardware:
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
-    def recorder(self, work: Work) -> Recorder:
-        """The work of a batch, wrapped in a recorder if this hardware replays."""
-        return Recorder(work, CudaGraphs(self.device) if self.replays else None)
+    def graphed(self, work: Work) -> GraphedWork:
+        """The work of a batch, which CUDA graphs repeat if this hardware replays."""
+        return GraphedWork(work, CudaGraphs(self.device) if self.replays else None)
 
     @contextmanager
     def on_threads(self) -> Iterator[None]:

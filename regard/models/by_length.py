@@ -28,7 +28,7 @@ def read_apart(
     """The outputs of `read` for all rows, called once for each length; zeros at padding."""
     if tokens.is_cuda and torch.cuda.is_current_stream_capturing():
         raise SettingError(
-            "model: what these layers see depends on where each text ends, which a recording of "
+            "model: what these layers see depends on where each text ends, which a CUDA graph of "
             "the work cannot know. Train with --no-compile, or take sliding_window."
         )
     # kernels on a GPU want at least one token

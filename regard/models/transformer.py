@@ -113,8 +113,8 @@ class Transformer(Model):
         return self.read(source, is_full=bool((source != PAD).all()))
 
     @property
-    def is_recordable(self) -> bool:
-        """Whether a source can be read without data-dependent branches, as a recording needs."""
+    def is_capturable(self) -> bool:
+        """Whether a source can be read without data-dependent branches, as a CUDA graph needs."""
         return not self.counts_from_the_end and all(
             isinstance(layer, EncoderLayer) and layer.attention.explain(1).path == "fused"
             for layer in self.encoder

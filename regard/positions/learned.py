@@ -31,8 +31,8 @@ class LearnedPositions(nn.Module):
     ) -> Float[Tensor, "*b n m"]:
         """Look the positions up."""
         # a CUDA graph cannot read a number on the host; an earlier batch of this shape was checked
-        is_recording = positions.is_cuda and torch.cuda.is_current_stream_capturing()
-        if not is_recording and positions.numel() and int(positions.max()) >= self.P.num_embeddings:
+        is_capturing = positions.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not is_capturing and positions.numel() and int(positions.max()) >= self.P.num_embeddings:
             raise LengthError(
                 f"learned: position {int(positions.max())} was asked for, but the table has "
                 f"{self.P.num_embeddings} (0 to {self.P.num_embeddings - 1}). Raise max_len and "

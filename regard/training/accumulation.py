@@ -36,7 +36,7 @@ class Accumulator:
 
     def __init__(self, model: Model, objective: Objective, hardware: Hardware) -> None:
         self.model, self.objective, self.hardware = model, objective, hardware
-        self.work = hardware.recorder(self._work)
+        self.work = hardware.graphed(self._work)
         self.too_much: int | None = None
         """The fewest tokens, padding counted, that did not fit; later batches stay below."""
 
@@ -53,14 +53,14 @@ class Accumulator:
             sums, failed = self._attempt(pieces, tokens)
             if failed is None:
                 return Gathered(sums[0], sums[1], len(pieces) - len(batches))
-            # recordings use memory too; without them the piece may fit
-            if not self.work.forget():
+            # CUDA graphs use memory too; without them the piece may fit
+            if not self.work.free():
                 self._remember(pieces[failed])
                 pieces[failed : failed + 1] = _halves(pieces[failed])
             restore(before, self.hardware.device)
 
     def _zero(self) -> None:
-        """Delete the gradients; if work is replayed, set them to zero in place."""
+        """Delete the gradients; if graphs replay the work, set them to zero in place."""
         self.model.zero_grad(set_to_none=not self.hardware.replays)
         if self.hardware.replays:
             for parameter in self.model.parameters():

@@ -54,7 +54,7 @@ def unreached_weights(model: Model, prepared: Prepared, hardware: Hardware) -> l
     """The names of the weights that the loss does not reach; frozen ones are left out."""
     training, material = prepared.recipe.training, prepared.train
     before = random_states(hardware.device)
-    # a recording would keep the copy's memory alive
+    # a CUDA graph would keep the copy's memory alive
     hardware = replace(hardware, replays=False)
     copied = deepcopy(model)
     accumulator = Accumulator(copied, Objective.of(training), hardware)

@@ -8,7 +8,7 @@ import pytest
 from regard.bench.decoding import DecodingCase, DecodingResult, random_model, sources
 from regard.bench.decoding_worker import _regard
 from regard.cli import main
-from regard.decoding import Beam, Hypothesis, Replaying
+from regard.decoding import Beam, GraphedBeam, Hypothesis
 from regard.runs.trained import load
 from tests.making import make_run
 
@@ -34,7 +34,7 @@ def test_the_benchmark_searches_as_predict_does(monkeypatch, tmp_path):
         searches.append(type(self))
         return [[Hypothesis((4,), 0.0, 0.0, (0.0,), has_ended=True)] for _ in sentences]
 
-    for search in (Beam, Replaying):
+    for search in (Beam, GraphedBeam):
         monkeypatch.setattr(search, "__call__", noted)
     case = DecodingCase(size="tiny", n_sentences=2, batch=2, n_source=3, n_target=3)
     _regard(random_model(case), case, tmp_path)(sources(case))

@@ -164,7 +164,7 @@ def test_joeynmts_loop_is_driven_over_the_given_batches(tmp_path):
     assert (then["tokens"], then["loss"]) == (30 + 20 + 40, 1.0)
 
 
-def test_regard_alone_warms_up_for_its_recordings(tmp_path):
+def test_regard_alone_warms_up_for_its_graphs(tmp_path):
     commands = {}
     for name in ("regard", "peer"):
         path = tmp_path / f"{name}.py"

@@ -9,11 +9,11 @@ from regard.decoding import (
     AveragePenalty,
     Beam,
     Forbidden,
+    GraphedBeam,
     Greedy,
     Limits,
     NoPenalty,
     PaperPenalty,
-    Replaying,
     Sentence,
 )
 from regard.decoding.token_scores import largest
@@ -217,8 +217,8 @@ def test_an_alpha_that_rewards_improbability_is_refused():
 def test_on_a_cpu_replaying_is_the_search_itself():
     model, beam = Table(7, 2), Beam(width=3, n_best=2, limits=Limits(max_tokens=5))
     asked = [Sentence([3 + i]) for i in range(3)]
-    assert Replaying(beam)(model, asked) == beam(model, asked)
-    assert Replaying(beam)(model, []) == []
+    assert GraphedBeam(beam)(model, asked) == beam(model, asked)
+    assert GraphedBeam(beam)(model, []) == []
 
 
 def test_the_best_tokens_are_found_in_any_vocabulary():

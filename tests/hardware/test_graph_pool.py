@@ -1,4 +1,4 @@
-"""Recording a CUDA graph: Python's garbage collector waits, whatever happens."""
+"""Capturing a CUDA graph: Python's garbage collector waits, whatever happens."""
 
 import gc
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.hardware.recorded_work import GraphPool
+from regard.hardware.cuda_graphs import GraphPool
 
 POOL = (0, 7)
 GRAPH = SimpleNamespace(replay=lambda: None)
@@ -15,7 +15,7 @@ GRAPH = SimpleNamespace(replay=lambda: None)
 
 @pytest.fixture
 def card(monkeypatch):
-    """A card that notes what was recorded where, and whether garbage could be collected."""
+    """A card that notes what was captured where, and whether garbage could be collected."""
     notes = []
 
     @contextmanager
@@ -29,27 +29,27 @@ def card(monkeypatch):
     return notes
 
 
-def test_no_garbage_is_collected_while_recording(card):
-    was_on, play = GraphPool().record(gc.isenabled)
+def test_no_garbage_is_collected_while_capturing(card):
+    was_on, replay = GraphPool().capture_graph(gc.isenabled)
     assert not was_on
-    assert play is GRAPH.replay
+    assert replay is GRAPH.replay
     assert card == [(GRAPH, POOL, None, False)]
     assert gc.isenabled()
 
 
-def test_garbage_is_collected_again_after_a_recording_that_failed(card):
+def test_garbage_is_collected_again_after_a_capture_that_failed(card):
     def fail():
         raise torch.OutOfMemoryError("injected")
 
     with pytest.raises(torch.OutOfMemoryError):
-        GraphPool().record(fail)
+        GraphPool().capture_graph(fail)
     assert gc.isenabled()
 
 
 def test_a_collector_that_was_off_stays_off(card):
     gc.disable()
     try:
-        GraphPool().record(lambda: None)
+        GraphPool().capture_graph(lambda: None)
         assert not gc.isenabled()
     finally:
         gc.enable()

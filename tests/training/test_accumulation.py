@@ -10,8 +10,8 @@ from regard.data.corpus import write_corpus
 from regard.data.subword_kinds import KINDS
 from regard.data.subwords import Subwords
 from regard.errors import LengthError
+from regard.hardware.cuda_graphs import GraphedWork
 from regard.hardware.hardware import CPU
-from regard.hardware.recorded_work import Recorder
 from regard.models import Lesson, TransformerSpec, build_transformer
 from regard.training.accumulation import Accumulator
 from regard.training.losses import Objective
@@ -119,33 +119,33 @@ def test_what_did_not_fit_once_is_not_tried_again(batches):
     assert float(again.nll) == pytest.approx(float(first.nll))
 
 
-class ShortTape:
-    """A player without memory for anything beside a number of recordings."""
+class SmallBackend:
+    """A backend without memory for anything beside a number of graphs."""
 
     def __init__(self, room):
         self.room, self.made = room, 0
 
-    def play(self, work, inputs):
+    def run(self, work, inputs):
         return work(*inputs)
 
-    def record(self, work, inputs):
+    def capture_graph(self, work, inputs):
         if self.made == self.room:
-            raise torch.OutOfMemoryError("injected while recording")
+            raise torch.OutOfMemoryError("injected while capturing")
         self.made += 1
         return work
 
-    def forget(self):
+    def free(self):
         self.made = 0
 
 
 @pytest.mark.parametrize("room", [0, 1, 2])
-def test_without_memory_for_recordings_an_update_ends_whole_and_without_them(batches, room):
+def test_without_memory_for_graphs_an_update_ends_whole_and_without_them(batches, room):
     plain, short = _model(dropout=0.5), _model(dropout=0.5)
     repeated = [batch for batch in batches for _ in range(3)]
     torch.manual_seed(5)
     expected = Accumulator(plain, Objective(0.1), CPU).gather(repeated, _tokens(repeated))
     accumulator = Accumulator(short, Objective(0.1), CPU)
-    accumulator.work = Recorder(accumulator._work, ShortTape(room))
+    accumulator.work = GraphedWork(accumulator._work, SmallBackend(room))
     torch.manual_seed(5)
     gathered = accumulator.gather(repeated, _tokens(repeated))
     assert gathered.splits == 0
@@ -153,11 +153,11 @@ def test_without_memory_for_recordings_an_update_ends_whole_and_without_them(bat
     assert torch.equal(_gradient(short), _gradient(plain))
 
 
-def test_what_does_not_fit_beside_no_recording_either_is_cut(batches):
+def test_what_does_not_fit_beside_no_graph_either_is_cut(batches):
     model = _model(dropout=0.0)
     _small_memory(model, 3)
     accumulator = Accumulator(model, Objective(0.1), CPU)
-    accumulator.work = Recorder(accumulator._work, ShortTape(2))
+    accumulator.work = GraphedWork(accumulator._work, SmallBackend(2))
     repeated = [batch for batch in batches for _ in range(3)]
     gathered = accumulator.gather(repeated, _tokens(repeated))
     assert gathered.splits == 3 * (1 + 3 + 3)

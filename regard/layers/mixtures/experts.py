@@ -79,7 +79,7 @@ class Experts(nn.Module):
         if _is_recorded(x):
             raise SettingError(
                 "experts: how many tokens each of them gets is another number in every batch, "
-                "which a recording of the work cannot know. Train with --no-compile."
+                "which a CUDA graph of the work cannot know. Train with --no-compile."
             )
         tokens = x.reshape(-1, x.shape[-1])
         shares = self.gate(tokens).float().softmax(-1)

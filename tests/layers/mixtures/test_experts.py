@@ -107,9 +107,9 @@ def test_nothing_is_heard_where_nobody_listens():
     assert [tuple(one.shares.shape) for one in heard] == [(3, 4)]
 
 
-def test_a_recording_is_refused_with_what_to_do(monkeypatch):
+def test_a_cuda_graph_is_refused_with_what_to_do(monkeypatch):
     monkeypatch.setattr("regard.layers.mixtures.experts._is_recorded", lambda x: True)
-    with pytest.raises(SettingError, match=r"a recording of the work cannot know.*--no-compile"):
+    with pytest.raises(SettingError, match=r"a CUDA graph of the work cannot know.*--no-compile"):
         experts()(doubles(3, 6))
 
 

@@ -1,4 +1,4 @@
-"""Replaying, with a stand-in for a GPU's graphs: the same operations into the same memory."""
+"""The graphed beam, with a stand-in for a GPU's graphs: the same operations into the same memory."""
 
 import pytest
 import torch
@@ -7,13 +7,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.decoding import (
     Beam,
     Forbidden,
+    GraphedBeam,
     Limits,
     NoRepeatedNgrams,
     RepetitionPenalty,
-    Replaying,
     Sentence,
 )
-from regard.decoding.gpu import recorded_search as replaying
+from regard.decoding.gpu import graphed_beam
 from tests.decoding.writers import SPECS, transformer
 
 LIFT, WAIT = torch.ops.aten.lift_fresh.default, torch.ops.aten._local_scalar_dense.default
@@ -30,12 +30,12 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         # a lone number is filled in by a kernel
         if operation is WAIT or (operation is LIFT and args[0].dim()):
-            raise RuntimeError(f"{operation} cannot be recorded")
+            raise RuntimeError(f"{operation} cannot be captured")
         found = operation(*args, **(kwargs or {}))
         self.done.append((operation, args, kwargs or {}, found))
         return found
 
-    def play(self):
+    def replay(self):
         for operation, args, kwargs, before in self.done:
             new = operation(*args, **kwargs)
             for place, each in zip(_tensors(before), _tensors(new), strict=True):
@@ -48,24 +48,24 @@ def _tensors(found):
     return [each for each in several if isinstance(each, torch.Tensor)]
 
 
-class Cassette:
-    """A tape for a CPU."""
+class CpuCapture:
+    """A stand-in for CUDA graphs on a CPU."""
 
     steps = 0
 
-    def record(self, work):
+    def capture_graph(self, work):
         type(self).steps += 1
         with Operations() as operations:
             found = work()
-        return found, operations.play
+        return found, operations.replay
 
 
 @pytest.fixture
-def recorded(monkeypatch):
-    """How much was recorded on the CPU: one reading of the sources, and steps."""
-    monkeypatch.setattr(replaying, "TAPES", {"cpu": Cassette})
-    monkeypatch.setattr(Cassette, "steps", 0)
-    return lambda: Cassette.steps
+def captured(monkeypatch):
+    """How much was captured on the CPU: one reading of the sources, and steps."""
+    monkeypatch.setattr(graphed_beam, "GRAPH_CAPTURES", {"cpu": CpuCapture})
+    monkeypatch.setattr(CpuCapture, "steps", 0)
+    return lambda: CpuCapture.steps
 
 
 RULES = {
@@ -82,44 +82,44 @@ def _asked(n, n_tokens=6):
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_what_is_played_is_what_the_search_finds(rules, recorded):
+def test_what_is_replayed_is_what_the_search_finds(rules, captured):
     model = transformer("post_norm")
     beam = Beam(width=3, n_best=2, limits=Limits(max_tokens=6), rules=RULES[rules])
-    again = Replaying(beam)
+    again = GraphedBeam(beam)
     counts = []
     for n in (5, 3, 7):
         asked = _asked(n)
         got, want = again(model, asked), beam(model, asked)
-        counts.append(recorded())
+        counts.append(captured())
         for one, other in zip(got, want, strict=True):
             assert [h.tokens for h in one] == [h.tokens for h in other]
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-9)
-    assert counts[0] == 0 < counts[1] <= 1 + 6, "the second batch of a shape is recorded"
-    assert counts[2] <= 1 + 6, "and nothing is recorded twice"
+    assert counts[0] == 0 < counts[1] <= 1 + 6, "the second batch of a shape is captured"
+    assert counts[2] <= 1 + 6, "and nothing is captured twice"
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
-def test_whether_a_source_can_be_recorded_is_known_on_any_device(name):
+def test_whether_a_source_can_be_captured_is_known_on_any_device(name):
     model = transformer(name)
-    is_recordable = model.is_recordable
-    assert model.to("meta").is_recordable == is_recordable
+    is_capturable = model.is_capturable
+    assert model.to("meta").is_capturable == is_capturable
 
 
 @pytest.mark.parametrize(("name", "n_read"), [("post_norm", 1), ("sparsemax", 0)])
-def test_sources_are_read_by_the_recording_only_if_kernels_read_them(name, n_read, recorded):
+def test_sources_are_read_by_the_graph_only_if_kernels_read_them(name, n_read, captured):
     model, beam = transformer(name), Beam(width=2, limits=Limits(min_tokens=2, max_tokens=2))
-    again = Replaying(beam)
-    assert model.is_recordable == bool(n_read)
-    # 8 tokens leave no padding, and 6 are another recording
+    again = GraphedBeam(beam)
+    assert model.is_capturable == bool(n_read)
+    # 8 tokens leave no padding, and 6 are another graph
     for n_tokens in (8, 6, 8, 8):
         asked = _asked(3, n_tokens)
         got, want = again(model, asked), beam(model, asked)
         assert [h[0].tokens for h in got] == [h[0].tokens for h in want]
         assert [h[0].score for h in got] == pytest.approx([h[0].score for h in want], abs=1e-9)
-    assert recorded() == n_read + 2
+    assert captured() == n_read + 2
 
 
-def test_a_rule_that_makes_a_tensor_of_its_own_cannot_be_recorded(recorded):
+def test_a_rule_that_makes_a_tensor_of_its_own_cannot_be_captured(captured):
     class Late:
         def on(self, device):
             return self
@@ -127,8 +127,8 @@ def test_a_rule_that_makes_a_tensor_of_its_own_cannot_be_recorded(recorded):
         def __call__(self, scores, written):
             return scores.index_fill(1, torch.tensor([5, 7]), -torch.inf)
 
-    again = Replaying(Beam(width=2, limits=Limits(max_tokens=4), rules=[Late()]))
+    again = GraphedBeam(Beam(width=2, limits=Limits(max_tokens=4), rules=[Late()]))
     model = transformer("post_norm")
     again(model, _asked(2))
-    with pytest.raises(RuntimeError, match=r"aten\.lift_fresh\.default cannot be recorded"):
+    with pytest.raises(RuntimeError, match=r"aten\.lift_fresh\.default cannot be captured"):
         again(model, _asked(2))

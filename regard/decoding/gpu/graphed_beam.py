@@ -1,11 +1,11 @@
-"""Recorded search: on a GPU, records the steps of a beam search as CUDA graphs and replays them.
+"""Graphed beam: on a GPU, captures the steps of a beam search as CUDA graphs and replays them.
 
 A step of a search is hundreds of small operations, and launching each takes longer than running it.
 Batches of one shape run the same operations, so that from the third such batch on one call launches
-a whole step, and one the reading of the sources if that can be recorded. Batches are padded to
+a whole step, and one the reading of the sources if that can be captured. Batches are padded to
 multiples of a few sizes, to have few shapes.
 
-Cost: the memory of the longest answer's caches for every shape seen; a second for its recording.
+Cost: the memory of the longest answer's caches for every shape seen; a second for the capture.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,46 +17,46 @@ from torch import Tensor
 from regard.decoding.beam import Beam, BeamStep
 from regard.decoding.sentences import Sentence, SentenceBatch
 from regard.decoding.trellis import BeamState, Hypothesis, Trellis
-from regard.hardware.recorded_work import GraphPool
+from regard.hardware.cuda_graphs import GraphPool
 from regard.models.stepper import Stepper
 from regard.models.transformer import Transformer
 
 ROUND_SENTENCES, ROUND_TOKENS = 32, 8
 """Batches are padded to multiples of these."""
 
-LOOK = 4
-"""Steps between checks whether all sentences are done, as a check makes the GPU wait."""
+STEPS_BETWEEN_CHECKS = 4
+"""How often a search checks whether all sentences are done, as a check makes the GPU wait."""
 
 T = TypeVar("T")
 
 
 @runtime_checkable
-class Tape(Protocol):
-    """Records the steps of one search."""
+class GraphCapture(Protocol):
+    """The interface: captures the steps of one search."""
 
-    def record(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
+    def capture_graph(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
         """The results of some work, at fixed addresses, and a function that computes them again."""
 
 
-TAPES: Mapping[str, Callable[[], Tape]] = {"cuda": GraphPool}
-"""The recorder of each device that can record."""
+GRAPH_CAPTURES: Mapping[str, Callable[[], GraphCapture]] = {"cuda": GraphPool}
+"""The capture of each kind of device that has graphs."""
 
 Step = Callable[[BeamState, int], BeamStep]
 
 
 @final
-class Replaying:
+class GraphedBeam:
     """A beam search that gets faster with every batch of a shape that it has seen before.
 
-    On devices without recording, such as a CPU, and for sentences that must contain phrases, it
-    runs the beam search unrecorded.
+    On devices without graphs, such as a CPU, and for sentences that must contain phrases, it runs
+    the beam search without them.
     """
 
     def __init__(self, search: Beam) -> None:
         self.search = search
-        self._recordings: dict[tuple[Any, ...], _Recording | None] = {}
-        self._is_recordable: dict[Stepper, bool] = {}
-        """The models so far, and whether each can record the reading of its sources."""
+        self._graphs: dict[tuple[Any, ...], _StepGraphs | None] = {}
+        self._is_capturable: dict[Stepper, bool] = {}
+        """The models so far, and whether the reading of each one's sources can be captured."""
 
     @torch.inference_mode()
     def __call__(
@@ -64,8 +64,8 @@ class Replaying:
     ) -> list[list[Hypothesis]]:
         """The answers of each sentence."""
         has_constraints = any(sentence.must_contain for sentence in sentences)
-        tape = TAPES.get(torch.device(device).type)
-        if tape is None or has_constraints or not sentences:
+        capture = GRAPH_CAPTURES.get(torch.device(device).type)
+        if capture is None or has_constraints or not sentences:
             return self.search(model, sentences, device=device)
         filled = [*sentences, *[sentences[-1]] * (-len(sentences) % ROUND_SENTENCES)]
         batch = SentenceBatch.of(filled, self.search.limits, torch.device(device))
@@ -75,11 +75,11 @@ class Replaying:
         def step(before: BeamState, t: int) -> BeamStep:
             return self.search.advance(model, chooser, before, t)
 
-        if model not in self._is_recordable:
-            self._is_recordable[model] = getattr(model, "is_recordable", False)
+        if model not in self._is_capturable:
+            self._is_capturable[model] = getattr(model, "is_capturable", False)
         # the inputs that differ between batches of one shape: tensors in tuples
         given: tuple[Any, ...] = batch
-        if not self._is_recordable[model]:
+        if not self._is_capturable[model]:
             given = self.search.begin(batch, model.start(batch.source))
 
         def start() -> BeamState:
@@ -90,43 +90,45 @@ class Replaying:
 
         shapes = [tuple(x.shape) for x in _tensors(given)]
         key = (model, batch.longest, batch.is_full, *shapes)
-        if key not in self._recordings or batch.forced.numel():
-            # kernels are chosen and compiled the first time, which cannot be recorded
-            self._recordings.setdefault(key, None)
-            return self._play(batch, start(), step)[: len(sentences)]
-        recording = self._recordings[key]
-        if recording is None:
-            reads = start if self._is_recordable[model] else None
-            recording = self._recordings[key] = _Recording(given, reads, step, tape())
-        return self._play(batch, recording.start(given), recording.step)[: len(sentences)]
+        if key not in self._graphs or batch.forced.numel():
+            # kernels are chosen and compiled the first time, which cannot be captured
+            self._graphs.setdefault(key, None)
+            return self._search_steps(batch, start(), step)[: len(sentences)]
+        graphs = self._graphs[key]
+        if graphs is None:
+            reads = start if self._is_capturable[model] else None
+            graphs = self._graphs[key] = _StepGraphs(given, reads, step, capture())
+        return self._search_steps(batch, graphs.start(given), graphs.step)[: len(sentences)]
 
-    def _play(self, batch: SentenceBatch, beam: BeamState, step: Step) -> list[list[Hypothesis]]:
+    def _search_steps(
+        self, batch: SentenceBatch, beam: BeamState, step: Step
+    ) -> list[list[Hypothesis]]:
         trellis, limits = Trellis(len(batch.source)), self.search.limits
         for t in range(1, batch.longest + 1):
             found = step(beam, t)
             trellis.record(found.chosen, found.ends)
             beam = found.after
             # before the shortest length no sentence can be done
-            if t > limits.min_tokens and t % LOOK == 0 and bool(found.done.all()):
+            if t > limits.min_tokens and t % STEPS_BETWEEN_CHECKS == 0 and bool(found.done.all()):
                 break
         return trellis.best(self.search.n_best, self.search.penalty)
 
 
-class _Recording:
-    """Recordings of every step of a search; each reads the results of the one before."""
+class _StepGraphs:
+    """The graphs of every step of a search; each reads the results of the one before."""
 
     def __init__(
         self,
         given: tuple[Any, ...],
         reads: Callable[[], BeamState] | None,
         step: Step,
-        tape: Tape,
+        capture: GraphCapture,
     ) -> None:
-        self._given, self._step, self._tape = given, step, tape
+        self._given, self._step, self._capture = given, step, capture
         self._start = cast(BeamState, given)
         self._read: Callable[[], object] = lambda: None
         if reads is not None:
-            self._start, self._read = tape.record(reads)
+            self._start, self._read = capture.capture_graph(reads)
         self._steps: list[tuple[BeamStep, Callable[[], object]]] = []
 
     def start(self, given: tuple[Any, ...]) -> BeamState:
@@ -137,12 +139,12 @@ class _Recording:
         return self._start
 
     def step(self, before: BeamState, t: int) -> BeamStep:
-        """Play step t, which is recorded if it has not been yet."""
+        """Replay step t, which is captured if it has not been yet."""
         if t > len(self._steps):
             last = self._steps[-1][0].after if self._steps else self._start
-            self._steps.append(self._tape.record(lambda: self._step(last, t)))
-        found, play = self._steps[t - 1]
-        play()
+            self._steps.append(self._capture.capture_graph(lambda: self._step(last, t)))
+        found, replay = self._steps[t - 1]
+        replay()
         return found
 
 
