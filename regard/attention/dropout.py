@@ -1,9 +1,12 @@
-"""Dropout: a faster `nn.Dropout` for layers and models; dropout of attention weights is elsewhere.
+"""Dropout: a faster `nn.Dropout` for the vectors of layers and models.
 
     y = x ⊙ m / (1 - p),   m ~ Bernoulli(1 - p)
 
 On a CPU, torch draws one random number for each element, which costs more than a layer norm; here
 one draw of 64 bits decides four elements, each with a probability rounded to 1 / 65536.
+
+Attention weights are dropped in attend.py and engine/windowed.py, by torch's own function; the
+fused and sparse paths have no such dropout and are not taken where it is on.
 
 Paper: Srivastava et al. 2014, section 4.
 """
