@@ -76,7 +76,7 @@ class Experts(nn.Module):
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
         """Send each token to its experts and weigh their outputs."""
-        if _is_recorded(x):
+        if _is_capturing(x):
             raise SettingError(
                 "experts: how many tokens each of them gets is another number in every batch, "
                 "which a CUDA graph of the work cannot know. Train with --no-compile."
@@ -127,5 +127,5 @@ def imbalance(shares: Float[Tensor, "n e"], chosen: Tensor) -> Float[Tensor, ""]
     return count * (asked / chosen.numel() * shares.mean(0)).sum()
 
 
-def _is_recorded(x: Tensor) -> bool:
+def _is_capturing(x: Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()

@@ -1,4 +1,4 @@
-"""The graphed beam, with a stand-in for a GPU's graphs: the same operations into the same memory."""
+"""The graphed beam, on a stand-in for CUDA graphs: the same operations into the same memory."""
 
 import pytest
 import torch

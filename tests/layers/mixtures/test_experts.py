@@ -108,7 +108,7 @@ def test_nothing_is_heard_where_nobody_listens():
 
 
 def test_a_cuda_graph_is_refused_with_what_to_do(monkeypatch):
-    monkeypatch.setattr("regard.layers.mixtures.experts._is_recorded", lambda x: True)
+    monkeypatch.setattr("regard.layers.mixtures.experts._is_capturing", lambda x: True)
     with pytest.raises(SettingError, match=r"a CUDA graph of the work cannot know.*--no-compile"):
         experts()(doubles(3, 6))
 
