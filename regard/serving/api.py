@@ -22,7 +22,7 @@ from regard.serving.lru_cache import name_of_answer
 from regard.serving.offers import other_examples
 from regard.serving.quantities import QuantitySettings, numbers_of, offered, spans_of
 from regard.serving.registry import Matrices, Registry, Served
-from regard.serving.turns import WatchedSearch, held
+from regard.serving.request_limits import WatchedSearch, held
 from regard.tasks.input_format import text_of_line
 from regard.tasks.predictions import Request
 from regard.training.metrics_file import rows as read_metrics

@@ -1,4 +1,7 @@
-"""The HTTP routes: each calls a function of api.py or its siblings; server.py runs the app."""
+"""The HTTP routes: each calls a function of api.py or its siblings.
+
+server.py runs the app; request_limits.py says how many requests are worked on at a time.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -24,9 +27,9 @@ from regard.serving.guard import Guard, Names, fault
 from regard.serving.loaded_head import loaded_head
 from regard.serving.quantities import QuantitySettings
 from regard.serving.registry import Registry
+from regard.serving.request_limits import CLIENT_CLOSED, Pools
 from regard.serving.schemas import AskedToPredict, AskedToWork, described, read_json, received
 from regard.serving.side_by_side import side_by_side
-from regard.serving.turns import GONE, Pools
 from regard.serving.worked_steps import start, worked_steps
 
 STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
@@ -95,23 +98,27 @@ def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
         # checked before the body is read, which may be long
         api.reader(registry, run)
         body = await read_json(request, AskedToPredict)
-        # a refused text is answered at once, without a turn at the model
+        # a refused text is answered at once, without waiting for the model
         asked = dict(body)
         answer = await pools.read(lambda: api.prepare_prediction(registry, run, **asked))
-        return await pools.ask(run, answer)
+        return await pools.run_on_model(run, answer)
 
     @app.post("/api/runs/{run}/caption", tags=["looking"])
     async def caption(run: str, request: Request) -> dict[str, object]:
         """Caption the picture that is the body of the request, as the bytes of its file."""
         served = captions.captioner(registry, run)
         async with received(request) as upload:
-            return await pools.ask(run, lambda: captions.caption_upload(registry, served, upload))
+            return await pools.run_on_model(
+                run, lambda: captions.caption_upload(registry, served, upload)
+            )
 
     @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
     async def caption_example(run: str, number: int) -> dict[str, object]:
         """Caption one of the run's own pictures."""
         served = captions.captioner(registry, run)
-        return await pools.ask(run, lambda: captions.caption_example(registry, served, number))
+        return await pools.run_on_model(
+            run, lambda: captions.caption_example(registry, served, number)
+        )
 
     @app.get("/api/captions/{record}", tags=["looking"])
     async def kept_caption(record: str) -> dict[str, object]:
@@ -265,7 +272,9 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: Exception) -> Response:
-        return JSONResponse(fault("gone", "serve: the client left before it had sent all."), GONE)
+        return JSONResponse(
+            fault("gone", "serve: the client left before it had sent all."), CLIENT_CLOSED
+        )
 
 
 def _count(app: FastAPI) -> None:

@@ -4,7 +4,8 @@ A tile is sent as 256 Ã— 256 little-endian numbers, NaN outside the matrix and â
 masked, followed by 256 float32: how many keys each row of pixels may see.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import final
 
@@ -17,7 +18,7 @@ from regard.inspecting.survey import ANYWHERE, survey
 from regard.inspecting.tiles import BLOCK, MAX_EXACT_CELLS, PIXELS, Pyramid
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.registry import Registry, Tile
-from regard.serving.turns import ComputingTurns, check_client
+from regard.serving.request_limits import ComputeLimits, check_client
 
 TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 """How the numbers of a tile may be written."""
@@ -28,9 +29,16 @@ SURVEY_ROWS = 512
 N_HEAVIEST = 20
 """How many of the keys that receive most are named."""
 MAX_QUICK_WEIGHTS = 4 * BLOCK
-"""The most weights of a survey that takes a quick turn, as a tile does."""
-TURNS = ComputingTurns()
+"""The most weights of a survey that counts as quick work, as a tile does."""
+COMPUTE_LIMITS = ComputeLimits()
 """Shared by all requests, since they compute on the same machine."""
+
+
+def _slot(*, is_long: bool) -> tuple[AbstractContextManager[None], Callable[[], None]]:
+    """A context for work within the limits, and what the work calls now and then."""
+    if is_long:
+        return COMPUTE_LIMITS.long(), COMPUTE_LIMITS.give_way
+    return COMPUTE_LIMITS.quick(), check_client
 
 
 def atlas(record: Record, kind: str, layer: int) -> dict[str, object]:
@@ -71,7 +79,7 @@ class TileRequest:
 def tile(registry: Registry, name: str, request: TileRequest) -> Tile:
     """One tile as bytes, and its headers; a fully masked tile has no bytes.
 
-    It is computed once, and not at all if the client disconnects before its turn.
+    It is computed once, and not at all if the client disconnects before it starts.
     """
     record = registry.record(name)
     return registry.tiles.computed(
@@ -85,8 +93,8 @@ def _computed(record: Record, request: TileRequest) -> Tile:
     is_number = request.head.isascii() and request.head.isdigit()
     head = int(request.head) if is_number else request.head
     is_long = not request.rows and PIXELS * pyramid.scale(request.zoom) > MAX_EXACT_CELLS
-    turn, pause = (TURNS.long(), TURNS.give_way) if is_long else (TURNS.quick(), check_client)
-    with turn:
+    slot, pause = _slot(is_long=is_long)
+    with slot:
         made = pyramid.tile(
             head, request.zoom, *place, request.pooling, request.rows or None, pause=pause
         )
@@ -116,8 +124,8 @@ def profile(
     apart = far if one.is_self else ANYWHERE
     is_long = pyramid.n_queries // used * pyramid.n_keys > MAX_QUICK_WEIGHTS
     hidden = one.keys.special_pieces
-    turn, pause = (TURNS.long(), TURNS.give_way) if is_long else (TURNS.quick(), check_client)
-    with turn:
+    slot, pause = _slot(is_long=is_long)
+    with slot:
         found = survey(pyramid.weights, head, far=apart, every=used, left_out=hidden, pause=pause)
     bins = min(MAX_BINS, pyramid.n_keys)
     edges = np.arange(bins) * pyramid.n_keys // bins

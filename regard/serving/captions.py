@@ -9,8 +9,8 @@ from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.registry import Registry, Served
+from regard.serving.request_limits import WatchedSearch, held
 from regard.serving.schemas import Upload
-from regard.serving.turns import WatchedSearch, held
 
 MAX_SIDE = 1600
 """Pixels along the longer side of a picture that is kept for the page."""

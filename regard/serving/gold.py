@@ -25,7 +25,7 @@ from regard.runs.alignment import AlignmentErrors, piece_weights, read_gold
 from regard.runs.evaluation_texts import texts_of_files
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.registry import GoldPairs, GoldWeights, Registry, Served, WordWeights
-from regard.serving.turns import held
+from regard.serving.request_limits import held
 
 ROWS = {row.name.lower(): row for row in DecoderRow}
 MAX_PAIRS = 300

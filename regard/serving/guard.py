@@ -12,7 +12,7 @@ from typing import final
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.serving.turns import answer_while_there
+from regard.serving.request_limits import answer_while_there
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Generic, TypeVar, final
 
 from regard.errors import UnknownChoice
-from regard.serving.turns import held
+from regard.serving.request_limits import held
 
 T = TypeVar("T")
 

@@ -1,4 +1,8 @@
-"""The running process: uvicorn serves the app of app.py on a bound port until it is stopped."""
+"""The running process: uvicorn serves an app on a bound port until it is stopped.
+
+What happens to a request is in app.py (routes), guard.py (checks before the body is read) and
+request_limits.py (how many are worked on at a time).
+"""
 
 import socket
 import threading

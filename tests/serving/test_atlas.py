@@ -18,11 +18,11 @@ from regard.inspecting import Record
 from regard.inspecting.record import Attention
 from regard.inspecting.token_labels import Tokens
 from regard.serving import build_app
-from regard.serving.atlas import TURNS, profile
+from regard.serving.atlas import COMPUTE_LIMITS, profile
 from regard.serving.lru_cache import LruCache
 from regard.serving.registry import Registry
+from regard.serving.request_limits import ComputeLimits, answer_while_there, check_client
 from regard.serving.server import running
-from regard.serving.turns import ComputingTurns, answer_while_there, check_client
 
 N = 1 << 14
 """At the first zoom a pixel is 64 × 64 cells: more than are computed without being asked for."""
@@ -105,7 +105,7 @@ def test_a_survey_that_was_given_up_ends():
         asked = ask(address, "records/doc/profile/encoder/0/0?every=1")
         until(lambda: slow.n_blocks > 3)
         asked.close()
-        with TURNS.long():
+        with COMPUTE_LIMITS.long():
             # its turn is over, though only few of 256 blocks were looked at
             assert slow.n_blocks < 100
 
@@ -116,7 +116,7 @@ def test_a_fast_pan_never_computes_more_than_a_few_tiles_at_a_time():
         paths = [f"records/doc/tiles/encoder/0/0/6/{x}/{y}" for x in range(6) for y in range(4)]
         answers = list(many.map(lambda path: read(address, path), paths))
     assert all(headers["X-Exact"] == "true" for headers, _ in answers)
-    assert 1 <= slow.n_most <= TURNS.max_quick
+    assert 1 <= slow.n_most <= COMPUTE_LIMITS.max_quick
 
 
 def test_the_survey_says_how_many_queries_it_used_until_all_were():
@@ -138,23 +138,23 @@ def test_a_short_text_is_surveyed_exactly_at_once():
     assert (said["rows_used"], said["every"], said["is_exact"]) == (300, 1, True)
 
 
-# turns
+# limits
 
 
 def test_a_long_piece_gives_way_to_quick_ones_and_waits_for_no_other():
-    turns, seen = ComputingTurns(max_quick=1), []
+    limits, seen = ComputeLimits(max_quick=1), []
     holding, may_end = threading.Event(), threading.Event()
 
     def quick():
-        with turns.quick():
+        with limits.quick():
             holding.set()
             may_end.wait(PATIENCE)
             seen.append("quick")
 
     def long():
-        with turns.long():
+        with limits.long():
             holding.wait(PATIENCE)
-            turns.give_way()
+            limits.give_way()
             seen.append("long")
 
     threads = [threading.Thread(target=work) for work in (long, quick)]
@@ -168,14 +168,14 @@ def test_a_long_piece_gives_way_to_quick_ones_and_waits_for_no_other():
     assert seen == ["quick", "long"]
 
 
-def test_what_fails_leaves_its_turn_to_others():
-    turns = ComputingTurns(max_quick=1)
-    for turn in (turns.quick, turns.long):
-        with pytest.raises(ZeroDivisionError), turn():
+def test_what_fails_leaves_its_slot_to_others():
+    limits = ComputeLimits(max_quick=1)
+    for slot in (limits.quick, limits.long):
+        with pytest.raises(ZeroDivisionError), slot():
             raise ZeroDivisionError
-        with turn():
+        with slot():
             pass
-    turns.give_way()
+    limits.give_way()
 
 
 def test_whoever_goes_is_noticed_while_an_answer_is_made():

@@ -7,8 +7,8 @@ import pytest
 from regard.runs.trained import load
 from regard.serving import build_app
 from regard.serving.registry import Registry, Served
+from regard.serving.request_limits import Client, answer_while_there
 from regard.serving.server import running
-from regard.serving.turns import Client, answer_while_there
 from tests.captioning import draw, trained_captioner
 from tests.making import make_run
 from tests.serving import asking

@@ -1,14 +1,15 @@
-"""Turns of requests: on the threads of the server, to search, and to compute maps of long texts.
+"""Request limits: how many requests are worked on at a time, and what a disconnection ends.
 
     event loop    immediate answers: health, metrics, names, files of the page
-    reading       work that reads files or tokenises texts, without a model
-    one a run     predictions and captions: one at a time
+    Pools.read    `MAX_READING_REQUESTS` read files or tokenise texts, without a model
+    Pools.run_on_model    one a run predicts or captions
+    ComputeLimits    `MAX_QUICK_PIECES` quick pieces of maps, and one long one that pauses for them
 
-Maps and records use Starlette's threads, as all other routes do: a few quick pieces are computed
-at a time, and one long one that pauses for them.
+Maps and records use Starlette's threads, as all other routes do. A request beyond a limit waits;
+the queue has no bound, and only the client's disconnection ends the wait.
 
 A client may disconnect meanwhile: a page cancels the tiles that scroll out of view. Its work is
-then dropped, whether it waits for its turn or is under way.
+then dropped, whether it waits or is under way.
 """
 
 import asyncio
@@ -30,9 +31,9 @@ from regard.models import Stepper
 
 T = TypeVar("T")
 
-GONE = 499
+CLIENT_CLOSED = 499
 """The status of a request whose client has disconnected; nginx uses the same."""
-PATIENCE = 0.05
+POLL_SECONDS = 0.05
 """How often, in seconds, waiting work checks whether its client is still connected."""
 MAX_QUICK_PIECES = 2
 """Quick pieces at a time; each may use several cores."""
@@ -51,7 +52,7 @@ def check_client() -> None:
     """Raise if this thread's client has disconnected; do nothing in a thread without a request."""
     client = _CLIENT.get()
     if client is not None and client.is_set():
-        raise HTTPException(GONE, "the client has gone")
+        raise HTTPException(CLIENT_CLOSED, "the client has gone")
 
 
 @runtime_checkable
@@ -68,7 +69,7 @@ class Lockable(Protocol):
 @contextmanager
 def held(lock: Lockable) -> Iterator[None]:
     """Hold a lock; raise if the client disconnects before it is free."""
-    while not lock.acquire(timeout=PATIENCE):
+    while not lock.acquire(timeout=POLL_SECONDS):
         check_client()
     try:
         check_client()
@@ -133,13 +134,13 @@ class Pools:
         """Run work that needs no model."""
         return await _in_thread(work, self._reading)
 
-    async def ask(self, run: str, work: Callable[[], T]) -> T:
+    async def run_on_model(self, run: str, work: Callable[[], T]) -> T:
         """Run work of a run's model, one request at a time."""
         return await _in_thread(work, self._of_run[run])
 
 
 async def _in_thread(work: Callable[[], T], limiter: CapacityLimiter) -> T:
-    """The result of the work; raises if the client disconnects before its turn."""
+    """The result of the work; raises if the client disconnects before it starts."""
 
     def checked_work() -> T:
         check_client()
@@ -149,7 +150,7 @@ async def _in_thread(work: Callable[[], T], limiter: CapacityLimiter) -> T:
 
 
 @final
-class ComputingTurns:
+class ComputeLimits:
     """Limits of concurrent work: `max_quick` quick pieces, and one long one."""
 
     def __init__(self, max_quick: int = MAX_QUICK_PIECES) -> None:
@@ -181,7 +182,7 @@ class ComputingTurns:
         check_client()
         with self._change:
             while self._n_quick:
-                self._change.wait(PATIENCE)
+                self._change.wait(POLL_SECONDS)
                 check_client()
 
 
