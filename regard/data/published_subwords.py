@@ -33,7 +33,7 @@ CLOSING = re.compile(r" ([.,!?;:%)\]}…])")
 OPENING = re.compile(r"([(\[{]) ")
 
 
-def _learned_elsewhere(texts: Iterator[str], size: int) -> Tokenizer:
+def _refuse_to_learn(texts: Iterator[str], size: int) -> Tokenizer:
     raise SettingError(
         "tokens.kind: this kind comes with published models and is not learned here. Take bpe or "
         "unigram, or training.start_from an imported run."
@@ -125,11 +125,11 @@ def _join_sentencepiece(pieces: Iterable[str]) -> str:
 
 
 WORDPIECE = Kind(
-    "wordpiece", _learned_elsewhere, _rebuild_wordpiece, _read_wordpiece, _join_wordpiece,
+    "wordpiece", _refuse_to_learn, _rebuild_wordpiece, _read_wordpiece, _join_wordpiece,
     model="WordPiece", cut="BertPreTokenizer", goes_on=_is_part,
 )  # fmt: skip
 SENTENCEPIECE = Kind(
-    "sentencepiece", _learned_elsewhere, _rebuild_sentencepiece, _read_sentencepiece,
+    "sentencepiece", _refuse_to_learn, _rebuild_sentencepiece, _read_sentencepiece,
     _join_sentencepiece, model="Unigram", cut="Metaspace", goes_on=_goes_on,
 )  # fmt: skip
 

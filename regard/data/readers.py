@@ -166,8 +166,8 @@ class Shards(FileReader):
     def _reader(self, path: Path, found: Mapping[str, Path]) -> FileReader | None:
         """The reader that starts at this file; None for a target and for an ignored file."""
         stem, _, ending = unpacked(path).rpartition(".")
-        if ending in _SINGLE:
-            return _SINGLE[ending](path, (self.source, self.target))
+        if ending in _SHARD_READERS:
+            return _SHARD_READERS[ending](path, (self.source, self.target))
         if self.suffixes is None:
             raise DataError(f"shards: '{path}' is no shard. {self._expected()}")
         if ending not in self.suffixes:
@@ -216,7 +216,7 @@ class HuggingFace(ExampleReader):
 
 
 @dataclass(frozen=True)
-class LearnedElsewhere(ExampleReader):
+class ImportedData(ExampleReader):
     """Takes the place of data in the recipe of an imported run; it has no examples."""
 
     model: str
@@ -246,18 +246,18 @@ READERS: Mapping[str, type[ExampleReader]] = {
     "documents": Documents,
     "running_text": RunningText,
     "huggingface": HuggingFace,
-    "elsewhere": LearnedElsewhere,
+    "elsewhere": ImportedData,
     **PICTURE_READERS,
 }
 
-_SINGLE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
+_SHARD_READERS: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
     "tsv": lambda path, keys: TabSeparated(path),
     "jsonl": lambda path, keys: JsonLines(path, *keys),
 }
 """The reader for a shard with this ending."""
 
-ALONE: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
-    **_SINGLE,
+FILE_READERS: Mapping[str, Callable[[Path, tuple[str, str]], FileReader]] = {
+    **_SHARD_READERS,
     "conllu": lambda path, keys: Treebank(path),
 }
 """The reader for a single file with this ending."""
@@ -280,12 +280,12 @@ def reader_for(
     if others:
         return ParallelFiles(first, tuple(others))
     ending = unpacked(first).rpartition(".")[2]
-    if ending not in ALONE:
+    if ending not in FILE_READERS:
         raise DataError(
             f"data: '{first}' alone is neither .tsv nor .jsonl nor .conllu (also .gz, .xz) nor a "
             "folder. Give the source file and then its target file."
         )
-    return ALONE[ending](first, keys)
+    return FILE_READERS[ending](first, keys)
 
 
 def unpacked(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.choices import Choice, find
 from regard.data import READERS, Example, reader_for
-from regard.data.readers import LearnedElsewhere
+from regard.data.readers import ImportedData
 from regard.errors import DataError, SettingError
 from regard.recipes.data_paths import examples_of
 from regard.recipes.recipe import Recipe
@@ -53,7 +53,7 @@ def texts_of_split(recipe: Recipe, split: str, run: Path | None = None) -> list[
     """The split "valid" or "test" of a recipe's data; paths start from the run's directory."""
     choice = find(split, SPLITS, key="--split")(recipe)
     if choice is None:
-        is_imported = READERS.get(recipe.data.valid.name) is LearnedElsewhere
+        is_imported = READERS.get(recipe.data.valid.name) is ImportedData
         raise SettingError(
             f"test texts: the recipe has no data.{split}. Give --source and --reference"
             + ("." if is_imported else ", or take --split valid.")

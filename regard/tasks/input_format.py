@@ -20,7 +20,7 @@ from regard.data.documents import Documents
 from regard.data.examples import ExampleReader, LineReader
 from regard.data.files import lines
 from regard.data.normalisation import NORMALISERS
-from regard.data.readers import ALONE, PICTURE_READERS, READERS, JsonLines, unpacked
+from regard.data.readers import FILE_READERS, PICTURE_READERS, READERS, JsonLines, unpacked
 from regard.data.treebanks import Treebank
 from regard.errors import DataError
 from regard.recipes.data_paths import located
@@ -76,7 +76,7 @@ def is_read_as_trained(train: Choice, path: Path) -> bool:
     A file with an unknown ending is assumed to have the run's form.
     """
     is_of_texts = "path" in train.settings and train.name not in PICTURE_READERS
-    return has_run_form(train, path) or (is_of_texts and ending(path) not in ALONE)
+    return has_run_form(train, path) or (is_of_texts and ending(path) not in FILE_READERS)
 
 
 def holds_both_sides(train: Choice | None, path: Path) -> str | None:
