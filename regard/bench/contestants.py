@@ -30,7 +30,7 @@ from regard.data.subword_kinds import BOS, EOS, PAD
 from regard.errors import MissingExtra
 from regard.hardware.hardware import Hardware
 from regard.models import Model, build_model
-from regard.models.learner import shifted
+from regard.models.trainable import shifted
 from regard.recipes.recipe import DataRecipe, Recipe, TrainingRecipe
 from regard.training.checkpoints import Progress
 from regard.training.loop import Material, epoch_updates, learn, make_optimiser

@@ -10,7 +10,6 @@ from regard.models.encoders.spec import EncoderSpec
 from regard.models.kinds import KINDS, NAMED, Spec, build_model, shapes_of
 from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel, build_language_model
-from regard.models.learner import Learner, Lesson
 from regard.models.masking import MASK, Masked, masked
 from regard.models.model import Model
 from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
@@ -19,6 +18,7 @@ from regard.models.recurrent.network import Recurrent, build_recurrent
 from regard.models.recurrent.spec import RecurrentSpec
 from regard.models.spec import SIZES, ExpertsSpec, TransformerSpec
 from regard.models.stepper import Stepper
+from regard.models.trainable import LossInputs, Trainable
 from regard.models.transformer import Transformer, build_transformer
 
 __all__ = [
@@ -37,8 +37,7 @@ __all__ = [
     "Gpt2Spec",
     "LanguageModel",
     "LanguageSpec",
-    "Learner",
-    "Lesson",
+    "LossInputs",
     "MarianSpec",
     "Masked",
     "MaskedLanguageModel",
@@ -49,6 +48,7 @@ __all__ = [
     "Spec",
     "Stepper",
     "Tagger",
+    "Trainable",
     "Transformer",
     "TransformerSpec",
     "build_captioner",

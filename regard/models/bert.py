@@ -30,9 +30,9 @@ from regard.layers import Norm
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.by_length import read_apart
 from regard.models.embedding import Embedding
-from regard.models.learner import Lesson
 from regard.models.masking import MASK, masked, masked_alone
 from regard.models.shapes import Indices, SourceTokens, TargetTokens, Tokens
+from regard.models.trainable import LossInputs
 from regard.places import ROOT, Places, Tree
 
 
@@ -129,7 +129,7 @@ class EncoderHead(nn.Module, ABC):
         """The input of the output layer, from the states at the begin token and at each token."""
 
     @abstractmethod
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Read a batch; give the output layer's inputs and the right answers."""
 
     @abstractmethod
@@ -164,9 +164,9 @@ class MaskedLanguageModel(EncoderHead):
         """Dense layer, activation and norm at each token."""
         return self.norm(self.activation(self.dense(states[:, 1:])))
 
-    def lesson(
+    def loss_inputs(
         self, source: SourceTokens, target: TargetTokens, generator: torch.Generator | None = None
-    ) -> Lesson:
+    ) -> LossInputs:
         """Hide some words of the target, which are to be predicted; the source is not read.
 
         In training the generator (by default torch's) chooses them. In evaluation a hash of the row
@@ -177,7 +177,7 @@ class MaskedLanguageModel(EncoderHead):
             read, gold = masked_alone(target, n_tokens=n_tokens, mask=self.mask)
         else:
             read, gold = masked(target, n_tokens=n_tokens, mask=self.mask, generator=generator)
-        return Lesson(self.hidden(read), gold)
+        return LossInputs(self.hidden(read), gold)
 
     def known(self, source: Tokens) -> Tokens:
         """The words that are not hidden."""
@@ -200,9 +200,9 @@ class Classifier(EncoderHead):
         """tanh(W h[0]), the state at the begin token."""
         return self.dense(states[:, :1]).tanh()
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Read the source; the first target token is its label."""
-        return Lesson(self.hidden(source), target[:, :1])
+        return LossInputs(self.hidden(source), target[:, :1])
 
     def known(self, source: Tokens) -> Int[Tensor, "b 1"]:
         """No answer is known: the model predicts the one label."""
@@ -217,7 +217,7 @@ class Tagger(EncoderHead):
         """The states at each token."""
         return states[:, 1:]
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Each target token is the label of the source token at its position; ends have no loss."""
         if source.shape != target.shape:
             raise ShapeError(
@@ -225,7 +225,7 @@ class Tagger(EncoderHead):
                 f"target of {target.shape[1]} tokens. Take tokens of kind words on both sides, "
                 "and as many labels as words in each line."
             )
-        return Lesson(self.hidden(source), target.masked_fill(target == EOS, PAD))
+        return LossInputs(self.hidden(source), target.masked_fill(target == EOS, PAD))
 
     def known(self, source: Tokens) -> Tokens:
         """The end token after the text; every label is predicted."""
@@ -243,9 +243,9 @@ class HeadlessEncoder(EncoderHead):
             "text and says nothing. Ask for vectors: regard predict RUN --vectors FILE.npy."
         )
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Raise an error: without an output layer there is no loss."""
-        return Lesson(self.hidden(source), target)
+        return LossInputs(self.hidden(source), target)
 
     def known(self, source: Tokens) -> Tokens:
         """Raise an error: without an output layer there are no answers."""

@@ -28,7 +28,6 @@ from regard.models.language.rows import NOWHERE, ROWS, Rows, joined
 from regard.models.language.spec import LanguageSpec
 from regard.models.language.states import LanguageState, StatesByLength
 from regard.models.language.token_maps import by_token, part_of
-from regard.models.learner import Lesson
 from regard.models.mask_checks import check_future, check_padding
 from regard.models.model import Model
 from regard.models.parts import Parts, scale_output_gain
@@ -44,6 +43,7 @@ from regard.models.shapes import (
 )
 from regard.models.spec import TransformerSpec
 from regard.models.stepper import PAD, UNK
+from regard.models.trainable import LossInputs
 
 __all__ = ["LanguageModel", "LanguageState", "joined"]
 
@@ -121,20 +121,24 @@ class LanguageModel(Model):
         states, at = self.read(laid.row), laid.says.clamp(max=laid.row.shape[1] - 1)
         return states.gather(1, at[..., None].expand(-1, -1, states.shape[-1]))
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Every target token is predicted from those before it; in training perhaps all tokens."""
         asks_all = self.asks_all and self.training
         read, gold = self.rows.joined(source, target, asks_all=asks_all)
         if not (self.balance and self.training):
             states = self.read(read)
-            return Lesson(states, gold) if asks_all else _asked(states, gold, target.shape[1])
+            return (
+                LossInputs(states, gold)
+                if asks_all
+                else _positions_with_loss(states, gold, target.shape[1])
+            )
         with listening(self) as heard:
             states = self.read(read)
         # padding is routed too, but does not count in the balance
         is_real, n_asked = (read != PAD).flatten(), (gold != PAD).sum()
         asked = [imbalance(one.shares[is_real], one.chosen[is_real]) for one in heard]
         uneven = torch.stack(asked).sum()
-        return Lesson(states, gold, lambda _: self.balance * n_asked * uneven)
+        return LossInputs(states, gold, lambda _: self.balance * n_asked * uneven)
 
     def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
         """The maps of each row's source and target: parts of one map, named as a Transformer's.
@@ -204,8 +208,8 @@ class LanguageModel(Model):
         return x, LanguageState(tuple(caches), length, valid, state.skipped)
 
 
-def _asked(states: Float[Tensor, "b n m"], gold: Tokens, most: int) -> Lesson:
-    """The lesson at positions with a loss: at most `most` of a row, which are contiguous.
+def _positions_with_loss(states: Float[Tensor, "b n m"], gold: Tokens, most: int) -> LossInputs:
+    """The inputs at positions with a loss: at most `most` of a row, which are contiguous.
 
     The output layer is the most expensive part, and the positions of a long source need none of it.
     """
@@ -213,7 +217,7 @@ def _asked(states: Float[Tensor, "b n m"], gold: Tokens, most: int) -> Lesson:
     at = is_asked.int().argmax(1, keepdim=True) + torch.arange(most, device=gold.device)
     inside = at.clamp(max=last)
     asked = gold.gather(1, inside).masked_fill(at > last, PAD)
-    return Lesson(states.gather(1, inside[..., None].expand(-1, -1, states.shape[-1])), asked)
+    return LossInputs(states.gather(1, inside[..., None].expand(-1, -1, states.shape[-1])), asked)
 
 
 def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int) -> LanguageModel:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from regard.attention import AttentionMap
 from regard.attention.capture import captured
-from regard.models.learner import Lesson, shifted
 from regard.models.shapes import Logits, Maps, NewTokens, SourceTokens, States, TargetTokens
+from regard.models.trainable import LossInputs, shifted
 
 KIND_OF_PLACE = (
     (r"\bcross", "cross"),
@@ -47,7 +47,7 @@ def by_kind(maps: Mapping[str, AttentionMap]) -> Maps:
 
 
 class Model(nn.Module, ABC):
-    """A module that is a `Learner` and a `Stepper`, and gives its attention maps."""
+    """A module that is a `Trainable` and a `Stepper`, and gives its attention maps."""
 
     output: nn.Linear
     """Maps `b t m` to logits; it has no bias."""
@@ -98,6 +98,6 @@ class Model(nn.Module, ABC):
         """Logits for the token after each target token, all at once."""
         return self.output(self.hidden(source, target))
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Every target token is predicted from those before it."""
-        return Lesson(self.hidden(source, shifted(target)), target)
+        return LossInputs(self.hidden(source, shifted(target)), target)

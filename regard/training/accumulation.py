@@ -82,7 +82,9 @@ class Accumulator:
     def _work(self, source: Tensor, target: Tensor, scale: Tensor) -> Tensor:
         """Add one piece's gradient, and give its loss and its number of tokens."""
         with self.hardware.products():
-            loss = self.objective(self.model.lesson, self.model.output, source, target, scale=scale)
+            loss = self.objective(
+                self.model.loss_inputs, self.model.output, source, target, scale=scale
+            )
         loss.total.backward()
         return torch.stack([loss.nll.detach(), loss.asked.to(loss.nll.dtype)])
 

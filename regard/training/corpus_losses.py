@@ -45,7 +45,7 @@ def summed_loss(
     objective, total, asked = Objective(), 0.0, 0
     for _, source, target in _batches(model, corpus, target_tokens, hardware, rows):
         with hardware.products():
-            loss = objective(model.lesson, model.output, source, target)
+            loss = objective(model.loss_inputs, model.output, source, target)
         total, asked = total + float(loss.nll), asked + int(loss.asked)
     if not asked:
         raise DataError(
@@ -64,7 +64,7 @@ def row_losses(
     tokens: dict[int, int] = {}
     for each, source, target in _batches(model, corpus, target_tokens, hardware, rows):
         with hardware.products():
-            hidden, gold = model.lesson(source, target)
+            hidden, gold = model.loss_inputs(source, target)
             nll = token_loss(hidden, model.output.weight, gold).each
         nats.update(zip(each.tolist(), nll.double().sum(1).tolist(), strict=True))
         tokens.update(zip(each.tolist(), (gold != PAD).sum(1).tolist(), strict=True))

@@ -21,12 +21,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.models import Lesson
+from regard.models import LossInputs
 from regard.models.stepper import PAD
 from regard.recipes.recipe import TrainingRecipe
 
-Reading = Callable[[Tensor, Tensor], Lesson]
-"""A model's `lesson`, compiled or not."""
+LossInputsFunction = Callable[[Tensor, Tensor], LossInputs]
+"""A model's `loss_inputs`, compiled or not."""
 LOGITS_AT_ONCE, LOGITS_AT_ONCE_ON_A_GPU = 1 << 22, 1 << 28
 """How many logits exist at a time; a GPU is faster with larger products."""
 
@@ -99,7 +99,7 @@ class Objective:
 
     def __call__(
         self,
-        lesson: Reading,
+        loss_inputs: LossInputsFunction,
         output: nn.Linear,
         source: Shaped[Tensor, "b ..."],
         target: Int[Tensor, "b t"],
@@ -109,8 +109,8 @@ class Objective:
         """Sum over the batch's tokens, times `scale`."""
         if self.r_drop:
             twice = source.repeat(2, *(1,) * (source.dim() - 1))
-            return self._compared(lesson(twice, target.repeat(2, 1)), output.weight, scale)
-        read, smoothing = lesson(source, target), float(self.smoothing)
+            return self._compared(loss_inputs(twice, target.repeat(2, 1)), output.weight, scale)
+        read, smoothing = loss_inputs(source, target), float(self.smoothing)
         hidden, gold = read
         if read.extra is None:
             return token_loss(hidden, output.weight, gold, smoothing=smoothing, scale=scale)
@@ -121,8 +121,8 @@ class Objective:
         total = loss.total + read.extra(-loss.each) * scale
         return loss._replace(total=total, nll=loss.nll / n_readings, asked=loss.asked // n_readings)
 
-    def _compared(self, read: Lesson, weight: Tensor, scale: Tensor | float | int) -> Loss:
-        """The loss of both halves of a lesson, and the divergence between them."""
+    def _compared(self, read: LossInputs, weight: Tensor, scale: Tensor | float | int) -> Loss:
+        """The loss of both halves of a doubled batch, and the divergence between them."""
         if read.extra is not None:
             raise SettingError(
                 "training.r_drop: two passes are compared by what they say, but this model's loss "

@@ -125,15 +125,15 @@ def at_start(spec: TransformerSpec) -> dict[str, float | None]:
     except RegardError:
         return {}
     source, target = torch.randint(4, N_TOKENS, (2, N_SENTENCES, N_WORDS))
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     cross_entropy(model.output(hidden).flatten(0, 1), gold.flatten()).backward()
     other = target.clone()
     # the last row reads the word before the one that it has to say
     other[:, -2] = 4 + (other[:, -2] - 3) % (N_TOKENS - 4)
     with torch.no_grad():
         logits = model.output(hidden)
-        backwards = model.output(model.lesson(source.flip(1), target).hidden)
-        reread = model.output(model.lesson(source, other).hidden)
+        backwards = model.output(model.loss_inputs(source.flip(1), target).hidden)
+        reread = model.output(model.loss_inputs(source, other).hidden)
     maps = attention_of(model, source[0].tolist(), target[0].tolist())["encoder"]
     found = {
         "parameters": float(sum(weight.numel() for weight in model.parameters())),

@@ -72,7 +72,7 @@ def read_text(trained: Trained, split: str) -> Text:
         for first in range(0, len(corpus), ROWS):
             batch = collate(corpus, np.arange(first, min(first + ROWS, len(corpus))))
             with hardware.products():
-                hidden, gold = loaded.model.lesson(
+                hidden, gold = loaded.model.loss_inputs(
                     hardware.put(batch.source), hardware.put(batch.target)
                 )
                 nats = token_loss(hidden, loaded.model.output.weight, gold).each

@@ -150,7 +150,7 @@ def surprise(
         for begin in range(0, len(part) if part.size else 0, at_once):
             target = torch.from_numpy(part[begin : begin + at_once].astype(np.int64))
             with where.products():
-                hidden, gold = model.lesson(where.put(target[:, :0]), where.put(target))
+                hidden, gold = model.loss_inputs(where.put(target[:, :0]), where.put(target))
                 nll = token_loss(hidden, model.output.weight, gold).each
             nats[: gold.shape[1]] += nll.double().sum(0).cpu()
             asked[: gold.shape[1]] += (gold != PAD).double().sum(0).cpu()

@@ -22,9 +22,9 @@ from regard.choices import Choice
 from regard.layers import Norm
 from regard.models import LanguageSpec, TransformerSpec, build_language_model
 from regard.models.bert import Encoder, MaskedLanguageModel
-from regard.models.learner import Lesson, shifted
 from regard.models.parts import Parts
 from regard.models.self_attention import needs_length
+from regard.models.trainable import LossInputs, shifted
 
 LENGTHS = (512, 2048, 8192, 16384)
 """Tokens of a row, for models that learn."""
@@ -84,9 +84,9 @@ class RecurrentWriter(nn.Module):
         """What the output layer reads after each token."""
         return self.cells(self.embedding(tokens))[0].to(self.output.weight.dtype)
 
-    def lesson(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> Lesson:
+    def loss_inputs(self, source: Int[Tensor, "b s"], target: Int[Tensor, "b t"]) -> LossInputs:
         """Every target token is asked for; the source is not read."""
-        return Lesson(self.read(shifted(target)), target)
+        return LossInputs(self.read(shifted(target)), target)
 
 
 def spec_of(system: System, length: int) -> LanguageSpec | TransformerSpec:

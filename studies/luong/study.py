@@ -228,7 +228,7 @@ def cost(study: str, name: str, seed: int, given: argparse.Namespace) -> dict[st
     batch = Batch(*draws, lengths, lengths, torch.arange(N_ROWS))
     with FlopCounterMode(display=False) as counted:
         Objective(0.1)(
-            model.lesson, model.output, *draws[:, :few], scale=torch.ones(())
+            model.loss_inputs, model.output, *draws[:, :few], scale=torch.ones(())
         ).total.backward()
     update = Accumulator(where.place(model), Objective(0.1), where)
     optimiser = torch.optim.Adam(model.parameters(), fused=True)

@@ -29,13 +29,13 @@ for sizes in ((4, 7, 9), (8, 11, 6), (3, 5, 5), (3, 9, 9), (6, 4, 20)):
     source[0, -2:], target[1, -1:] = 0, 0
     for model in models:
         model.zero_grad()
-        hidden, gold = model.lesson(source, target)
+        hidden, gold = model.loss_inputs(source, target)
         hidden.square().sum().backward()
     (_, plain), (_, compiled) = ((m, dict(m.named_parameters())) for m in models)
     for name, parameter in plain.items():
         torch.testing.assert_close(compiled[name].grad, parameter.grad, atol=1e-9, rtol=1e-9)
 with hardware.plainly(), torch.no_grad():
-    model.lesson(source, target)
+    model.loss_inputs(source, target)
 print("graphs:", counters["stats"]["unique_graphs"])
 """
 

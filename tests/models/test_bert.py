@@ -76,11 +76,11 @@ def test_the_masked_language_model_s_head_is_the_equation():
 
 def test_the_target_is_masked_and_the_source_is_not_read():
     model, text = masked_model(), tokens(3, 20)
-    lessons = [
-        model.train().lesson(source, text, torch.Generator().manual_seed(5))
+    all_inputs = [
+        model.train().loss_inputs(source, text, torch.Generator().manual_seed(5))
         for source in (tokens(3, 4), tokens(3, 0))
     ]
-    (hidden, gold), other = lessons
+    (hidden, gold), other = all_inputs
     model.eval()
     assert torch.equal(gold, other.gold)
     assert (gold != PAD).sum(1).tolist() == [3, 3, 3]
@@ -90,7 +90,7 @@ def test_the_target_is_masked_and_the_source_is_not_read():
 
 def test_the_lesson_reads_the_text_with_holes():
     model, text = masked_model(), tokens(40, 20)
-    hidden, gold = model.lesson(text, text)
+    hidden, gold = model.loss_inputs(text, text)
     same = (hidden == model.hidden(text)).all(-1).all(-1)
     # a row is unchanged only if all its three chosen words stayed
     assert same.sum() <= 2
@@ -99,9 +99,9 @@ def test_the_lesson_reads_the_text_with_holes():
 
 def test_evaluation_hides_the_same_words_every_time_and_training_does_not():
     model, text = masked_model(), tokens(4, 40)
-    assert torch.equal(model.lesson(text, text).gold, model.lesson(text, text).gold)
+    assert torch.equal(model.loss_inputs(text, text).gold, model.loss_inputs(text, text).gold)
     model.train()
-    assert not torch.equal(model.lesson(text, text).gold, model.lesson(text, text).gold)
+    assert not torch.equal(model.loss_inputs(text, text).gold, model.loss_inputs(text, text).gold)
 
 
 def test_a_tied_output_s_gradient_is_the_sum_of_both_uses():
@@ -152,7 +152,7 @@ def test_a_label_is_read_off_the_begin_token():
 def test_the_first_target_token_is_the_label():
     model, text = classifier(), tokens(3, 5)
     label = torch.tensor([[4, EOS], [6, EOS], [5, EOS]])
-    hidden, gold = model.lesson(text, label)
+    hidden, gold = model.loss_inputs(text, label)
     assert gold.tolist() == [[4], [6], [5]]
     assert_close("logits", model.output(hidden)[:, 0], model(text))
 
@@ -160,7 +160,7 @@ def test_the_first_target_token_is_the_label():
 def test_each_token_has_the_label_below_it_and_ends_none():
     model, text = tagger(), torch.tensor([[9, 8, 7, EOS], [6, 5, EOS, PAD]])
     labels = torch.tensor([[4, 5, 6, EOS], [4, 4, EOS, PAD]])
-    hidden, gold = model.lesson(text, labels)
+    hidden, gold = model.loss_inputs(text, labels)
     assert gold.tolist() == [[4, 5, 6, PAD], [4, 4, PAD, PAD]]
     assert_close("logits", model(text), model.encoder(text)[:, 1:] @ model.output.weight.T)
     assert_close("hidden", model.output(hidden), model(text))
@@ -169,7 +169,7 @@ def test_each_token_has_the_label_below_it_and_ends_none():
 def test_labels_that_do_not_fit_the_tokens_are_refused():
     said = "tagger: every token needs one label, got a source of 5 and a target of 4 tokens"
     with pytest.raises(ShapeError, match=said):
-        tagger().lesson(tokens(2, 5), tokens(2, 4))
+        tagger().loss_inputs(tokens(2, 5), tokens(2, 4))
 
 
 @pytest.mark.parametrize("build", [masked_model, classifier, tagger])

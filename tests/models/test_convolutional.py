@@ -13,11 +13,11 @@ from regard.data.subword_kinds import EOS
 from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, fast_model
 from regard.errors import LengthError, SettingError
 from regard.inspecting.capture import attention_of
-from regard.models import Learner, Model, Stepper
+from regard.models import Model, Stepper, Trainable
 from regard.models.convolutional.network import build_convolutional
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
-from regard.models.learner import shifted
 from regard.models.stepper import BOS, PAD
+from regard.models.trainable import shifted
 from tests.asserting import assert_close, assert_same_gradients
 from tests.decoding.writers import decided, decode_all
 from tests.oracles.convolution import logits as loops
@@ -210,9 +210,9 @@ def test_its_maps_have_a_row_for_each_token_and_one_for_the_end():
 def test_it_is_a_model_that_learns_and_writes():
     model, source, target = _model(SMALL), _tokens(2, 7), _tokens(2, 5)
     assert isinstance(model, Model)
-    assert isinstance(model, Learner)
+    assert isinstance(model, Trainable)
     assert isinstance(model, Stepper)
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     assert gold is target
     assert model.output.bias is None
     assert_close("logits", model.output(hidden), model(source, shifted(target)).detach())
@@ -240,7 +240,7 @@ def test_nothing_in_a_lesson_or_in_a_step_waits_for_the_device():
     source, target = _tokens(2, 7), _tokens(2, 5)
     source[1, 4:] = PAD
     with _NobodyWaits():
-        model.train().lesson(source, target).hidden.sum().backward()
+        model.train().loss_inputs(source, target).hidden.sum().backward()
         state = model.eval().start(source)
         _, state = model.step(state, target)
         model.step(model.branch(state, torch.zeros(2, 2, dtype=torch.long)), _tokens(4, 1))
@@ -252,7 +252,7 @@ def test_the_loss_before_training_is_near_log_v(name, depth):
     spec = replace(SPECS[name], d_model=64, n_encoder_layers=depth, n_decoder_layers=depth)
     model = build_convolutional(spec, n_source_tokens=500, n_target_tokens=500).eval()
     source, target = torch.randint(4, 500, (2, 16, 12))
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     loss = float(cross_entropy(model.output(hidden).mT, gold).detach())
     assert abs(loss - math.log(500)) < 0.3
 

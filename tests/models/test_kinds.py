@@ -15,7 +15,7 @@ from regard.layers.weighted_branches import project_all
 from regard.models import (
     EncoderSpec,
     LanguageSpec,
-    Learner,
+    Trainable,
     TransformerSpec,
     build_model,
     shapes_of,
@@ -92,7 +92,7 @@ def batch(rows=3, width=7, n=V):
 
 
 def loss(model, source, target):
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     return cross_entropy(model.output(hidden).flatten(0, 1), gold.flatten(), ignore_index=PAD)
 
 
@@ -104,10 +104,10 @@ def states(kind, model, tokens):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_can_be_taught(kind):
     model = build(kind)
-    assert isinstance(model, Learner)
+    assert isinstance(model, Trainable)
     assert model.output.bias is None
     source, target = batch()
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     assert hidden.shape[:2] == gold.shape
     assert gold.max() < model.output.out_features
 

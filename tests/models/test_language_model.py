@@ -69,9 +69,9 @@ def test_without_a_source_the_begin_token_stands_first():
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_lesson_says_what_each_row_says_alone_however_it_is_padded(spec):
     taught, source, target = model(spec), ragged(3, 5), ragged(4, 2)
-    hidden, gold = taught.lesson(pad(source, (0, 3)), pad(target, (0, 2)))
+    hidden, gold = taught.loss_inputs(pad(source, (0, 3)), pad(target, (0, 2)))
     for i, (n, t) in enumerate([(3, 4), (5, 2)]):
-        alone = taught.lesson(source[i : i + 1, :n], target[i : i + 1, :t])
+        alone = taught.loss_inputs(source[i : i + 1, :n], target[i : i + 1, :t])
         assert_close("hidden", hidden[i : i + 1, :t], alone.hidden)
         assert torch.equal(gold[i : i + 1, :t], alone.gold)
         assert not gold[i, t:].any()
@@ -92,7 +92,7 @@ def test_prefixes_of_different_lengths_go_on_as_each_would_alone(spec):
 def test_a_lesson_and_a_search_read_the_same_row():
     writer, source = model(), ragged(5, 3)
     target = tokens(2, 4)
-    hidden, _ = writer.lesson(source, target)
+    hidden, _ = writer.loss_inputs(source, target)
     logits, _ = writer.step(
         writer.start(source), torch.cat([torch.full((2, 1), BOS), target[:, :-1]], 1)
     )

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from regard.choices import Choice
 from regard.errors import SettingError, UnknownChoice
 from regard.layers.recurrent import RecurrentEncoder, RecurrentLayer
-from regard.models import Learner, Stepper
+from regard.models import Stepper, Trainable
 from regard.models.recurrent.initialisation import INITIALISATIONS
 from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
@@ -27,7 +27,7 @@ def build(spec, n=V):
 
 
 def loss(model, source, target):
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     return cross_entropy(model.output(hidden).flatten(0, 1), gold.flatten(), ignore_index=PAD)
 
 
@@ -153,7 +153,7 @@ def test_scaled_matrices_of_a_score_are_as_large_as_their_own_widths_ask(score):
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_every_paper_s_model_learns_writes_and_begins_at_log_v(spec):
     model = build(replace(spec, d_embedding=64, d_hidden=64), n=1000)
-    assert isinstance(model, Learner)
+    assert isinstance(model, Trainable)
     assert isinstance(model, Stepper)
     assert model.output.bias is None
     assert all(part.training for part in model.modules())

@@ -12,7 +12,7 @@ from regard.data.subwords import Subwords
 from regard.errors import LengthError
 from regard.hardware.cuda_graphs import GraphedWork
 from regard.hardware.hardware import CPU
-from regard.models import Lesson, TransformerSpec, build_transformer
+from regard.models import LossInputs, TransformerSpec, build_transformer
 from regard.training.accumulation import Accumulator
 from regard.training.losses import Objective
 
@@ -40,14 +40,14 @@ def _model(dropout):
 
 def _small_memory(model, most_rows, fail=_fails_at_once):
     """A model for which more rows than this are too many; the sizes it was asked for."""
-    asked, honest = [], model.lesson
+    asked, honest = [], model.loss_inputs
 
-    def lesson(source, target):
+    def loss_inputs(source, target):
         asked.append(len(source))
         hidden, gold = honest(source, target)
-        return Lesson(fail(hidden) if len(source) > most_rows else hidden, gold)
+        return LossInputs(fail(hidden) if len(source) > most_rows else hidden, gold)
 
-    model.lesson = lesson
+    model.loss_inputs = loss_inputs
     return asked
 
 

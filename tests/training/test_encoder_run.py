@@ -197,9 +197,9 @@ def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
         one.loaded.recipe.model, n_source_tokens=300, n_target_tokens=300
     )
     with torch.no_grad():
-        lesson = fresh.eval().lesson(tokens[:, :1], tokens)
-        logits = fresh.output(lesson.hidden)[lesson.gold != 0]
-    loss = torch.nn.functional.cross_entropy(logits, lesson.gold[lesson.gold != 0])
+        loss_inputs = fresh.eval().loss_inputs(tokens[:, :1], tokens)
+        logits = fresh.output(loss_inputs.hidden)[loss_inputs.gold != 0]
+    loss = torch.nn.functional.cross_entropy(logits, loss_inputs.gold[loss_inputs.gold != 0])
     assert abs(loss.item() - math.log(300)) < 0.5
     texts = texts_of_split(one.loaded.recipe, "valid")
     told, _ = METRICS["loss"](ScoredAnswers(one, texts, [""] * len(texts)))

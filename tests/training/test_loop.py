@@ -11,7 +11,7 @@ from regard.data.subword_kinds import BOS, EOS, KINDS, PAD
 from regard.data.subwords import Subwords
 from regard.hardware.hardware import CPU
 from regard.models import TransformerSpec, build_transformer
-from regard.models.learner import shifted
+from regard.models.trainable import shifted
 from regard.recipes.recipe import TrainingRecipe
 from regard.training.accumulation import Accumulator
 from regard.training.corpus_losses import summed_loss

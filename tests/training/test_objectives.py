@@ -1,11 +1,11 @@
-"""Objectives whose lesson has a term of its own; without one nothing is added, nor worked for."""
+"""Objectives of loss inputs with a term of their own; without one nothing is added or computed."""
 
 import pytest
 import torch
 from torch.nn.functional import log_softmax
 
 from regard.errors import SettingError
-from regard.models import Lesson
+from regard.models import LossInputs
 from regard.training.losses import Objective, token_loss
 from tests.asserting import assert_close, doubles
 
@@ -18,8 +18,8 @@ def layer():
 
 
 def test_a_lesson_with_a_term_is_taken_apart_like_any_other():
-    plain = Lesson(doubles(2, 3, 4), GOLD)
-    taught = Lesson(*plain, extra=lambda log_p: log_p.sum())
+    plain = LossInputs(doubles(2, 3, 4), GOLD)
+    taught = LossInputs(*plain, extra=lambda log_p: log_p.sum())
     hidden, gold = taught
     assert hidden is plain.hidden and gold is GOLD
     assert plain.extra is None
@@ -37,7 +37,7 @@ def test_the_loss_is_the_tokens_and_the_term_scaled_alike(smoothing):
         return (weight * log_p).sum()
 
     found = Objective(smoothing)(
-        lambda s, t: Lesson(hidden, t, extra), output, SOURCE, GOLD, scale=0.3
+        lambda s, t: LossInputs(hidden, t, extra), output, SOURCE, GOLD, scale=0.3
     )
     logs = log_softmax(output(hidden), -1).gather(-1, GOLD[..., None])[..., 0]
     logs = logs.masked_fill(GOLD == 0, 0.0).detach()
@@ -57,12 +57,12 @@ def test_rows_that_were_read_several_times_count_once():
     output, hidden = layer(), doubles(6, 3, 4)
     gold = GOLD.repeat_interleave(3, 0)
     found = Objective(0.1)(
-        lambda s, t: Lesson(hidden, gold, lambda log_p: log_p.square().sum()),
+        lambda s, t: LossInputs(hidden, gold, lambda log_p: log_p.square().sum()),
         output, SOURCE, GOLD, scale=0.5,
     )  # fmt: skip
     each = [
         Objective(0.1)(
-            lambda s, t, i=i: Lesson(hidden[i::3], t, lambda log_p: log_p.square().sum()),
+            lambda s, t, i=i: LossInputs(hidden[i::3], t, lambda log_p: log_p.square().sum()),
             output, SOURCE, GOLD, scale=0.5,
         )
         for i in range(3)
@@ -82,7 +82,7 @@ def test_two_passes_are_not_compared_where_the_loss_has_a_term_of_its_own():
     both = doubles(4, 3, 4)
     with pytest.raises(SettingError, match=r"training.r_drop: .* Set r_drop = 0"):
         Objective(0.1, 1.0)(
-            lambda s, t: Lesson(both, t, lambda log_p: log_p.sum()),
+            lambda s, t: LossInputs(both, t, lambda log_p: log_p.sum()),
             layer(), SOURCE, GOLD, scale=1.0,
         )  # fmt: skip
 
@@ -90,9 +90,9 @@ def test_two_passes_are_not_compared_where_the_loss_has_a_term_of_its_own():
 def test_two_passes_read_a_batch_of_pictures_twice():
     both, shapes = doubles(4, 3, 4), []
 
-    def lesson(source, target):
+    def loss_inputs(source, target):
         shapes.append(source.shape)
-        return Lesson(both, target)
+        return LossInputs(both, target)
 
-    Objective(0.1, 1.0)(lesson, layer(), SOURCE, GOLD, scale=1.0)
+    Objective(0.1, 1.0)(loss_inputs, layer(), SOURCE, GOLD, scale=1.0)
     assert shapes == [(4, 3, 4, 4)]

@@ -185,14 +185,14 @@ def test_a_run_that_cannot_be_started_from_says_why(recipe, parent, tmp_path, ca
 
 
 def test_a_batch_that_does_not_fit_is_spoken_of_once_and_counted(recipe, tmp_path, monkeypatch):
-    honest = Transformer.lesson
+    honest = Transformer.loss_inputs
 
-    def lesson(self, source, target):
+    def loss_inputs(self, source, target):
         if len(source) > 20:
             raise torch.OutOfMemoryError("injected")
         return honest(self, source, target)
 
-    monkeypatch.setattr(Transformer, "lesson", lesson)
+    monkeypatch.setattr(Transformer, "loss_inputs", loss_inputs)
     monkeypatch.setattr("regard.training.validation.summed_loss", lambda *_, **__: (1.0, 1))
     out = tmp_path / "run"
     events = list(run(read_recipe(recipe), out))
@@ -203,10 +203,10 @@ def test_a_batch_that_does_not_fit_is_spoken_of_once_and_counted(recipe, tmp_pat
 
 
 def test_one_example_too_large_for_the_memory_exits_with_2(recipe, tmp_path, monkeypatch, capsys):
-    def lesson(self, source, target):
+    def loss_inputs(self, source, target):
         raise torch.OutOfMemoryError("injected")
 
-    monkeypatch.setattr(Transformer, "lesson", lesson)
+    monkeypatch.setattr(Transformer, "loss_inputs", loss_inputs)
     assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "Lower data.max_tokens, or take a smaller model" in said

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import kl_div, log_softmax
 
-from regard.models import Lesson, TransformerSpec, build_transformer
+from regard.models import LossInputs, TransformerSpec, build_transformer
 from regard.recipes.recipe import TrainingRecipe
 from regard.training import losses
 from regard.training.losses import Objective, divergence
@@ -52,13 +52,15 @@ def test_the_objective_is_the_equation_over_two_passes():
     output = torch.nn.Linear(4, 7, bias=False).double()
     both = torch.cat([leaves["first"], leaves["second"]])
 
-    def lesson(source, target):
+    def loss_inputs(source, target):
         assert target.tolist() == [*GOLD.tolist(), *GOLD.tolist()]
-        return Lesson(both, target)
+        return LossInputs(both, target)
 
-    found = Objective(0.1, 5.0)(lesson, output, GOLD, GOLD, scale=0.25)
+    found = Objective(0.1, 5.0)(loss_inputs, output, GOLD, GOLD, scale=0.25)
     plain = [
-        Objective(0.1)(lambda s, t, side=side: Lesson(leaves[side], t), output, GOLD, GOLD, scale=1)
+        Objective(0.1)(
+            lambda s, t, side=side: LossInputs(leaves[side], t), output, GOLD, GOLD, scale=1
+        )
         for side in ("first", "second")
     ]
     apart = _oracle(leaves["first"], leaves["second"], output.weight)
@@ -76,7 +78,7 @@ def test_without_dropout_it_is_the_plain_loss():
     source = torch.tensor([[4, 7, 5, 2], [5, 2, 0, 0]])
     gradients = []
     for each in (Objective(0.1), Objective(0.1, 5.0)):
-        loss = each(model.lesson, model.output, source, GOLD, scale=0.2)
+        loss = each(model.loss_inputs, model.output, source, GOLD, scale=0.2)
         gradients.append(torch.autograd.grad(loss.total, list(model.parameters())))
     for (name, _), plain, twice in zip(model.named_parameters(), *gradients, strict=True):
         assert_close(name, twice, plain)

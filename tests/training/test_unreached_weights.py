@@ -74,7 +74,7 @@ def _moved(prepared, model):
     for _ in range(3):
         optimiser.zero_grad()
         source, target = torch.randint(5, 12, (2, 4, 7))
-        hidden, gold = model.lesson(source, target)
+        hidden, gold = model.loss_inputs(source, target)
         logits = model.output(hidden)
         torch.nn.functional.cross_entropy(logits.transpose(1, 2), gold, ignore_index=0).backward()
         optimiser.step()

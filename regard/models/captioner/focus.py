@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from regard.attention.links import wide
 from regard.attention.selections.hard import NO_KEY, HardSelection
 from regard.models.captioner.spec import CaptionerSpec
-from regard.models.learner import Extra
+from regard.models.trainable import Extra
 from regard.places import Places
 
 BASELINE_KEPT = 0.9
@@ -69,7 +69,7 @@ class SoftFocus(nn.Module):
     """Soft weights; with the penalty λ the weights of each cell sum to about 1 over a caption."""
 
     n_readings = 1
-    """How often a caption is read in a lesson."""
+    """How often a caption is read for its loss."""
 
     def __init__(self, spec: CaptionerSpec) -> None:
         super().__init__()

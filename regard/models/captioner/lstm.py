@@ -36,9 +36,9 @@ from regard.attention.dropout import Dropout
 from regard.models.captioner.focus import CaptionLooks, Draw
 from regard.models.captioner.looking_cell import LookingCell, LookingStep
 from regard.models.captioner.spec import CaptionerSpec
-from regard.models.learner import Lesson, shifted
 from regard.models.shapes import Annotations, Maps, NewStates, NewTokens, States, TargetTokens
 from regard.models.stepper import PAD, DecodingState, at_rows
+from regard.models.trainable import LossInputs, shifted
 
 
 @final
@@ -84,16 +84,16 @@ class LstmDecoder(nn.Module):
         """The input of the output layer."""
         return self.step(self.start(annotations), target)[0]
 
-    def lesson(self, annotations: Annotations, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, annotations: Annotations, target: TargetTokens) -> LossInputs:
         """Every target token is predicted; in training the loss may depend on the weights too."""
         if not self.training:
-            return Lesson(self.hidden(annotations, shifted(target)), target)
+            return LossInputs(self.hidden(annotations, shifted(target)), target)
         focus, state = self.cell.focus, self.start(annotations)
         gold = target.repeat_interleave(focus.n_readings, 0)
         each = torch.arange(len(target), device=target.device).repeat_interleave(focus.n_readings)
         word = self.embedding(shifted(gold))
         steps = self._steps(word, state._replace(rows=at_rows(state.rows, each)))
-        return Lesson(self._said(word, steps), gold, focus.extra(_watched(steps, gold)))
+        return LossInputs(self._said(word, steps), gold, focus.extra(_watched(steps, gold)))
 
     def maps(self, annotations: Annotations, target: TargetTokens) -> Maps:
         """The softmax of every step's scores, under "cross"; of hard focus it is the same."""

@@ -24,13 +24,13 @@ from regard.layers.vision import ENCODERS, ImageEncoder
 from regard.models.captioner.lstm import LstmDecoder
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.captioner.transformer import TransformerDecoder
-from regard.models.learner import Lesson
 from regard.models.mask_checks import check_future, check_padding
 from regard.models.model import Model
 from regard.models.parts import Parts
 from regard.models.shapes import Annotations, Logits, Maps, NewTokens, States, TargetTokens
 from regard.models.spec import TransformerSpec
 from regard.models.stepper import Stepper
+from regard.models.trainable import LossInputs
 
 Seen = UInt8[Tensor, "b 3 y x"] | Annotations
 """Pictures, or their annotations: one vector for each cell, row by row."""
@@ -66,9 +66,9 @@ class Captioner(Model):
         """The input of the output layer."""
         return self.decoder.hidden(self.annotations(source), target)
 
-    def lesson(self, source: Seen, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: Seen, target: TargetTokens) -> LossInputs:
         """Every target token is predicted; in training the loss may depend on the weights too."""
-        return self.decoder.lesson(self.annotations(source), target)
+        return self.decoder.loss_inputs(self.annotations(source), target)
 
     def maps(self, source: Seen, target: TargetTokens) -> Maps:
         """Where each row looks, of a pass over what `hidden` takes; "cross" has the cells.

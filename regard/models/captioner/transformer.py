@@ -18,11 +18,11 @@ from regard.attention import FULL, padding
 from regard.attention.capture import captured
 from regard.attention.dropout import Dropout
 from regard.layers.decoder_layer import WritingLayer
-from regard.models.learner import Lesson, shifted
 from regard.models.model import by_kind
 from regard.models.parts import Parts
 from regard.models.shapes import Annotations, Maps, NewStates, NewTokens, States, TargetTokens
 from regard.models.stepper import PAD
+from regard.models.trainable import LossInputs, shifted
 from regard.models.transformer import TransformerState
 from regard.positions import SinusoidalPositions
 
@@ -47,9 +47,9 @@ class TransformerDecoder(nn.Module):
             x = layer(x, cells, padding(sees_target), FULL)
         return self.norm(x)
 
-    def lesson(self, annotations: Annotations, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, annotations: Annotations, target: TargetTokens) -> LossInputs:
         """Every target token is predicted from those before it."""
-        return Lesson(self.hidden(annotations, shifted(target)), target)
+        return LossInputs(self.hidden(annotations, shifted(target)), target)
 
     def maps(self, annotations: Annotations, target: TargetTokens) -> Maps:
         """Where each row looks: "decoder" and "cross", a map for each layer."""

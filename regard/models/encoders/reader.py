@@ -30,12 +30,12 @@ from regard.models.bert import (
 )
 from regard.models.encoders.big_bird import FirstBlockRelation, PublishedBigBirdPattern
 from regard.models.encoders.spec import READING_PATTERNS, EncoderSpec
-from regard.models.learner import Lesson
 from regard.models.mask_checks import check_padding
 from regard.models.model import Model
 from regard.models.parts import AppendOne, Parts, tied_output
 from regard.models.shapes import Logits, Maps, NewTokens, SourceTokens, TargetTokens
 from regard.models.stepper import DecodingState
+from regard.models.trainable import LossInputs
 
 NEVER = -torch.inf
 """The logit of tokens that cannot be predicted."""
@@ -62,9 +62,9 @@ class Reader(Model):
         """The output layer's input at each position; the target is not read."""
         return self.network.hidden(source)
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
-        """The lesson of the network's task."""
-        return self.network.lesson(source, target)
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
+        """What the loss of the network's task takes."""
+        return self.network.loss_inputs(source, target)
 
     def vectors(self, source: SourceTokens) -> Float[Tensor, "b m"]:
         """One vector of length 1 for each text: the mean over its tokens, begin and end too."""

@@ -66,7 +66,7 @@ class Rows:
     """Whether a target keeps its end token."""
 
     def joined(self, source: SourceTokens, target: TargetTokens, *, asks_all: bool) -> LessonRows:
-        """The rows of a lesson, padding last; the loss is on the target alone, or on all tokens."""
+        """The rows that a loss takes, padding last; it is on the target alone, or on all tokens."""
         begun = torch.cat(self._begun(source, _begin(source)), 1)
         target = target if self.ends else target.masked_fill(target == EOS, PAD)
         rows, asked = _gapless(

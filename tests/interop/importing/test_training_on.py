@@ -43,8 +43,8 @@ def test_a_loss_knows_the_bias_of_each_logit(tmp_path):
     loaded = regard.load(tmp_path / "imported", device="cpu").loaded
     source, target = (loaded.source.encode(text) for text in ("the cat sat", "a dog run"))
     read, gold = torch.tensor([[*source, 2]]), torch.tensor([[*target, 2]])
-    lesson = loaded.model.lesson(read, gold)
-    logs = (lesson.hidden @ loaded.model.output.weight.T).log_softmax(-1)
+    loss_inputs = loaded.model.loss_inputs(read, gold)
+    logs = (loss_inputs.hidden @ loaded.model.output.weight.T).log_softmax(-1)
     mine = -logs.gather(-1, gold.unsqueeze(-1)).squeeze(-1)
     rows = [one.number for one in regard.interop.importing.read_published(folder).rows["target"]]
     want = theirs(

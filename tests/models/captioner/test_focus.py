@@ -47,7 +47,7 @@ def gradient(model, total):
 
 
 def loss(model, source, target, objective=PLAIN):
-    return objective(model.lesson, model.output, source, target, scale=1.0)
+    return objective(model.loss_inputs, model.output, source, target, scale=1.0)
 
 
 def of_a_path(model, source, target, path):
@@ -110,7 +110,7 @@ def test_draws_are_as_likely_as_the_weights_say():
     counts = dict.fromkeys(PATHS, 0)
     with torch.no_grad():
         _, _, log_path = enumerated(model, source, target)
-        many = model.lesson(source.expand(n_draws, -1, -1), target.expand(n_draws, -1))
+        many = model.loss_inputs(source.expand(n_draws, -1, -1), target.expand(n_draws, -1))
         watched = many.extra.args[0]
     drawn = watched.chance.log_prob.sum(1)
     for path, wanted in zip(PATHS, log_path, strict=True):
@@ -208,7 +208,7 @@ def test_the_loss_of_several_readings_is_their_mean():
 
 def test_several_readings_draw_apart():
     model, source, target = build(replace(DRAWN, n_samples=4)).train(), annotations(), captions()
-    read = model.lesson(source, target)
+    read = model.loss_inputs(source, target)
     assert torch.equal(read.gold, target.repeat_interleave(4, 0))
     drawn = read.extra.args[0].chance.log_prob.unflatten(0, (3, 4))
     assert not torch.equal(drawn[:, 0], drawn[:, 1])
@@ -229,7 +229,7 @@ def test_the_baseline_is_a_moving_average_that_evaluation_leaves_alone():
         nll = float(loss(model, source, target).nll)
         wanted = 0.9 * wanted - 0.1 * nll / 3
         assert float(baseline) == pytest.approx(wanted, rel=1e-12)
-    assert model.eval().lesson(source, target).extra is None
+    assert model.eval().loss_inputs(source, target).extra is None
     loss(model, source, target)
     model.hidden(source, target)
     assert float(baseline) == pytest.approx(wanted, rel=1e-12)
@@ -238,7 +238,7 @@ def test_the_baseline_is_a_moving_average_that_evaluation_leaves_alone():
 
 def test_the_credit_of_a_word_is_the_mean_over_the_caption_without_padding():
     model, source, target = build(replace(DRAWN, credit="word")).train(), annotations(), captions()
-    read = model.lesson(source, target)
+    read = model.loss_inputs(source, target)
     log_p = torch.randn(3, 5, dtype=torch.float64).masked_fill(target == PAD, 0.0)
     read.extra(log_p)
     wanted = 0.1 * (log_p.sum(1) / torch.tensor([5, 2, 4])).mean()
@@ -298,8 +298,8 @@ def test_the_penalty_is_least_where_every_cell_is_looked_at_alike():
 
 def test_without_a_penalty_soft_focus_has_a_plain_lesson():
     model, source, target = build(SOFT).train(), annotations(), captions()
-    assert model.lesson(source, target).extra is None
-    assert build(replace(SOFT, penalty=1.0)).lesson(source, target).extra is None
+    assert model.loss_inputs(source, target).extra is None
+    assert build(replace(SOFT, penalty=1.0)).loss_inputs(source, target).extra is None
 
 
 def test_two_passes_that_are_compared_cannot_ask_where_they_looked():

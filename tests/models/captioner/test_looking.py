@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.models.captioner.lstm import StateDropout
-from regard.models.learner import shifted
+from regard.models.trainable import shifted
 from tests.asserting import assert_close, assert_same_gradients
 from tests.models.captioner.small import SOFT, annotations, build, captions, read
 from tests.oracles import captioner as oracle
@@ -98,8 +98,8 @@ def test_with_all_states_dropped_the_words_of_a_lesson_are_said_of_what_is_seen(
     held = dropped.state_dict()
     silent.load_state_dict({k: v for k, v in held.items() if "L_h" not in k})
     source, target = annotations(), captions()
-    learns = dropped.train().lesson(source, target).hidden
-    assert_close("lesson", learns, silent.hidden(source, shifted(target)))
+    learns = dropped.train().loss_inputs(source, target).hidden
+    assert_close("loss_inputs", learns, silent.hidden(source, shifted(target)))
     # in use the state speaks
     plain = build(SOFT)
     plain.load_state_dict(held)

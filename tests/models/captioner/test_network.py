@@ -13,12 +13,12 @@ from torch.nn.functional import cross_entropy
 from regard.choices import Choice
 from regard.decoding import Beam, Greedy, Limits, Sampling, Sentence, fast_model
 from regard.errors import ShapeError
-from regard.models import Learner, Stepper
+from regard.models import Stepper, Trainable
 from regard.models.captioner.network import Album, build_captioner
 from regard.models.captioner.spec import CaptionerSpec
-from regard.models.learner import shifted
 from regard.models.mask_checks import check_future
 from regard.models.stepper import BOS, EOS, PAD
+from regard.models.trainable import shifted
 from regard.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from regard.training.losses import Objective
 from tests.asserting import assert_close
@@ -49,7 +49,7 @@ def pictures(n=3, size=8):
 
 
 def loss(model, source, target):
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     return cross_entropy(model.output(hidden).flatten(0, 1), gold.flatten(), ignore_index=PAD)
 
 
@@ -88,12 +88,12 @@ def test_what_is_no_picture_is_refused(source, got):
 def test_every_parameter_learns(name):
     spec = replace(SPECS[name], d_embedding=12, dropout=0.1)
     model = build_captioner(spec, n_source_tokens=1, n_target_tokens=V)
-    assert isinstance(model, Learner)
+    assert isinstance(model, Trainable)
     assert isinstance(model, Stepper)
     assert model.output.bias is None
     assert all(part.training for part in model.modules())
     target = captions((5, 2, 4, 5, 5, 3))
-    got = Objective(0.1)(model.lesson, model.output, pictures(6), target, scale=0.1)
+    got = Objective(0.1)(model.loss_inputs, model.output, pictures(6), target, scale=0.1)
     got.total.backward()
     still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert still == []
@@ -120,7 +120,9 @@ def test_every_kind_learns_a_few_captions(name):
     before = float(loss(model.eval(), shown, target).detach())
     for _ in range(40):
         optimiser.zero_grad()
-        Objective()(model.train().lesson, model.output, shown, target, scale=0.1).total.backward()
+        Objective()(
+            model.train().loss_inputs, model.output, shown, target, scale=0.1
+        ).total.backward()
         optimiser.step()
     assert float(loss(model.eval(), shown, target).detach()) < 0.3 * before
 
@@ -149,7 +151,7 @@ def trained(model, optimiser, steps):
     for _ in range(steps):
         optimiser.zero_grad()
         source, target = pictures(), captions()
-        Objective()(model.lesson, model.output, source, target, scale=0.1).total.backward()
+        Objective()(model.loss_inputs, model.output, source, target, scale=0.1).total.backward()
         optimiser.step()
 
 
@@ -164,7 +166,7 @@ def test_a_training_that_was_interrupted_goes_on_to_the_bit(tmp_path):
     trained(model, optimiser, 2)
     saved = save_checkpoint(tmp_path, model, optimiser, Progress(step=2))
     # what is validated in between leaves no trace
-    model.eval().lesson(pictures(), captions())
+    model.eval().loss_inputs(pictures(), captions())
     load_checkpoint(saved, model, optimiser)
     trained(model.train(), optimiser, 2)
     other, another = begun()
@@ -249,7 +251,7 @@ def test_what_repeats_can_be_compiled_whole():
 
 def test_a_lesson_reads_the_begin_token_first():
     model, source, target = build(SOFT), annotations(), captions()
-    hidden, gold = model.lesson(source, target)
+    hidden, gold = model.loss_inputs(source, target)
     assert torch.equal(gold, target)
     assert_close("hidden", hidden, model.hidden(source, shifted(target)))
 

@@ -66,9 +66,13 @@ def test_a_map_knows_how_many_keys_each_query_may_see(rows, attends):
 
 def test_the_loss_over_all_tokens_is_another_one_and_only_in_training():
     every, some = model(asks="all", dropout=0.0), model(asks="target", dropout=0.0)
-    n_asked = [int((one.train().lesson(SOURCE, TARGET).gold != PAD).sum()) for one in (every, some)]
+    n_asked = [
+        int((one.train().loss_inputs(SOURCE, TARGET).gold != PAD).sum()) for one in (every, some)
+    ]
     assert n_asked == [10, 5]
-    assert torch.equal(every.eval().lesson(SOURCE, TARGET).gold, some.lesson(SOURCE, TARGET).gold)
+    assert torch.equal(
+        every.eval().loss_inputs(SOURCE, TARGET).gold, some.loss_inputs(SOURCE, TARGET).gold
+    )
 
 
 def test_a_continued_text_begins_with_its_source_and_ends_once():
@@ -98,11 +102,11 @@ def test_a_continued_text_without_a_source_begins_with_the_begin_token():
 def test_a_text_goes_on_in_a_search_as_it_does_in_a_lesson(rows, attends):
     writer = model(rows=rows, attends=tuple(map(Choice, attends)))
     source, target = SOURCE, torch.tensor([[5, 11, 12, EOS], [6, 4, 13, EOS]])
-    hidden, gold = writer.lesson(source, target)
+    hidden, gold = writer.loss_inputs(source, target)
     given = torch.cat([torch.full((2, 1), BOS), target[:, :2]], 1)
     logits, _ = writer.step(writer.start(source), given)
     for row in range(2):
-        # a lesson begins where something is asked
+        # loss inputs begin where the loss does
         assert gold[row, :3].tolist() == target[row, :3].tolist()
         assert_close("logits", logits[row], writer.output(hidden)[row, :3])
     alone = [greedy(writer, s[None, s != PAD], max_tokens=6)[0] for s in source]
@@ -128,9 +132,9 @@ def test_dropped_words_are_read_as_unknown_and_only_in_training(monkeypatch):
 
 def test_experts_that_are_asked_unequally_cost_something_in_training():
     writer = model(experts=ExpertsSpec(count=4, used=1, balance=0.5), dropout=0.0)
-    assert writer.lesson(SOURCE, TARGET).extra is None
-    lesson = writer.train().lesson(SOURCE, TARGET)
-    cost = lesson.extra(torch.zeros(2, 6))
+    assert writer.loss_inputs(SOURCE, TARGET).extra is None
+    loss_inputs = writer.train().loss_inputs(SOURCE, TARGET)
+    cost = loss_inputs.extra(torch.zeros(2, 6))
     read, _ = ROWS["separated"].joined(SOURCE, TARGET, asks_all=False)
     with listening(writer) as heard:
         writer.read(read)
@@ -146,13 +150,15 @@ def test_experts_that_are_asked_unequally_cost_something_in_training():
 def test_more_padding_costs_no_experts_anything():
     writer = model(experts=ExpertsSpec(count=4, used=1, balance=0.5), dropout=0.0).train()
     longer = torch.nn.functional.pad(TARGET, (0, 9), value=PAD)
-    costs = [writer.lesson(SOURCE, target).extra(torch.zeros(1, 1)) for target in (TARGET, longer)]
+    costs = [
+        writer.loss_inputs(SOURCE, target).extra(torch.zeros(1, 1)) for target in (TARGET, longer)
+    ]
     assert_close("cost", costs[1], costs[0], atol=1e-5)
 
 
 def test_a_model_with_experts_is_copied_after_a_lesson():
     writer = model(experts=ExpertsSpec(count=3)).train()
-    writer.lesson(SOURCE, TARGET)
+    writer.loss_inputs(SOURCE, TARGET)
     again = deepcopy(writer).eval()
     assert torch.equal(again.read(SOURCE), writer.eval().read(SOURCE))
 
@@ -271,7 +277,7 @@ def test_a_lesson_holds_what_is_asked_and_nothing_else(rows):
     writer = model(rows=rows, asks="target", dropout=0.0)
     source = torch.cat([SOURCE, torch.full((2, 4), PAD)], 1)
     read, asked = ROWS[rows].joined(source, TARGET, asks_all=False)
-    hidden, gold = writer.train().lesson(source, TARGET)
+    hidden, gold = writer.train().loss_inputs(source, TARGET)
     assert gold.shape == TARGET.shape
     assert_close("hidden", hidden[gold != PAD], writer.read(read)[asked != PAD])
     assert torch.equal(gold[gold != PAD], asked[asked != PAD])

@@ -282,7 +282,7 @@ def test_an_empty_list_and_an_unknown_way_are_refused():
 
 def test_a_lesson_reads_what_a_search_reads():
     writer, source, target = model(**STACKS["lmlml"]), ragged(5, 3), tokens(2, 4)
-    hidden, _ = writer.lesson(source, target)
+    hidden, _ = writer.loss_inputs(source, target)
     begun = torch.cat([torch.full((2, 1), BOS), target[:, :-1]], 1)
     logits, _ = writer.step(writer.start(source), begun)
     assert_close("logits", logits, writer.output(hidden))

@@ -1,4 +1,4 @@
-"""Learner: the interface of a model for training."""
+"""Trainable: the interface of a model for training."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ added to the sum of the batch's losses, before that sum is scaled."""
 
 @final
 @dataclass(frozen=True)
-class Lesson:
-    """The output layer's inputs for a batch, and the right answers: `hidden, gold = lesson`."""
+class LossInputs:
+    """The output layer's inputs for a batch, and the right answers: `hidden, gold = inputs`."""
 
     hidden: NewStates
     """The output layer's inputs; a loss computes logits from them in chunks."""
@@ -34,13 +34,13 @@ class Lesson:
 
 
 @runtime_checkable
-class Learner(Protocol):
+class Trainable(Protocol):
     """A model that can be trained on batches of tokens; it is an `nn.Module` as well."""
 
     output: nn.Linear
     """Maps `b t m` to a score for every answer; it has no bias."""
 
-    def lesson(self, source: SourceTokens, target: TargetTokens) -> Lesson:
+    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Read a batch with its answers; give the output layer's inputs and the right answers."""
 
 
