@@ -135,10 +135,10 @@ class LanguageModel(Model):
         with listening(self) as heard:
             states = self.read(read)
         # padding is routed too, but does not count in the balance
-        is_real, n_asked = (read != PAD).flatten(), (gold != PAD).sum()
-        asked = [imbalance(one.shares[is_real], one.chosen[is_real]) for one in heard]
-        uneven = torch.stack(asked).sum()
-        return LossInputs(states, gold, lambda _: self.balance * n_asked * uneven)
+        is_real, n_tokens = (read != PAD).flatten(), (gold != PAD).sum()
+        imbalances = [imbalance(one.shares[is_real], one.chosen[is_real]) for one in heard]
+        uneven = torch.stack(imbalances).sum()
+        return LossInputs(states, gold, lambda _: self.balance * n_tokens * uneven)
 
     def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
         """The maps of each row's source and target: parts of one map, named as a Transformer's.
@@ -213,11 +213,11 @@ def _positions_with_loss(states: Float[Tensor, "b n m"], gold: Tokens, most: int
 
     The output layer is the most expensive part, and the positions of a long source need none of it.
     """
-    last, is_asked = gold.shape[1] - 1, gold != PAD
-    at = is_asked.int().argmax(1, keepdim=True) + torch.arange(most, device=gold.device)
+    last, has_loss = gold.shape[1] - 1, gold != PAD
+    at = has_loss.int().argmax(1, keepdim=True) + torch.arange(most, device=gold.device)
     inside = at.clamp(max=last)
-    asked = gold.gather(1, inside).masked_fill(at > last, PAD)
-    return LossInputs(states.gather(1, inside[..., None].expand(-1, -1, states.shape[-1])), asked)
+    answers = gold.gather(1, inside).masked_fill(at > last, PAD)
+    return LossInputs(states.gather(1, inside[..., None].expand(-1, -1, states.shape[-1])), answers)
 
 
 def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int) -> LanguageModel:

@@ -23,9 +23,9 @@ class Gathered(NamedTuple):
     """The sums over the batches of one update, besides the gradient."""
 
     nll: Tensor
-    """Negative log-likelihood, summed over the tokens that count; maybe still on its way."""
-    asked: Tensor
-    """How many tokens count; in a text with hidden words only these."""
+    """Negative log-likelihood, summed over the tokens with a loss; maybe still on its way."""
+    n_tokens: Tensor
+    """How many tokens have a loss; in a text with hidden words only these."""
     splits: int
     """How many cuts it took for every piece to fit into memory."""
 
@@ -86,7 +86,7 @@ class Accumulator:
                 self.model.loss_inputs, self.model.output, source, target, scale=scale
             )
         loss.total.backward()
-        return torch.stack([loss.nll.detach(), loss.asked.to(loss.nll.dtype)])
+        return torch.stack([loss.nll.detach(), loss.n_tokens.to(loss.nll.dtype)])
 
     def _remember(self, piece: Batch) -> None:
         if len(piece.rows) == 1:

@@ -42,17 +42,17 @@ def summed_loss(
     A batch has `target_tokens` target tokens, padding counted; without `rows` all are read. The
     model is left in evaluation mode.
     """
-    objective, total, asked = Objective(), 0.0, 0
+    objective, total, n_tokens = Objective(), 0.0, 0
     for _, source, target in _batches(model, corpus, target_tokens, hardware, rows):
         with hardware.products():
             loss = objective(model.loss_inputs, model.output, source, target)
-        total, asked = total + float(loss.nll), asked + int(loss.asked)
-    if not asked:
+        total, n_tokens = total + float(loss.nll), n_tokens + int(loss.n_tokens)
+    if not n_tokens:
         raise DataError(
-            "loss: nothing is asked for in these texts: no piece of them is in the vocabulary. "
-            "Give others, or take tokens of another kind."
+            "loss: no token of these texts has a loss: no piece of them is in the vocabulary. Give "
+            "others, or take tokens of another kind."
         )
-    return total, asked
+    return total, n_tokens
 
 
 @torch.no_grad()

@@ -99,7 +99,7 @@ def learn(
             ]
             gathered = accumulator.gather(batches, n_target)
             workers.sum_gradients(model)
-            nll, asked, splits = workers.sums(gathered.nll, gathered.asked, gathered.splits)
+            nll, n_tokens, splits = workers.sums(gathered.nll, gathered.n_tokens, gathered.splits)
             limit = training.clip_norm or math.inf
             norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
             optimiser.step()
@@ -113,7 +113,7 @@ def learn(
             yield Step(
                 progress=progress,
                 # a batch may hide no word
-                loss=nll / torch.as_tensor(asked).clamp(min=1),
+                loss=nll / torch.as_tensor(n_tokens).clamp(min=1),
                 learning_rate=rate,
                 norm=norm,
                 source_tokens=n_source,

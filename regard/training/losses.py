@@ -32,14 +32,14 @@ LOGITS_AT_ONCE, LOGITS_AT_ONCE_ON_A_GPU = 1 << 22, 1 << 28
 
 
 class Loss(NamedTuple):
-    """Sums over the tokens that count; divide by the update's tokens, not the batch's."""
+    """Sums over the tokens with a loss; divide by the update's tokens, not the batch's."""
 
     total: Float[Tensor, ""]
     """The loss with smoothing; the only field with a gradient."""
     nll: Float[Tensor, ""]
     """The loss without smoothing, for reports."""
-    asked: Int[Tensor, ""]
-    """How many tokens count."""
+    n_tokens: Int[Tensor, ""]
+    """How many tokens have a loss."""
     each: Float[Tensor, "b t"]
     """-log p of each right token, and 0 for padding."""
 
@@ -119,7 +119,9 @@ class Objective:
         scale = scale / n_readings
         loss = token_loss(hidden, output.weight, gold, smoothing=smoothing, scale=scale)
         total = loss.total + read.extra(-loss.each) * scale
-        return loss._replace(total=total, nll=loss.nll / n_readings, asked=loss.asked // n_readings)
+        return loss._replace(
+            total=total, nll=loss.nll / n_readings, n_tokens=loss.n_tokens // n_readings
+        )
 
     def _compared(self, read: LossInputs, weight: Tensor, scale: Tensor | float | int) -> Loss:
         """The loss of both halves of a doubled batch, and the divergence between them."""
@@ -133,7 +135,9 @@ class Objective:
         loss = token_loss(hidden, weight, gold, smoothing=smoothing, scale=scale / 2)
         first, second = hidden.chunk(2)
         apart = divergence(first, second, weight, gold.chunk(2)[0], scale=scale * self.r_drop / 4)
-        return loss._replace(total=loss.total + apart, nll=loss.nll / 2, asked=loss.asked // 2)
+        return loss._replace(
+            total=loss.total + apart, nll=loss.nll / 2, n_tokens=loss.n_tokens // 2
+        )
 
 
 class _CrossEntropy(torch.autograd.Function):

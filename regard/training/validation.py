@@ -70,7 +70,7 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     start, recipe, valid = time.perf_counter(), prepared.recipe, prepared.valid
     is_decoded, limit = decodes_at_validation(recipe), recipe.training.target_tokens_per_batch
     with hardware.plainly():
-        total, asked = summed_loss(
+        total, n_tokens = summed_loss(
             model, valid.corpus, target_tokens=limit, hardware=hardware, rows=valid.rows
         )
         hypotheses, references = decoded(model, prepared, hardware) if is_decoded else ([], [])
@@ -79,7 +79,7 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     is_whole = task_of(recipe).is_searched
     return Validated(
         step=step,
-        loss=total / asked,
+        loss=total / n_tokens,
         per_character=total / _count_characters(valid, prepared.target) if is_whole else None,
         exact_match=exact_match(hypotheses, references) if is_decoded else None,
         is_best=False,

@@ -240,7 +240,7 @@ def test_texts_of_unknown_words_alone_have_nothing_to_be_asked_for(tmp_path, cap
     asked += ["--set", "data.valid.line_end=бегемот"]
     assert main([*asked, "--set", f"data.valid.path={tmp_path / 'other'}"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "nothing is asked for in these texts: no piece of them is in the vocabulary" in said
+    assert "no token of these texts has a loss: no piece of them is in the vocabulary" in said
 
 
 def test_what_cannot_be_taught_is_refused_to_a_run_that_goes_on(tmp_path):
