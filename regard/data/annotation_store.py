@@ -1,9 +1,9 @@
-"""Annotation store: the outputs of a frozen encoder for every picture, computed once and kept.
+"""Feature cache (Show, Attend and Tell's "annotations"): a frozen encoder's outputs, on disk.
 
     annotations.bin     n × l × d numbers of 16 bits: for each picture its cells, row by row
     annotations.json    how many, and the encoder that made them
 
-Rows are those of the picture store they were made from.
+They are computed once for each picture. Rows are those of the picture store they were made from.
 """
 
 from collections.abc import Callable
