@@ -12,7 +12,7 @@ from rich.console import Console
 
 from regard.cli.progress import counter
 from regard.cli.train import STOPPED, TrainingDisplay
-from regard.evaluating.heads import view_table
+from regard.evaluating.attention_links import view_table
 from regard.inspecting.panels import View
 from regard.plots.head_errors import head_grid
 from regard.plots.terminal_words import print_words

@@ -18,8 +18,14 @@ from regard.evaluating.alignment import (
     read_pharaoh,
     write_pharaoh,
 )
+from regard.evaluating.attention_links import (
+    DecoderRow,
+    HeadView,
+    PieceWords,
+    best_head,
+    view_table,
+)
 from regard.evaluating.comparison import compare
-from regard.evaluating.heads import DecoderRow, HeadView, PieceWords, best_head, view_table
 from regard.evaluating.metrics import score_all, score_captions
 from regard.evaluating.perplexity import loss_and_perplexity
 from regard.evaluating.sacrebleu_metrics import bleu, chrf, length_ratio, ter

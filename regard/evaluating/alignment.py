@@ -9,6 +9,8 @@ over the corpus before dividing.
 Positions count from 0 here, source first. Files count from 0 or from 1 without
 stating which: the caller gives `first`, and impossible positions are refused.
 
+attention_links.py reads links from attention maps; regard/runs/alignment.py scores a run's.
+
 Paper: Och & Ney 2003.
 """
 

@@ -1,4 +1,7 @@
-"""Alignment error rates of every head, and the best head, chosen on other sentences than reported.
+"""Attention links: word links read from attention maps, their error rate for every head, the best.
+
+alignment.py has the links themselves, their files and the error rate; regard/runs/alignment.py
+scores the heads of a run.
 
 A decoder's row i is the step that predicts target token i; its input is token i − 1. Row i + 1 has
 token i as its input, and often points at the right source word better (Chen et al. 2020). Both

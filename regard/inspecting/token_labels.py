@@ -13,7 +13,7 @@ from typing import Any, final
 
 from regard.data.subword_kinds import SPECIALS, UNKNOWN
 from regard.data.subwords import Subwords
-from regard.evaluating.heads import LEFT_OUT
+from regard.evaluating.attention_links import LEFT_OUT
 
 SPACE = "▁"
 """How a space is shown, so that the beginnings of words are visible."""

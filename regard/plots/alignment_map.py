@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from regard.choices import find
 from regard.errors import ShapeError
 from regard.evaluating.alignment import AlignmentCounts, Gold, Link
-from regard.evaluating.heads import LEFT_OUT, DecoderRow, PieceWords, argmax_links, merge_pieces
+from regard.evaluating.attention_links import (
+    LEFT_OUT,
+    DecoderRow,
+    PieceWords,
+    argmax_links,
+    merge_pieces,
+)
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
 from regard.inspecting.token_labels import Tokens

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from regard.evaluating.alignment import AlignmentCounts
-from regard.evaluating.heads import DecoderRow, HeadView
+from regard.evaluating.attention_links import DecoderRow, HeadView
 from regard.plots.page import table
 
 Errors = Mapping[HeadView, AlignmentCounts]

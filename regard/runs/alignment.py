@@ -1,4 +1,4 @@
-"""How far a run's attention aligns words as people do.
+"""How far a run's attention aligns words as people do: the heads of a run, scored on a gold file.
 
 One teacher-forced pass over the reference gives the weights; their links are compared with those
 that people drew. Each head, each layer's mean and the mean of all are scored, by the row
@@ -6,6 +6,9 @@ that predicts a word and by the next. The best head is chosen on odd lines, repo
 
 Words are those of the texts as they were given. Where the run reads texts in another form
 (regard.data.normalisation), a word has the weights of the words that it became.
+
+regard/evaluating/alignment.py has links, their files and the error rate, attention_links.py there
+reads links from maps.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +35,7 @@ from regard.evaluating import (
     view_table,
 )
 from regard.evaluating.alignment import NAACL
-from regard.evaluating.heads import LEFT_OUT, BestHead, DecoderRow
+from regard.evaluating.attention_links import LEFT_OUT, BestHead, DecoderRow
 from regard.inspecting.capture import attention_of, crossing, weights_of
 from regard.inspecting.token_labels import words_of
 from regard.runs.trained import Trained

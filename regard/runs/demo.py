@@ -21,7 +21,14 @@ from regard.decoding import Greedy, Limits
 from regard.errors import RunError, SettingError
 from regard.evaluating.accuracy import Share, exact_by_group
 from regard.evaluating.alignment import AlignmentCounts, Gold, digit_gold
-from regard.evaluating.heads import LEFT_OUT, BestHead, DecoderRow, HeadView, PieceWords, best_head
+from regard.evaluating.attention_links import (
+    LEFT_OUT,
+    BestHead,
+    DecoderRow,
+    HeadView,
+    PieceWords,
+    best_head,
+)
 from regard.hardware.hardware import Hardware
 from regard.hardware.threads import Threads
 from regard.inspecting.capture import attention_of, weights_of

@@ -19,7 +19,12 @@ from regard.choices import find
 from regard.errors import DataError, LengthError, SettingError
 from regard.evaluating import AlignmentCounts, Gold, HeadView
 from regard.evaluating.alignment import Link
-from regard.evaluating.heads import DecoderRow, argmax_links, merge_pieces, weights_by_view
+from regard.evaluating.attention_links import (
+    DecoderRow,
+    argmax_links,
+    merge_pieces,
+    weights_by_view,
+)
 from regard.inspecting.record import rounded
 from regard.runs.alignment import AlignmentErrors, piece_weights, read_gold
 from regard.runs.evaluation_texts import texts_of_files

@@ -14,7 +14,7 @@ from regard.choices import find
 from regard.data import Example
 from regard.errors import DataError, RunError
 from regard.evaluating import Gold, check_links
-from regard.evaluating.heads import DecoderRow
+from regard.evaluating.attention_links import DecoderRow
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record

@@ -13,7 +13,13 @@ from regard.data.subword_kinds import EOS, UNKNOWN, WORDS
 from regard.decoding import Hypothesis
 from regard.errors import SettingError
 from regard.evaluating.alignment import Link, write_pharaoh
-from regard.evaluating.heads import LEFT_OUT, DecoderRow, PieceWords, argmax_links, merge_pieces
+from regard.evaluating.attention_links import (
+    LEFT_OUT,
+    DecoderRow,
+    PieceWords,
+    argmax_links,
+    merge_pieces,
+)
 from regard.inspecting.capture import attention_of, crossing, weights_of
 from regard.inspecting.token_labels import spans_of, words_of
 from regard.tasks.input_format import as_read

@@ -140,7 +140,7 @@ def test_the_error_rate_of_a_pair_is_that_of_its_links(page, registry):
     import torch
 
     from regard.evaluating import AlignmentCounts
-    from regard.evaluating.heads import argmax_links
+    from regard.evaluating.attention_links import argmax_links
     from regard.serving.gold import sentence
 
     said = sentence(registry, "first", 1, "predicting")

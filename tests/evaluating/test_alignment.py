@@ -19,7 +19,7 @@ from regard.evaluating import (
     write_pharaoh,
 )
 from regard.evaluating.alignment import digit_gold
-from regard.evaluating.heads import LEFT_OUT, argmax_links, merge_pieces, view_links
+from regard.evaluating.attention_links import LEFT_OUT, argmax_links, merge_pieces, view_links
 from regard.plots.head_errors import head_grid
 
 SURE = frozenset({(0, 0), (1, 1), (2, 2)})

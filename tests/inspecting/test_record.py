@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from regard.attention import Chain
 from regard.choices import Choice
 from regard.errors import DataError, LengthError, SettingError, UnknownChoice
-from regard.evaluating.heads import PieceWords, merge_pieces
+from regard.evaluating.attention_links import PieceWords, merge_pieces
 from regard.inspecting import record as record_module
 from regard.inspecting.capture import recorded
 from regard.inspecting.panels import View

@@ -3,7 +3,13 @@
 import torch
 
 from regard.evaluating.alignment import write_pharaoh
-from regard.evaluating.heads import LEFT_OUT, DecoderRow, PieceWords, argmax_links, merge_pieces
+from regard.evaluating.attention_links import (
+    LEFT_OUT,
+    DecoderRow,
+    PieceWords,
+    argmax_links,
+    merge_pieces,
+)
 from regard.inspecting.token_labels import words_of
 
 

@@ -10,7 +10,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from regard.attention.patterns.causal import CausalPattern
 from regard.errors import LengthError, SettingError, ShapeError
 from regard.evaluating.alignment import AlignmentCounts, Gold
-from regard.evaluating.heads import LEFT_OUT, DecoderRow
+from regard.evaluating.attention_links import LEFT_OUT, DecoderRow
 from regard.inspecting import Pyramid, capture, head_statistics
 from regard.inspecting.panels import View
 from regard.inspecting.token_labels import Tokens

@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from regard.evaluating.alignment import AlignmentCounts
-from regard.evaluating.heads import DecoderRow, views
+from regard.evaluating.attention_links import DecoderRow, views
 from regard.inspecting.panels import View
 from regard.plots.colours import DARK, LIGHT
 from regard.plots.head_errors import error_table

@@ -16,7 +16,7 @@ from regard.errors import RunError, SettingError
 from regard.evaluating import AlignmentCounts, DecoderRow, HeadView
 from regard.evaluating.accuracy import Share
 from regard.evaluating.alignment import digit_gold
-from regard.evaluating.heads import LEFT_OUT
+from regard.evaluating.attention_links import LEFT_OUT
 from regard.recipes.recipe import examples
 from regard.runs import demo
 from regard.runs.demo import (

@@ -18,7 +18,7 @@ from regard.evaluating import (
     score_all,
     write_pharaoh,
 )
-from regard.evaluating.heads import LEFT_OUT, view_links
+from regard.evaluating.attention_links import LEFT_OUT, view_links
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.token_labels import words_of
 from regard.runs.alignment import align, read_gold

@@ -14,7 +14,7 @@ from regard.data import Example
 from regard.data.pictures import Picture
 from regard.errors import DataError, SettingError, ShapeError, UnknownChoice
 from regard.evaluating import Gold
-from regard.evaluating.heads import DecoderRow
+from regard.evaluating.attention_links import DecoderRow
 from regard.inspecting.capture import attention_of
 from regard.inspecting.lessons import X, Y, worked
 from regard.runs.alignment import align
