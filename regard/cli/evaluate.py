@@ -84,7 +84,7 @@ def evaluate(
     search = evaluation.search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
     task, recipe = trained.task, trained.loaded.recipe
     chosen = wanted or list(task.default_metrics(recipe))
-    task.check_metrics(recipe, chosen, evaluation.METRICS)
+    task.check_metrics(recipe, chosen, evaluation.EVALUATE_METRICS)
     is_decoded = out is not None or not METRICS_WITHOUT_ANSWERS.issuperset(chosen)
     if not is_decoded:
         decoding = options.search_given(beam, length_penalty, max_tokens, on_long)
@@ -251,10 +251,10 @@ def _metrics(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise SettingError(
-            f"evaluate: --metrics names none. Known: {', '.join(evaluation.METRICS)}."
+            f"evaluate: --metrics names none. Known: {', '.join(evaluation.EVALUATE_METRICS)}."
         )
     for name in names:
-        find(name, evaluation.METRICS, key="evaluate: --metrics")
+        find(name, evaluation.EVALUATE_METRICS, key="evaluate: --metrics")
     return list(dict.fromkeys(names))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.errors import ShapeError
-from regard.evaluating.metrics import MEASURES
+from regard.evaluating.metrics import RESAMPLED_METRICS
 from regard.evaluating.sacrebleu_metrics import ratio_of, words
 from regard.evaluating.score import MeasuredScore, MetricScore, check_texts
 from regard.evaluating.significance import (
@@ -123,7 +123,7 @@ def compare(
     chosen = chosen_tokenizer(tokenizer, references).name
     table = {
         measure: [measured(texts, references, tokenizer) for texts in systems.values()]
-        for measure, measured in MEASURES.items()
+        for measure, measured in RESAMPLED_METRICS.items()
     }
     first, *others = systems
     leading = table[LEADING_MEASURE]

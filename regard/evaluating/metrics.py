@@ -1,7 +1,7 @@
 """Scores of texts against references: those of translations, and those of captions.
 
-What `regard evaluate --metrics` knows by name is `METRICS` in regard/runs/evaluation.py, because
-some scores need the run; a metric that `regard compare` resamples has a line here as well.
+What `regard evaluate --metrics` knows by name is `EVALUATE_METRICS` in regard/runs/evaluation.py,
+because some scores need the run; a metric that `regard compare` resamples has a line here as well.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from regard.evaluating.sacrebleu_metrics import (
 )
 from regard.evaluating.score import MeasuredScore, MetricScore, TextLists, Texts
 
-MEASURES: Mapping[str, Callable[[Texts, TextLists, str | None], MeasuredScore]] = {
+RESAMPLED_METRICS: Mapping[str, Callable[[Texts, TextLists, str | None], MeasuredScore]] = {
     "BLEU": lambda texts, answers, tokenizer: measured_bleu(texts, answers, tokenizer=tokenizer),
     "chrF2": lambda texts, answers, _: measured_chrf(texts, answers),
     "TER": lambda texts, answers, _: measured_ter(texts, answers),
@@ -34,7 +34,8 @@ def score_all(
     `tokenizer` is for BLEU and the length ratio; by default the one the references' script needs.
     """
     measured = {
-        name: measure(hypotheses, references, tokenizer) for name, measure in MEASURES.items()
+        name: measure(hypotheses, references, tokenizer)
+        for name, measure in RESAMPLED_METRICS.items()
     }
     return (*(one.score for one in measured.values()), ratio_of(measured["BLEU"]))
 

@@ -18,7 +18,7 @@ from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
 from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
 
-MEASURES = {"loss": "the lower the better", "bleu": "the higher the better"}
+STOPPING_SCORES = {"loss": "the lower the better", "bleu": "the higher the better"}
 """The validation scores by which training may stop early."""
 
 
@@ -153,7 +153,7 @@ class TrainingRecipe:
         if not 0 <= self.seed < 2**63:
             raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {self.seed}.")
         find(self.schedule, SCHEDULES, key="training.schedule")
-        find(self.stop_on, MEASURES, key="training.stop_on")
+        find(self.stop_on, STOPPING_SCORES, key="training.stop_on")
         if self.ema_decay and self.average_last > 1:
             raise SettingError(
                 "training.ema_decay and training.average_last are two means of the weights; the "

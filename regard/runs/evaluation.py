@@ -193,7 +193,7 @@ def lengths(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
     return tuple(MetricScore("loss", one.values[0], signature.format(one), note) for one in classes)
 
 
-METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]]] = {
+EVALUATE_METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]]] = {
     "bleu": lambda it: (bleu(it.texts, it.references, tokenizer=it.tokenizer),),
     "chrf": lambda it: (chrf(it.texts, it.references),),
     "ter": lambda it: (ter(it.texts, it.references),),
@@ -220,8 +220,8 @@ def score_each(
     answers: ScoredAnswers, metrics: Sequence[str]
 ) -> dict[str, tuple[MetricScore, ...]]:
     """The scores by metric; a metric that cannot be computed has none."""
-    answers.trained.task.check_metrics(answers.trained.loaded.recipe, metrics, METRICS)
-    chosen = {name: find(name, METRICS) for name in metrics}
+    answers.trained.task.check_metrics(answers.trained.loaded.recipe, metrics, EVALUATE_METRICS)
+    chosen = {name: find(name, EVALUATE_METRICS) for name in metrics}
     return {name: metric(answers) for name, metric in chosen.items()}
 
 

@@ -12,7 +12,7 @@ from regard.decoding import Beam, Limits
 from regard.evaluating import AlignmentCounts, DecoderRow, Gold, HeadView, best_head, score_all
 from regard.runs import evaluation
 from regard.runs.alignment import AlignmentErrors
-from regard.runs.evaluation import METRICS, ScoredAnswers, score, search_for
+from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers, score, search_for
 from tests.making import make_run
 
 CUT = "the answer was cut at the longest allowed"
@@ -157,12 +157,12 @@ def test_references_are_read_once_for_all_scores(files, monkeypatch):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", EVALUATE_METRICS)
 def test_a_score_needs_answers_if_right_and_wrong_ones_score_otherwise(files, name):
     pairs = [Example(*pair) for pair in zip(SOURCES, [(text,) for text in REFERENCES], strict=True)]
     trained = regard.load(files / "run")
     right, wrong = (
-        METRICS[name](ScoredAnswers(trained, pairs, answers))
+        EVALUATE_METRICS[name](ScoredAnswers(trained, pairs, answers))
         for answers in (REFERENCES, ["e e e e e"] * 4)
     )
     assert (right == wrong) == (name in METRICS_WITHOUT_ANSWERS)

@@ -16,7 +16,7 @@ from regard.evaluating import (
     ter,
 )
 from regard.evaluating import tokenizers as chosen
-from regard.evaluating.metrics import MEASURES
+from regard.evaluating.metrics import RESAMPLED_METRICS
 from regard.evaluating.tokenizers import tokenizer_for
 
 HYPOTHESES = ["the cat sat on the mat .", "dogs bark", "he went home"]
@@ -67,7 +67,7 @@ def test_ter_by_hand():
 def test_the_counts_of_the_sentences_make_the_score_of_the_corpus():
     public = {"BLEU": bleu, "chrF2": chrf, "TER": ter}
     for name, score in public.items():
-        measured = MEASURES[name](HYPOTHESES, REFERENCES, None)
+        measured = RESAMPLED_METRICS[name](HYPOTHESES, REFERENCES, None)
         assert measured.score == score(HYPOTHESES, REFERENCES)
         assert measured.of([1]) == pytest.approx(score(HYPOTHESES[1:2], REFERENCES[1:2]).value)
         assert measured.by_sentence()[1] == measured.of([1])

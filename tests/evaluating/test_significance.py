@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest
 from regard.errors import SettingError, ShapeError
 from regard.evaluating import MetricScore, Resampling, compare_pair, score_interval
 from regard.evaluating.accuracy import measured_exact_match
-from regard.evaluating.metrics import MEASURES
+from regard.evaluating.metrics import RESAMPLED_METRICS
 from regard.evaluating.sacrebleu_metrics import measured_chrf
 from regard.evaluating.score import MeasuredScore
 
@@ -29,18 +29,18 @@ def _spoilt(share, seed):
 GOOD, BAD, LIKE_BAD = _spoilt(0.1, 0), _spoilt(0.5, 1), _spoilt(0.5, 2)
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", RESAMPLED_METRICS)
 def test_a_system_does_not_differ_from_itself(name):
-    one = MEASURES[name](BAD, REFERENCES, None)
+    one = RESAMPLED_METRICS[name](BAD, REFERENCES, None)
     found = compare_pair(one, one, QUICK)
     assert (found.p_bootstrap, found.p_randomisation) == (1, 1)
     assert (found.value, found.wins, found.is_better) == (0, 0, False)
     assert (found.interval.low, found.interval.high) == (0, 0)
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", RESAMPLED_METRICS)
 def test_a_much_better_system_is_better_by_every_measure(name):
-    first, second = (MEASURES[name](texts, REFERENCES, None) for texts in (BAD, GOOD))
+    first, second = (RESAMPLED_METRICS[name](texts, REFERENCES, None) for texts in (BAD, GOOD))
     found = compare_pair(first, second, QUICK)
     assert found.p_bootstrap == pytest.approx(1 / 201)
     assert found.p_randomisation == pytest.approx(1 / 501)
@@ -87,7 +87,7 @@ def test_the_bootstrap_interval_of_a_share_is_the_binomial_one():
 def test_the_spread_is_sacrebleu_s():
     metric, streams = sacrebleu.BLEU(force=True), [[text for [text] in REFERENCES]]
     theirs = metric.corpus_score(BAD, streams, n_bootstrap=1000)
-    ours = score_interval(MEASURES["BLEU"](BAD, REFERENCES, None))
+    ours = score_interval(RESAMPLED_METRICS["BLEU"](BAD, REFERENCES, None))
     assert (ours.high - ours.low) / 2 == pytest.approx(theirs._ci, rel=0.15)
 
 
@@ -95,13 +95,13 @@ def test_randomisation_agrees_with_sacrebleu_s():
     metrics = {"BLEU": sacrebleu.BLEU(force=True, references=[[text for [text] in REFERENCES]])}
     systems = [("first", BAD), ("second", LIKE_BAD)]
     _, theirs = PairedTest(systems, metrics, None, test_type="ar", n_samples=4000)()
-    pair = [MEASURES["BLEU"](texts, REFERENCES, None) for texts in (BAD, LIKE_BAD)]
+    pair = [RESAMPLED_METRICS["BLEU"](texts, REFERENCES, None) for texts in (BAD, LIKE_BAD)]
     ours = compare_pair(*pair, Resampling(samples=1, trials=4000))
     assert ours.p_randomisation == pytest.approx(theirs["BLEU"][1].p_value, abs=0.04)
 
 
 def test_a_seed_gives_the_same_numbers_again_and_another_gives_others():
-    pair = [MEASURES["BLEU"](texts, REFERENCES, None) for texts in (BAD, LIKE_BAD)]
+    pair = [RESAMPLED_METRICS["BLEU"](texts, REFERENCES, None) for texts in (BAD, LIKE_BAD)]
     one = compare_pair(*pair, QUICK)
     assert compare_pair(*pair, QUICK) == one
     assert compare_pair(*pair, Resampling(samples=200, trials=500, seed=2)) != one

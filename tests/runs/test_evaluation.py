@@ -22,7 +22,7 @@ from regard.evaluating.attention_links import LEFT_OUT, view_links
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.token_labels import words_of
 from regard.runs.alignment import align, read_gold
-from regard.runs.evaluation import METRICS, ScoredAnswers, answer, score, search_for
+from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers, answer, score, search_for
 from regard.runs.evaluation_texts import chosen_texts, texts_of_files
 from regard.tasks.predictions import AnswerOptions
 from tests.making import make_run
@@ -55,7 +55,7 @@ def _surprise(trained, source, target):
 def test_the_loss_is_that_of_every_reference_token_by_token(trained):
     each = [_surprise(trained, pair.source, text) for pair in PAIRS for text in pair.targets]
     nats, tokens = (sum(column) for column in zip(*each, strict=True))
-    loss, perplexity = METRICS["loss"](ScoredAnswers(trained, PAIRS, [""] * len(PAIRS)))
+    loss, perplexity = EVALUATE_METRICS["loss"](ScoredAnswers(trained, PAIRS, [""] * len(PAIRS)))
     assert loss.value == pytest.approx(nats / tokens, abs=1e-5)
     assert perplexity.value == pytest.approx(torch.tensor(nats / tokens).exp().item(), rel=1e-4)
     assert loss.signature == f"nats|per:sub-word|tokens:{tokens}"
@@ -63,11 +63,11 @@ def test_the_loss_is_that_of_every_reference_token_by_token(trained):
 
 def test_pairs_that_the_model_cannot_read_do_not_count_and_are_told(trained):
     long = [*PAIRS, Example("a", ("b" * 64,)), Example("a" * 64, ("b",))]
-    plain = METRICS["loss"](ScoredAnswers(trained, PAIRS, [""] * 4))
-    noted = METRICS["loss"](ScoredAnswers(trained, long, [""] * 6))
+    plain = EVALUATE_METRICS["loss"](ScoredAnswers(trained, PAIRS, [""] * 4))
+    noted = EVALUATE_METRICS["loss"](ScoredAnswers(trained, long, [""] * 6))
     assert [one.value for one in noted] == pytest.approx([one.value for one in plain])
     assert noted[0].note.startswith("2 of 7 pairs have more tokens than the 64")
-    assert METRICS["loss"](ScoredAnswers(trained, long[4:], ["", ""])) == ()
+    assert EVALUATE_METRICS["loss"](ScoredAnswers(trained, long[4:], ["", ""])) == ()
 
 
 def test_the_scores_are_those_of_the_texts(trained):

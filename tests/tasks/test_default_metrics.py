@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.recipes.recipe import read_recipe
-from regard.runs.evaluation import METRICS
+from regard.runs.evaluation import EVALUATE_METRICS
 from regard.tasks import TASKS, task_of
 from regard.tasks.task import METRICS_BY_READER
 
@@ -36,12 +36,12 @@ def test_a_run_is_scored_by_what_its_field_scores(name):
 def test_what_is_usual_says_something_of_every_recipe(path):
     recipe = read_recipe(path)
     task = task_of(recipe)
-    task.check_metrics(recipe, task.default_metrics(recipe), METRICS)
+    task.check_metrics(recipe, task.default_metrics(recipe), EVALUATE_METRICS)
 
 
 def test_every_name_in_the_tables_is_that_of_a_score():
     named = [*METRICS_BY_READER.values(), *(task.meaningless for task in TASKS.values())]
-    assert {name for names in named for name in names} <= METRICS.keys()
+    assert {name for names in named for name in names} <= EVALUATE_METRICS.keys()
 
 
 def test_the_page_tells_what_is_usual():

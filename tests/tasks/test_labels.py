@@ -6,7 +6,7 @@ import pytest
 
 from regard.cli import main
 from regard.errors import LengthError
-from regard.runs.evaluation import METRICS, ScoredAnswers
+from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers
 from regard.runs.evaluation_texts import texts_of_split
 from tests.training.encoder_recipes import TAGS, trained
 
@@ -66,7 +66,7 @@ def test_a_validation_has_the_loss_that_an_evaluation_has(tmp_path, task, answer
     rows = [json.loads(line) for line in lines]
     checked = [row["valid_loss"] for row in rows if "valid_loss" in row][-1]
     texts = texts_of_split(one.loaded.recipe, "valid")
-    told, _ = METRICS["loss"](ScoredAnswers(one, texts, [""] * len(texts)))
+    told, _ = EVALUATE_METRICS["loss"](ScoredAnswers(one, texts, [""] * len(texts)))
     assert checked == pytest.approx(told.value, abs=1e-5)
 
 

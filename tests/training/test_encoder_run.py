@@ -14,7 +14,7 @@ from regard.errors import LengthError, RecipeError, SettingError
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.token_labels import read_text
 from regard.recipes import read_recipe
-from regard.runs.evaluation import METRICS, ScoredAnswers, score
+from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers, score
 from regard.runs.evaluation_texts import texts_of_split
 from regard.tasks.predictions import WithPrecision
 from regard.training.events import Step
@@ -202,7 +202,7 @@ def test_the_first_loss_of_hidden_words_is_that_of_guessing(tmp_path):
     loss = torch.nn.functional.cross_entropy(logits, loss_inputs.gold[loss_inputs.gold != 0])
     assert abs(loss.item() - math.log(300)) < 0.5
     texts = texts_of_split(one.loaded.recipe, "valid")
-    told, _ = METRICS["loss"](ScoredAnswers(one, texts, [""] * len(texts)))
+    told, _ = EVALUATE_METRICS["loss"](ScoredAnswers(one, texts, [""] * len(texts)))
     assert told.signature.startswith("nats|per:hidden sub-word|tokens:")
     assert abs(told.value - math.log(len(one.loaded.source))) < 1.0
 

@@ -15,7 +15,7 @@ from regard.data.subword_kinds import BOS, EOS
 from regard.errors import RecipeError
 from regard.models import ExpertsSpec
 from regard.recipes.recipe import read_recipe
-from regard.runs.evaluation import METRICS, ScoredAnswers
+from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers
 from regard.runs.evaluation_texts import texts_of_split
 from regard.training.events import Finished, Step, Validated
 from regard.training.run import run
@@ -97,7 +97,7 @@ def test_the_perplexity_is_that_of_every_word_counted_once(windows):
     _, asked = windows
     texts = texts_of_split(asked.loaded.recipe, "test")
     judged = ScoredAnswers(asked, texts, [""] * len(texts))
-    loss, perplexity = METRICS["words"](judged)
+    loss, perplexity = EVALUATE_METRICS["words"](judged)
     words = sum(len(line.split()) + 1 for line in TEXT.splitlines())
     assert loss.signature == f"nats|per:word|tokens:{words}"
     nats, model = 0.0, asked.loaded.model
@@ -109,11 +109,11 @@ def test_the_perplexity_is_that_of_every_word_counted_once(windows):
         nats -= sum(float(chances[len(before) + i, token]) for i, token in enumerate(after))
     some = ScoredAnswers(asked, texts[:3] + texts[-1:], [""] * 4)
     count = sum(len(row.targets[0].split()) for row in some.examples)
-    assert METRICS["words"](some)[0].value == pytest.approx(nats / count, rel=1e-4)
+    assert EVALUATE_METRICS["words"](some)[0].value == pytest.approx(nats / count, rel=1e-4)
     assert perplexity.value == pytest.approx(math.exp(loss.value))
     assert perplexity.value < 2
     # where words are the pieces, both losses are one: no end of a row is asked for
-    per_piece, _ = METRICS["loss"](judged)
+    per_piece, _ = EVALUATE_METRICS["loss"](judged)
     assert per_piece.signature == f"nats|per:sub-word|tokens:{words}"
     assert per_piece.value == loss.value
 
@@ -146,7 +146,10 @@ def test_sub_words_and_words_are_held_against_one_measure(tmp_path):
     # a word that was never seen is several pieces
     texts = [*texts_of_split(asked.loaded.recipe, "test"), Example("the", ("catdog saw",))]
     judged = ScoredAnswers(asked, texts, [""] * len(texts))
-    (per_word, _), (per_piece, _) = METRICS["words"](judged), METRICS["loss"](judged)
+    (per_word, _), (per_piece, _) = (
+        EVALUATE_METRICS["words"](judged),
+        EVALUATE_METRICS["loss"](judged),
+    )
     words = int(per_word.signature.rsplit(":", 1)[1])
     pieces = int(per_piece.signature.rsplit(":", 1)[1])
     assert words < pieces
@@ -179,7 +182,7 @@ def test_a_compressed_stack_learns_to_say_what_a_document_is_about(compressed):
     texts = texts_of_split(asked.loaded.recipe, "test")[:4]
     said = [one.text for one in asked.predict([text.source for text in texts])]
     assert said == [text.targets[0] for text in texts]
-    scores = METRICS["rouge"](ScoredAnswers(asked, texts, said))
+    scores = EVALUATE_METRICS["rouge"](ScoredAnswers(asked, texts, said))
     assert [one.value for one in scores] == [100.0] * 3
 
 
@@ -187,9 +190,9 @@ def test_the_loss_is_told_by_length_of_document(compressed):
     _, asked = compressed
     short = [Example("on cats", ("about cats",)), Example("on dogs", ("about dogs",))]
     long = [Example("on cats 1 Looking we looked at cats again and again", ("about cats",))] * 2
-    found = METRICS["lengths"](ScoredAnswers(asked, [*short, *long], [""] * 4))
+    found = EVALUATE_METRICS["lengths"](ScoredAnswers(asked, [*short, *long], [""] * 4))
     assert [one.signature.rsplit("source:")[1] for one in found] == ["3", "12"]
-    every = METRICS["loss"](ScoredAnswers(asked, [*short, *long], [""] * 4))[0].value
+    every = EVALUATE_METRICS["loss"](ScoredAnswers(asked, [*short, *long], [""] * 4))[0].value
     assert sum(one.value for one in found) / 2 == pytest.approx(every, rel=1e-4)
 
 
