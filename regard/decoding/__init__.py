@@ -11,7 +11,7 @@ from regard.decoding.ensembles import Ensemble
 from regard.decoding.fast_model import fast_model
 from regard.decoding.gpu.graphed_beam import GraphedBeam
 from regard.decoding.greedy import Greedy, greedy
-from regard.decoding.lengths import AveragePenalty, LengthPenalty, NoPenalty, PaperPenalty
+from regard.decoding.length_penalties import AveragePenalty, GnmtPenalty, LengthPenalty, NoPenalty
 from regard.decoding.rules import Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
 from regard.decoding.sampling import Sampling
 from regard.decoding.sentences import Limits, Sentence
@@ -22,6 +22,7 @@ __all__ = [
     "Beam",
     "Ensemble",
     "Forbidden",
+    "GnmtPenalty",
     "GraphedBeam",
     "Greedy",
     "Hypothesis",
@@ -29,7 +30,6 @@ __all__ = [
     "Limits",
     "NoPenalty",
     "NoRepeatedNgrams",
-    "PaperPenalty",
     "RepetitionPenalty",
     "Rule",
     "Sampling",

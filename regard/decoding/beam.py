@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.decoding.constraints import ConstrainedChooser
-from regard.decoding.lengths import LengthPenalty, PaperPenalty
+from regard.decoding.length_penalties import GnmtPenalty, LengthPenalty
 from regard.decoding.rules import Rule, Written
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import Logits, Scorer
@@ -52,7 +52,7 @@ class Beam:
     """Hypotheses of a sentence at a time."""
     n_best: int = 1
     """How many answers are given, best first; at most as many as the beam is wide."""
-    penalty: LengthPenalty = field(default_factory=PaperPenalty)
+    penalty: LengthPenalty = field(default_factory=GnmtPenalty)
     limits: Limits = field(default_factory=Limits)
     rules: Sequence[Rule] = ()
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.decoding.lengths import LengthPenalty, NoPenalty
+from regard.decoding.length_penalties import LengthPenalty, NoPenalty
 from regard.decoding.rules import Written
 from regard.errors import CheckpointError
 from regard.models.stepper import EOS

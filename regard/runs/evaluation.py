@@ -16,7 +16,7 @@ import numpy as np
 from regard.choices import find
 from regard.data import Corpus, Example
 from regard.data.scenes import is_scene
-from regard.decoding import Beam, Greedy, Limits, PaperPenalty, Search
+from regard.decoding import Beam, GnmtPenalty, Greedy, Limits, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import MetricScore, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.accuracy import measured_exact_match, measured_token_accuracy
@@ -52,7 +52,7 @@ def search_for(
     limits = limits or trained.default_search().limits
     if beam == n_best == 1:
         return Greedy(limits=limits)
-    penalty, width = PaperPenalty(length_penalty), max(beam, n_best)
+    penalty, width = GnmtPenalty(length_penalty), max(beam, n_best)
     return Beam(width=width, n_best=n_best, penalty=penalty, limits=limits)
 
 

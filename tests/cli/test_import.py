@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 import regard
 from regard.cli import main
-from regard.decoding import Beam, Limits, PaperPenalty
+from regard.decoding import Beam, GnmtPenalty, Limits
 from tests.interop.importing.published import bert, gpt2, marian
 
 TEXT = "Paris is the [MASK] of France."
@@ -211,7 +211,7 @@ def test_a_translation_and_a_continuation_are_those_of_the_run(runs, capsys, nam
         capsys, "predict", runs / name, "--text", text, "--max-tokens", "5", "--n-best", "3",
         "--json",
     )  # fmt: skip
-    search = Beam(width=5, n_best=3, penalty=PaperPenalty(0.6), limits=Limits(max_tokens=5))
+    search = Beam(width=5, n_best=3, penalty=GnmtPenalty(0.6), limits=Limits(max_tokens=5))
     (want,) = regard.load(runs / name).predict([text], search=search)
     answers = json.loads(out)["n_best"]
     assert (code, len(answers)) == (0, 3)

@@ -9,11 +9,11 @@ from regard.decoding import (
     AveragePenalty,
     Beam,
     Forbidden,
+    GnmtPenalty,
     GraphedBeam,
     Greedy,
     Limits,
     NoPenalty,
-    PaperPenalty,
     Sentence,
 )
 from regard.decoding.token_scores import largest
@@ -23,8 +23,8 @@ from tests.oracles.decoding import answers, paper_divisor
 
 DIVISORS = {
     "none": (NoPenalty(), lambda n: 1.0),
-    "paper": (PaperPenalty(0.6), lambda n: paper_divisor(n, 0.6)),
-    "strong": (PaperPenalty(1.5), lambda n: paper_divisor(n, 1.5)),
+    "paper": (GnmtPenalty(0.6), lambda n: paper_divisor(n, 0.6)),
+    "strong": (GnmtPenalty(1.5), lambda n: paper_divisor(n, 1.5)),
     "average": (AveragePenalty(), lambda n: n),
 }
 
@@ -211,7 +211,7 @@ def test_limits_that_contradict_themselves_are_refused(settings, text):
 
 def test_an_alpha_that_rewards_improbability_is_refused():
     with pytest.raises(SettingError, match=r"alpha must lie in \[0, 2\], got -1\.0"):
-        PaperPenalty(-1.0)
+        GnmtPenalty(-1.0)
 
 
 def test_on_a_cpu_replaying_is_the_search_itself():

@@ -1,7 +1,7 @@
 """Length penalties: divisors of log-probabilities, so that short answers have no advantage.
 
     none:     1
-    paper:    ((5 + n) / 6)^alpha
+    GNMT:     ((5 + n) / 6)^alpha
     average:  n
 
 with n the number of tokens written, the end token included. None falls as n grows, so that a search
@@ -41,7 +41,7 @@ class NoPenalty:
 @final
 @dataclass(frozen=True)
 class PaperPenalty:
-    """The Transformer paper's; alpha 0 is no penalty, 1 nearly the average."""
+    """GNMT's, which the Transformer paper takes; alpha 0 is no penalty, 1 nearly the average."""
 
     alpha: float = 0.6
 
