@@ -12,6 +12,8 @@ from regard.cli.progress import counting
 from regard.cli.requests import load_for_verb, print_note, print_unread
 from regard.data import Example, lines
 from regard.data.atomic_writes import write_text
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
+from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, RegardError, SettingError
 from regard.evaluating import Resampling
 from regard.evaluating import compare as compared
@@ -46,8 +48,8 @@ def compare(
     training: Path | None = typer.Option(
         None, help="Target texts of training, to tell rare words; the first run's unless given."
     ),
-    beam: options.BeamWidth = options.BEAM,
-    length_penalty: options.LengthPenalty = options.LENGTH_PENALTY,
+    beam: options.BeamWidth = DEFAULT_BEAM_WIDTH,
+    length_penalty: options.LengthPenalty = DEFAULT_ALPHA,
     max_tokens: options.MaxTokens = None,
     on_long: options.OnLong = "error",
     tokenizer: str | None = typer.Option(None, help="sacreBLEU's; by the references' script."),

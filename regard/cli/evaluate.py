@@ -13,6 +13,8 @@ from regard.cli import options
 from regard.cli.progress import counting
 from regard.cli.requests import load_for_verb, print_unread
 from regard.data.atomic_writes import write_text
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
+from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import MetricScore
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -36,8 +38,8 @@ def evaluate(
     source: options.Source = None,
     reference: list[Path] = typer.Option([], help="The answers wanted; may be repeated."),
     split: str | None = typer.Option(None, help="valid or test of the recipe, instead of files."),
-    beam: options.BeamWidth = options.BEAM,
-    length_penalty: options.LengthPenalty = options.LENGTH_PENALTY,
+    beam: options.BeamWidth = DEFAULT_BEAM_WIDTH,
+    length_penalty: options.LengthPenalty = DEFAULT_ALPHA,
     max_tokens: options.MaxTokens = None,
     metrics: str | None = typer.Option(
         None,

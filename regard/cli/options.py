@@ -7,14 +7,13 @@ from typing import Annotated
 import typer
 
 from regard.choices import find
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
+from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import SettingError
 from regard.hardware.hardware import device_named
 from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
 
-BEAM = 5
-LENGTH_PENALTY = 0.6
-"""The default of the Transformer paper's length penalty."""
 LIMIT = "--max-tokens"
 """The name of the limit of an answer's length in errors."""
 
@@ -95,8 +94,8 @@ def search_given(
 ) -> dict[str, object]:
     """The options of a search, and whether each was given."""
     return {
-        "--beam": beam != BEAM,
-        "--length-penalty": length_penalty != LENGTH_PENALTY,
+        "--beam": beam != DEFAULT_BEAM_WIDTH,
+        "--length-penalty": length_penalty != DEFAULT_ALPHA,
         LIMIT: max_tokens is not None,
         "--on-long": on_long != "error",
     }

@@ -19,6 +19,8 @@ from regard.cli.requests import load_for_verb, print_note, request_lines
 from regard.cli.streams import has_reader
 from regard.data.atomic_writes import as_any_file, written_beside
 from regard.decoding import Limits, Sampling, Search
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
+from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, SettingError
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation import search_for
@@ -38,9 +40,9 @@ def predict(
         None, help="Texts, one a line, or as the run's data; pictures; - is standard input."
     ),
     text: list[str] = typer.Option([], help="A text given here; may be repeated."),
-    beam: options.BeamWidth = options.BEAM,
+    beam: options.BeamWidth = DEFAULT_BEAM_WIDTH,
     n_best: int = typer.Option(1, help="Answers for each text, best first; a beam is as wide."),
-    length_penalty: options.LengthPenalty = options.LENGTH_PENALTY,
+    length_penalty: options.LengthPenalty = DEFAULT_ALPHA,
     max_tokens: options.MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
     constraints: Path | None = typer.Option(
@@ -197,7 +199,7 @@ def _search(
 ) -> Search:
     if beam < 1:
         raise SettingError(f"predict: --beam must be at least 1, got {beam}.")
-    if beam != options.BEAM and beam < n_best:
+    if beam != DEFAULT_BEAM_WIDTH and beam < n_best:
         raise SettingError(
             f"predict: --n-best {n_best} needs a beam at least as wide, got --beam {beam}. Take "
             f"--beam {n_best}, or fewer answers."

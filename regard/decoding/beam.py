@@ -31,6 +31,8 @@ from regard.models.stepper import BOS, EOS, Stepper, rows_of
 
 MAX_BEAM_WIDTH = 2**31
 """The limit of a beam's width (exclusive)."""
+DEFAULT_BEAM_WIDTH = 5
+"""The width for the verbs and for a loaded run; `Beam()` itself takes the Transformer paper's 4."""
 
 
 class BeamStep(NamedTuple):

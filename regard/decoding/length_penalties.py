@@ -17,6 +17,9 @@ from torch import Tensor
 
 from regard.errors import SettingError
 
+DEFAULT_ALPHA = 0.6
+"""The Transformer paper's exponent."""
+
 Number = TypeVar("Number", float, Tensor)
 
 
@@ -40,10 +43,10 @@ class NoPenalty:
 
 @final
 @dataclass(frozen=True)
-class PaperPenalty:
+class GnmtPenalty:
     """GNMT's, which the Transformer paper takes; alpha 0 is no penalty, 1 nearly the average."""
 
-    alpha: float = 0.6
+    alpha: float = DEFAULT_ALPHA
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.alpha <= 2.0:

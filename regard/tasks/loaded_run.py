@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.data.subwords import Subwords
 from regard.decoding import Beam, Ensemble, Limits, fast_model
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.errors import LengthError
 from regard.hardware.hardware import CPU, Hardware
 from regard.inspecting.capture import check_reads_answers, look_at
@@ -71,10 +72,10 @@ class LoadedRun(ABC):
         return self.loaded.recipe.model.max_len
 
     def default_search(self) -> Beam:
-        """A beam of 5, with answers at most 50 tokens longer than their source."""
+        """A beam of the usual width, with answers at most 50 tokens longer than their source."""
         # a model that reads its answer reads a begin token before it
         most = self.longest - self.loaded.model.reads_answers
-        return Beam(width=5, limits=Limits(max_tokens=most, beyond_source=50))
+        return Beam(width=DEFAULT_BEAM_WIDTH, limits=Limits(max_tokens=most, beyond_source=50))
 
     def length(self, text: str) -> int:
         """How many tokens the model would read, the end token counted."""
