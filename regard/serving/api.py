@@ -18,8 +18,8 @@ from regard.errors import LengthError, SettingError
 from regard.inspecting.record import MOST_NUMBERS, Record
 from regard.inspecting.statistics import head_statistics
 from regard.runs.trained import Trained
+from regard.serving.example_inputs import other_examples
 from regard.serving.lru_cache import name_of_answer
-from regard.serving.offers import other_examples
 from regard.serving.quantities import QuantitySettings, numbers_of, offered, spans_of
 from regard.serving.registry import Matrices, Registry, Served
 from regard.serving.request_limits import WatchedSearch, held
@@ -74,8 +74,8 @@ def info(served: Served) -> dict[str, object]:
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
-        "examples": [trained.task.sources.title(one) for one in served.offer().examples],
-        "why_no_examples": served.offer().why_not,
+        "examples": [trained.task.sources.title(one) for one in served.example_inputs().inputs],
+        "why_no_examples": served.example_inputs().why_none,
         "other_examples": other_examples(trained),
         "has_metrics": (trained.path / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},

@@ -23,12 +23,18 @@ from regard.plots.scripts import DRAWING
 from regard.serving import api, captions, gold
 from regard.serving.atlas import TileRequest, atlas, profile, tile
 from regard.serving.colour_maps import colour_ramps
-from regard.serving.guard import Guard, Names, fault
+from regard.serving.guard import AllowedHosts, Guard, error_body
 from regard.serving.loaded_head import loaded_head
 from regard.serving.quantities import QuantitySettings
 from regard.serving.registry import Registry
 from regard.serving.request_limits import CLIENT_CLOSED, Pools
-from regard.serving.schemas import AskedToPredict, AskedToWork, described, read_json, received
+from regard.serving.schemas import (
+    PredictRequest,
+    WorkedExampleRequest,
+    described,
+    read_json,
+    received,
+)
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import start, worked_steps
 
@@ -61,7 +67,7 @@ def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
     _worked(app, pools)
     _gold(app, registry)
     _page(app)
-    return Guard(app, Names.of(host))
+    return Guard(app, AllowedHosts.of(host))
 
 
 def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
@@ -92,12 +98,12 @@ def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
 
 
 def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
-    @app.post("/api/runs/{run}/predict", tags=["looking"], openapi_extra=described(AskedToPredict))
+    @app.post("/api/runs/{run}/predict", tags=["looking"], openapi_extra=described(PredictRequest))
     async def predict(run: str, request: Request) -> dict[str, object]:
         """Answer a text; each answer names a record."""
         # checked before the body is read, which may be long
         api.reader(registry, run)
-        body = await read_json(request, AskedToPredict)
+        body = await read_json(request, PredictRequest)
         # a refused text is answered at once, without waiting for the model
         asked = dict(body)
         answer = await pools.read(lambda: api.prepare_prediction(registry, run, **asked))
@@ -197,7 +203,7 @@ def _worked(app: FastAPI, pools: Pools) -> None:
         return await pools.read(start)
 
     @app.post("/api/worked", tags=["worked example"])
-    async def work(asked: AskedToWork) -> dict[str, object]:
+    async def work(asked: WorkedExampleRequest) -> dict[str, object]:
         """Every step with other numbers."""
         return await pools.read(lambda: worked_steps(asked))
 
@@ -251,29 +257,29 @@ def _answer_errors(app: FastAPI) -> None:
     async def regard_error(request: Request, error: Exception) -> Response:
         kind = type(error)
         status = next((code for known, code in STATUS.items() if issubclass(kind, known)), 400)
-        return JSONResponse(fault(kind.__name__, str(error)), status)
+        return JSONResponse(error_body(kind.__name__, str(error)), status)
 
     @app.exception_handler(RequestValidationError)
     async def unfit(request: Request, error: RequestValidationError) -> Response:
         found = "; ".join(
             f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()
         )
-        return JSONResponse(fault("bad_request", f"serve: {found}."), 422)
+        return JSONResponse(error_body("bad_request", f"serve: {found}."), 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         message = f"serve: {request.method} {request.url.path}: {error.detail}."
-        return JSONResponse(fault("bad_request", message), error.status_code)
+        return JSONResponse(error_body("bad_request", message), error.status_code)
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
         message = "serve: something broke; the terminal that serve runs in says what."
-        return JSONResponse(fault("internal", message), 500)
+        return JSONResponse(error_body("internal", message), 500)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: Exception) -> Response:
         return JSONResponse(
-            fault("gone", "serve: the client left before it had sent all."), CLIENT_CLOSED
+            error_body("gone", "serve: the client left before it had sent all."), CLIENT_CLOSED
         )
 
 

@@ -34,10 +34,10 @@ def caption_upload(registry: Registry, served: Served, upload: Upload) -> dict[s
 
 def caption_example(registry: Registry, served: Served, number: int) -> dict[str, object]:
     """Caption one of the pictures that `info` offers, counted from 0."""
-    offered = served.offer().examples
-    if not 0 <= number < len(offered):
-        raise SettingError(f"caption: there are {len(offered)} examples, from 0; got {number}.")
-    address = offered[number]
+    addresses = served.example_inputs().inputs
+    if not 0 <= number < len(addresses):
+        raise SettingError(f"caption: there are {len(addresses)} examples, from 0; got {number}.")
+    address = addresses[number]
     title = served.trained.task.sources.title(address)
     return _captioned(registry, served, address, address, title, title)
 

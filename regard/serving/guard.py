@@ -31,7 +31,7 @@ MAX_BYTES = 2_000_000
 MAX_PICTURE_BYTES = 32_000_000
 PICTURES = "/caption"
 """The end of the paths that receive pictures."""
-ELSEWHERE = frozenset({"cross-site", "same-site"})
+FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """Sec-Fetch-Site of pages from other servers; "same-site" is another port of this host."""
 DISCONNECT_MESSAGE: Message = {"type": "http.disconnect"}
 MAX_LENGTH_DIGITS = 18
@@ -39,23 +39,23 @@ MAX_LENGTH_DIGITS = 18
 
 @final
 @dataclass(frozen=True)
-class Names:
-    """The names by which clients address this server."""
+class AllowedHosts:
+    """The host names by which clients address this server."""
 
     allowed: frozenset[str] = LOCAL
     may_be_any_address: bool = False
     """Whether any numeric address is allowed: DNS cannot redirect one to another machine."""
 
     @classmethod
-    def of(cls, host: str) -> "Names":
-        """The names of a server that is bound to a host."""
+    def of(cls, host: str) -> "AllowedHosts":
+        """The hosts of a server that is bound to one."""
         is_everywhere = _is_address(host) and ipaddress.ip_address(host).is_unspecified
         return cls(LOCAL | {host.lower()}, may_be_any_address=is_everywhere)
 
     def holds(self, host: str) -> bool:
         """Whether a Host header names this server.
 
-        >>> Names().holds("localhost:8000"), Names().holds("evil.example:8000")
+        >>> AllowedHosts().holds("localhost:8000"), AllowedHosts().holds("evil.example:8000")
         (True, False)
         """
         name = _name(host)
@@ -76,17 +76,17 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def fault(kind: str, message: str) -> dict[str, dict[str, str]]:
+def error_body(kind: str, message: str) -> dict[str, dict[str, str]]:
     """The JSON form of all errors: a kind, and a message with the cause and the remedy."""
     return {"error": {"kind": kind, "message": message}}
 
 
 @final
 class Guard:
-    """ASGI middleware that checks each request to a server of these names."""
+    """ASGI middleware that checks each request to a server of these hosts."""
 
-    def __init__(self, app: ASGIApp, names: Names) -> None:
-        self.app, self.names = app, names
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
+        self.app, self.hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -105,10 +105,10 @@ class Guard:
 
     def _refusal(self, headers: dict[str, str], limit: int) -> tuple[int, str, str] | None:
         host, origin = headers.get("host", ""), headers.get("origin")
-        if not self.names.holds(host):
+        if not self.hosts.holds(host):
             return 403, "foreign_host", (
                 f"serve: this server is not '{host}'. Ask it as "
-                f"{', '.join(sorted(self.names.allowed))}; to serve others, start it with --host."
+                f"{', '.join(sorted(self.hosts.allowed))}; to serve others, start it with --host."
             )  # fmt: skip
         origins = (f"http://{host.lower()}", f"https://{host.lower()}")
         if origin is not None and origin.lower() not in origins:
@@ -117,7 +117,7 @@ class Guard:
                 "serves itself."
             )  # fmt: skip
         is_led_here = headers.get("sec-fetch-mode") == "navigate"
-        if headers.get("sec-fetch-site") in ELSEWHERE and not is_led_here:
+        if headers.get("sec-fetch-site") in FOREIGN_SITES and not is_led_here:
             return 403, "foreign_origin", (
                 "serve: a page of another site may not ask this server. Open the page that it "
                 "serves itself."
@@ -165,7 +165,7 @@ class _Counted:
 
 
 async def _refuse(send: Send, status: int, kind: str, message: str) -> None:
-    response = JSONResponse(fault(kind, message), status)
+    response = JSONResponse(error_body(kind, message), status)
     headers = [*response.raw_headers, *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})

@@ -19,8 +19,8 @@ from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record
 from regard.runs.trained import Trained, load
+from regard.serving.example_inputs import ExampleInputs, own_examples
 from regard.serving.lru_cache import LruCache, Once
-from regard.serving.offers import Offer, own_examples
 
 MAX_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
@@ -66,11 +66,11 @@ class Served:
     trained: Trained
     busy: RLock = field(default_factory=RLock)
     """Held while the model computes."""
-    offer: Once[Offer] = field(init=False, repr=False)
+    example_inputs: Once[ExampleInputs] = field(init=False, repr=False)
     """Examples of its own data; read when first needed."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offer", Once(lambda: own_examples(self.trained)))
+        object.__setattr__(self, "example_inputs", Once(lambda: own_examples(self.trained)))
 
     @property
     def reads(self) -> str:

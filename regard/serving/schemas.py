@@ -26,7 +26,7 @@ Matrix = list[list[float]]
 Form = TypeVar("Form", bound=BaseModel)
 
 
-class AskedToPredict(BaseModel):
+class PredictRequest(BaseModel):
     """A text to answer."""
 
     model_config = ConfigDict(extra="forbid")
@@ -39,7 +39,7 @@ class AskedToPredict(BaseModel):
     """Longest answer; 50 tokens beyond the text, 300 at most, unless given."""
 
 
-class AskedHead(BaseModel):
+class WorkedHead(BaseModel):
     """The matrices of one head of the worked example."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -49,14 +49,14 @@ class AskedHead(BaseModel):
     W_V: Matrix = Field(max_length=2 * MAX_WORDS)
 
 
-class AskedToWork(BaseModel):
+class WorkedExampleRequest(BaseModel):
     """The worked example with other numbers."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     queries: Matrix = Field(max_length=MAX_WORDS)
     keys: Matrix = Field(max_length=MAX_WORDS)
-    heads: list[AskedHead] = Field(min_length=1, max_length=4)
+    heads: list[WorkedHead] = Field(min_length=1, max_length=4)
     W_O: Matrix = Field(max_length=4 * MAX_WORDS)
     is_scaled: bool = False
     is_causal: bool = False

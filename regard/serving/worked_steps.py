@@ -21,7 +21,7 @@ from regard.attention.scores.dot import DotScore
 from regard.attention.scores.scaled_dot import ScaledDotScore
 from regard.errors import SettingError, ShapeError
 from regard.inspecting.lessons import WORDS, WORDS_ZH, worked
-from regard.serving.schemas import AskedHead, AskedToWork
+from regard.serving.schemas import WorkedExampleRequest, WorkedHead
 
 Rows = Sequence[Sequence[float]]
 
@@ -54,7 +54,7 @@ def start() -> dict[str, object]:
     }
 
 
-def worked_steps(request: AskedToWork) -> dict[str, object]:
+def worked_steps(request: WorkedExampleRequest) -> dict[str, object]:
     """Every step with these numbers."""
     x, y = _matrix("queries", request.queries), _matrix("keys", request.keys)
     heads = [_head(number, one, x, y, request) for number, one in enumerate(request.heads, 1)]
@@ -71,7 +71,7 @@ def worked_steps(request: AskedToWork) -> dict[str, object]:
 
 
 def _head(
-    number: int, one: AskedHead, x: Tensor, y: Tensor, request: AskedToWork
+    number: int, one: WorkedHead, x: Tensor, y: Tensor, request: WorkedExampleRequest
 ) -> dict[str, Tensor]:
     query, key, value = (
         _times(f"{name} of head {number}", given, _matrix(name, matrix))

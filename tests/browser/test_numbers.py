@@ -125,7 +125,7 @@ def test_mechanisms_show_what_the_server_computed(page, record):
 def test_a_caption_s_words_look_where_python_says(page, registry):
     open_view(page, "captions", run="captions")
     trained = registry.run("captions").trained
-    record = trained.look_at_picture(registry.run("captions").offer().examples[0])
+    record = trained.look_at_picture(registry.run("captions").example_inputs().inputs[0])
     assert page.locator(".caption").inner_text() == record.caption
     page.get_by_role("button", name="next word").click()
     cells = record.maps()[1]

@@ -237,7 +237,7 @@ def test_a_contact_sheet_shows_every_word_at_once(page, registry):
     open_view(page, "captions", run="captions")
     page.get_by_label("contact sheet").check()
     record = registry.run("captions").trained.look_at_picture(
-        registry.run("captions").offer().examples[0]
+        registry.run("captions").example_inputs().inputs[0]
     )
     cards = page.locator(".sheet button")
     expect(cards).to_have_count(len(record.words))

@@ -17,7 +17,7 @@ from regard.recipes.data_paths import FILE, Start, find_path, read_start, write_
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation_texts import texts_of_split
 from regard.serving import build_app
-from regard.serving.offers import own_examples
+from regard.serving.example_inputs import own_examples
 from regard.serving.registry import open_runs
 from regard.training.card_json import read_quoted
 from tests.captioning import RECIPE as CAPTIONER
@@ -105,7 +105,7 @@ def test_evaluate_verify_compare_and_examples_work_from_any_folder(
     assert main(["compare", str(run), *said]) == 0
     assert "rare words are not told apart" not in capsys.readouterr().err
     trained = regard.load(run, device="cpu")
-    assert own_examples(trained).examples[:2] == tuple(one.source for one in VALID)
+    assert own_examples(trained).inputs[:2] == tuple(one.source for one in VALID)
 
 
 def test_a_run_finds_its_data_by_a_relative_path_of_its_own_too(tmp_path, elsewhere, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.serving.guard import MAX_BYTES, Guard, Names
+from regard.serving.guard import MAX_BYTES, AllowedHosts, Guard
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000"])
@@ -32,11 +32,11 @@ def test_the_server_s_own_page_is_let_in(client):
 
 
 def test_a_server_of_everybody_takes_addresses_but_no_names():
-    names = Names.of("0.0.0.0")
+    names = AllowedHosts.of("0.0.0.0")
     assert names.holds("192.168.1.7:8000")
     assert names.holds("localhost:8000")
     assert not names.holds("evil.example:8000")
-    assert Names.of("studio.lan").holds("studio.lan:80")
+    assert AllowedHosts.of("studio.lan").holds("studio.lan:80")
 
 
 def test_too_much_is_refused_whether_announced_or_not(client):
@@ -89,7 +89,7 @@ def test_a_length_that_cannot_be_read_is_refused(length, status):
     async def never(scope, receive, send):
         raise AssertionError
 
-    guard = Guard(never, Names())
+    guard = Guard(never, AllowedHosts())
     refusal = guard._refusal({"host": "localhost", "content-length": length}, 10)
     assert refusal is not None
     assert refusal[0] == status

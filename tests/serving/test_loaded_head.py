@@ -6,7 +6,7 @@ import torch
 from regard.errors import LengthError, SettingError
 from regard.runs.trained import load
 from regard.serving.loaded_head import loaded_head
-from regard.serving.schemas import AskedHead, AskedToWork
+from regard.serving.schemas import WorkedExampleRequest, WorkedHead
 from regard.serving.worked_steps import worked_steps
 from tests.making import TRANSFORMER, make_run
 
@@ -60,14 +60,14 @@ def test_python_follows_the_same_steps_from_keys_and_values_side_by_side(record)
     told = loaded_head(record, "decoder", 0, 0)
     keys, values = len(told["K"][0]), len(told["V"][0])
     both = torch.eye(keys + values).tolist()
-    picks = AskedHead(
+    picks = WorkedHead(
         W_Q=torch.eye(keys).tolist(),
         W_K=[row[:keys] for row in both],
         W_V=[row[keys:] for row in both],
     )
     side = [[*key, *value] for key, value in zip(told["K"], told["V"], strict=True)]
     done = worked_steps(
-        AskedToWork(
+        WorkedExampleRequest(
             queries=told["Q"],
             keys=side,
             heads=[picks],

@@ -24,7 +24,7 @@ from regard.serving.captions import _small
 from regard.serving.gold import errors_of_heads, read_pairs, sentence
 from regard.serving.lru_cache import LruCache
 from regard.serving.registry import GoldPairs
-from regard.serving.schemas import AskedToWork
+from regard.serving.schemas import WorkedExampleRequest
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import HEADS, worked_steps
 from tests.making import make_run
@@ -35,7 +35,7 @@ MATRICES = ("W_Q", "W_K", "W_V")
 def _worked(queries=X, keys=X, heads=None, count=1, **options):
     ones, joined = HEADS[count]
     heads = heads or [dict.fromkeys(MATRICES, one) for one in ones]
-    return AskedToWork(queries=queries, keys=keys, heads=heads, W_O=joined, **options)
+    return WorkedExampleRequest(queries=queries, keys=keys, heads=heads, W_O=joined, **options)
 
 
 @pytest.mark.parametrize(("is_scaled", "part"), [(False, None), (True, "scaled")])

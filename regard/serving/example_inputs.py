@@ -40,15 +40,15 @@ SENTENCES = (
 
 @final
 @dataclass(frozen=True)
-class Offer:
-    """Examples of a run's own data, or the reason why there are none."""
+class ExampleInputs:
+    """Inputs from a run's own data, or the reason why there are none."""
 
-    examples: tuple[str, ...]
+    inputs: tuple[str, ...]
     """Texts, or addresses of pictures."""
-    why_not: str | None = None
+    why_none: str | None = None
 
 
-def own_examples(trained: Trained) -> Offer:
+def own_examples(trained: Trained) -> ExampleInputs:
     """Some texts or pictures of a run's validation data, if they can be read and may be shown."""
     task = trained.task
     try:
@@ -56,7 +56,7 @@ def own_examples(trained: Trained) -> Offer:
         found = list(islice(known, N_EXAMPLES_READ))
     except (RegardError, OSError) as error:
         # the data may have stayed on the machine that the run was trained on
-        return Offer((), f"No examples of this run's data: {error}")
+        return ExampleInputs((), f"No examples of this run's data: {error}")
     texts = (one.source if one.source.strip() else one.targets[0] for one in found)
     short = (
         task.as_example(text)
@@ -64,7 +64,7 @@ def own_examples(trained: Trained) -> Offer:
         if text.strip()
         and (not task.sources.has_lengths or trained.length(text) <= trained.longest)
     )
-    return Offer(tuple(islice(short, N_EXAMPLES)))
+    return ExampleInputs(tuple(islice(short, N_EXAMPLES)))
 
 
 def other_examples(trained: Trained) -> list[str]:

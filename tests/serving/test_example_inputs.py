@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.serving import build_app
-from regard.serving.offers import SENTENCES, own_examples
+from regard.serving.example_inputs import SENTENCES, own_examples
 from regard.serving.registry import open_runs
 from regard.tasks.masked_words import MaskedWords
 from tests.making import ENCODER, make_run
@@ -122,10 +122,10 @@ def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path,
 
     monkeypatch.setattr("regard.serving.registry.own_examples", slow)
     with ThreadPoolExecutor(3) as others:
-        waiting = [others.submit(lambda: registry.run("first").offer()) for _ in range(2)]
+        waiting = [others.submit(lambda: registry.run("first").example_inputs()) for _ in range(2)]
         try:
             assert begun.wait(60)
-            assert others.submit(lambda: registry.run("second").offer()).result(20).examples
+            assert others.submit(lambda: registry.run("second").example_inputs()).result(20).inputs
         finally:
             may_end.set()
         one, other = (each.result(60) for each in waiting)
