@@ -77,8 +77,8 @@ class Attention:
         return len(self.layers) * self.n_heads * len(self.queries) * len(self.keys)
 
     @property
-    def told(self) -> str:
-        """A description of mechanism and mask, as far as they are known."""
+    def description(self) -> str:
+        """Mechanism and mask as sentences, as far as they are known."""
         sees = self.mask and f"Who may see whom: {self.mask}"
         return ". ".join(part for part in (self.mechanism, sees) if part)
 

@@ -152,7 +152,7 @@ def _what(record: Record, view: View) -> str:
     one = record.attention[view.kind]
     return (
         f"{view.kind} attention of {len(one.queries):,} queries and {len(one.keys):,} keys, "
-        f"{_count(len(one.layers), 'layer')} of {_count(one.n_heads, 'head')}; {one.told}. "
+        f"{_count(len(one.layers), 'layer')} of {_count(one.n_heads, 'head')}; {one.description}. "
         "Every pixel is the heaviest of the cells beneath it, and grey is masked. Lift is weight "
         "times the number of keys that the pixel's queries may see, on average: 1 is a query that "
         "looks everywhere alike."

@@ -46,7 +46,7 @@ def look_page(record: Record, view: View = OVERVIEW) -> str:
 def _mechanisms(record: Record) -> str:
     by_name: dict[str, list[str]] = {}
     for kind, one in record.attention.items():
-        by_name.setdefault(one.told, []).append(kind)
+        by_name.setdefault(one.description, []).append(kind)
     return " · ".join(f"{', '.join(kinds)}: {name}" for name, kinds in by_name.items() if name)
 
 

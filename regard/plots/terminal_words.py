@@ -63,7 +63,7 @@ def plain_words(record: Record, view: View = OVERVIEW) -> str:
     """A line for each query: the keys that weigh most, with their weights."""
     panel = _small(record.panel(view))
     margin = max(map(cell_len, panel.queries), default=0)
-    lines, keys = [_pair(record).plain, panel.title, ""], told_apart(panel.keys)
+    lines, keys = [_pair(record).plain, panel.title, ""], numbered_duplicates(panel.keys)
     for name, weights in zip(panel.queries, panel.weights.tolist(), strict=True):
         heaviest = sorted(range(len(weights)), key=lambda place: -weights[place])
         said = [f"{keys[place]} {weights[place]:.2f}" for place in heaviest[:SHOWN]]
@@ -75,7 +75,7 @@ def plain_words(record: Record, view: View = OVERVIEW) -> str:
 
 def strongest_line(panel: Panel, count: int = 5) -> str:
     """The heaviest links of a panel in one line."""
-    queries, keys = told_apart(panel.queries), told_apart(panel.keys)
+    queries, keys = numbered_duplicates(panel.queries), numbered_duplicates(panel.keys)
     links = [
         f"{queries[link.query]} ← {keys[link.key]} {link.weight:.2f}"
         for link in panel.strongest(count)
@@ -83,10 +83,10 @@ def strongest_line(panel: Panel, count: int = 5) -> str:
     return f"strongest: {' · '.join(links) or 'none'}"
 
 
-def told_apart(names: Sequence[str]) -> list[str]:
+def numbered_duplicates(names: Sequence[str]) -> list[str]:
     """The names; each that occurs several times is followed by the number of its place.
 
-    >>> told_apart(["M", "a", "M"])
+    >>> numbered_duplicates(["M", "a", "M"])
     ['M (1)', 'a', 'M (3)']
     """
     often = Counter(names)

@@ -13,7 +13,7 @@ from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError
 from regard.models import Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
-from regard.recipes.recipe_errors import naming_owner, told
+from regard.recipes.recipe_errors import naming_owner, with_place
 from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
 from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
@@ -221,7 +221,7 @@ def parse_recipe(
         model = table.get("model")
         kind = str(model.get("kind", TransformerSpec.kind)) if isinstance(model, dict) else None
         said = (
-            told(path, naming_owner(path, text, kind, Recipe), where, lines, changes or {})
+            with_place(path, naming_owner(path, text, kind, Recipe), where, lines, changes or {})
             for path, text in mistakes.found
         )
         raise RecipeError("\n".join(said))

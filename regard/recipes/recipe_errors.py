@@ -9,10 +9,10 @@ from regard.models import NAMED, Spec
 from regard.recipes.sections import named_key
 
 
-def told(
+def with_place(
     path: str, text: str, where: str, lines: Mapping[str, int], changes: Mapping[str, str]
 ) -> str:
-    """The error of a key or a section, with its place before it.
+    """The error of a key or a section, with its place in front.
 
     The place is a line of the file `where`, or a --set option (`changes`, by key).
     """

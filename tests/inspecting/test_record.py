@@ -53,7 +53,7 @@ def test_layers_that_differ_are_named_by_their_numbers():
     assert seen.mechanism == f"layers 1, 3: scaled_dot, soft; {slots}"
     masks = "layer 1: sliding_window, causal; layer 2: slots of tokens; layer 3: causal"
     assert seen.mask == masks
-    assert seen.told == f"{seen.mechanism}. Who may see whom: {masks}"
+    assert seen.description == f"{seen.mechanism}. Who may see whom: {masks}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
