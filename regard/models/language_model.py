@@ -118,7 +118,7 @@ class LanguageModel(Model):
     def hidden(self, source: SourceTokens, target: TargetTokens) -> States:
         """The output layer's input after each target token, with the source before it."""
         laid = self.rows.layout(source, target)
-        states, at = self.read(laid.row), laid.says.clamp(max=laid.row.shape[1] - 1)
+        states, at = self.read(laid.row), laid.predicting_positions.clamp(max=laid.row.shape[1] - 1)
         return states.gather(1, at[..., None].expand(-1, -1, states.shape[-1]))
 
     def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
@@ -151,8 +151,8 @@ class LanguageModel(Model):
             self.read(laid.row)
         layers = [by_token(one) for one in found.values()]
         own, at = laid.source, laid.target
-        says = laid.says.masked_fill(target == PAD, NOWHERE)
-        kinds = {"encoder": (own, own), "decoder": (says, at), "cross": (says, own)}
+        predicting = laid.predicting_positions.masked_fill(target == PAD, NOWHERE)
+        kinds = {"encoder": (own, own), "decoder": (predicting, at), "cross": (predicting, own)}
         return {
             kind: tuple(part_of(one, rows, columns) for one in layers)
             for kind, (rows, columns) in kinds.items()

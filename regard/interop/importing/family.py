@@ -20,8 +20,8 @@ from regard.interop.importing.folder import Folder
 
 S = TypeVar("S")
 
-NEVER_SAID_BIAS = -1e9
-"""The bias of a piece that a published model does not have."""
+UNWRITABLE_BIAS = -1e9
+"""The bias of a piece that a model cannot write, as its published table has no row for it."""
 MAX_NAMED_TENSORS = 5
 OTHER_MODEL = "Take config.json and all weights from one model."
 OTHER_TASK = (
@@ -46,7 +46,7 @@ class PieceRow(NamedTuple):
 
     number: int | None
     """None if it is not in the table."""
-    is_said: bool = True
+    is_writable: bool = True
     """Whether the model may write it; of two pieces with one row only one is written."""
 
 
@@ -125,8 +125,10 @@ def _by_piece(found: Sequence[Tensor], rows: PieceRows) -> Float[Tensor, "v m"]:
 
 def _with_bias(found: Sequence[Tensor], rows: PieceRows) -> Float[Tensor, "v mb"]:
     bias = found[1].flatten() if len(found) > 1 else found[0].new_zeros(len(found[0]))
-    wide = torch.cat([bias, bias.new_full((1,), NEVER_SAID_BIAS)])
-    own = wide[[len(bias) if row.number is None or not row.is_said else row.number for row in rows]]
+    wide = torch.cat([bias, bias.new_full((1,), UNWRITABLE_BIAS)])
+    own = wide[
+        [len(bias) if row.number is None or not row.is_writable else row.number for row in rows]
+    ]
     return torch.cat([_by_piece(found, rows), own.unsqueeze(1)], 1)
 
 

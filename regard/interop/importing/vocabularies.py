@@ -162,7 +162,7 @@ def _adopted(
     }
     if roles.begin in (roles.padding, roles.end):
         # a begin piece that doubles as another is only read; the other one may be written
-        rows[SPECIALS[1]] = rows[SPECIALS[1]]._replace(is_said=False)
+        rows[SPECIALS[1]] = rows[SPECIALS[1]]._replace(is_writable=False)
     if roles.mask is not None and roles.mask in numbers:
         rows[MASK_PIECE] = PieceRow(numbers[roles.mask])
     rest = sorted(numbers.keys() - taken, key=lambda piece: numbers[piece])

@@ -25,7 +25,7 @@ NOWHERE = -1
 """The place of a token that is not read."""
 
 
-class LessonRows(NamedTuple):
+class LossRows(NamedTuple):
     """A row as the model reads it, and the right token after each of its tokens."""
 
     read: Tokens
@@ -45,7 +45,7 @@ class RowLayout(NamedTuple):
     """A source and a target in one row, and the position of each token; some are `NOWHERE`."""
 
     row: Tokens
-    says: TargetTokens
+    predicting_positions: TargetTokens
     """The position at which the token after each target token is predicted."""
     source: SourceTokens
     """The position of each source token."""
@@ -65,15 +65,15 @@ class Rows:
     ends: bool = True
     """Whether a target keeps its end token."""
 
-    def joined(self, source: SourceTokens, target: TargetTokens, *, asks_all: bool) -> LessonRows:
+    def joined(self, source: SourceTokens, target: TargetTokens, *, asks_all: bool) -> LossRows:
         """The rows that a loss takes, padding last; it is on the target alone, or on all tokens."""
         begun = torch.cat(self._begun(source, _begin(source)), 1)
         target = target if self.ends else target.masked_fill(target == EOS, PAD)
-        rows, asked = _gapless(
+        rows, gold = _gapless(
             torch.cat([begun, target], 1), torch.cat([begun * asks_all, target], 1)
         )
         # a row's last token has no successor to predict, and so is not read
-        return LessonRows(rows[:, :-1].masked_fill(rows[:, 1:] == PAD, PAD), asked[:, 1:])
+        return LossRows(rows[:, :-1].masked_fill(rows[:, 1:] == PAD, PAD), gold[:, 1:])
 
     def layout(self, source: SourceTokens, target: TargetTokens) -> RowLayout:
         """A source with its end token and a target with its begin token, as a search reads them."""
@@ -85,8 +85,8 @@ class Rows:
         if self.continues_source:
             own, begin = begin, own
         n_begun = there[:, : source.shape[1] + 1].sum(1, keepdim=True)
-        says = n_begun - 1 + torch.arange(target.shape[1], device=target.device)
-        return RowLayout(_gapless(whole, whole)[0], says, own, torch.cat([begin, rest], 1))
+        predicting = n_begun - 1 + torch.arange(target.shape[1], device=target.device)
+        return RowLayout(_gapless(whole, whole)[0], predicting, own, torch.cat([begin, rest], 1))
 
     def search_start(self, source: SourceTokens) -> SearchStart:
         """The beginning of a search: the first step reads the token before the target."""
@@ -119,16 +119,16 @@ def _begin(source: SourceTokens) -> Int[Tensor, "b 1"]:
     return source.new_full((len(source), 1), BOS)
 
 
-def _gapless(rows: Tokens, asked: Tokens) -> tuple[Tokens, Tokens]:
+def _gapless(rows: Tokens, answers: Tokens) -> tuple[Tokens, Tokens]:
     """Both tensors with each row's padding moved behind its tokens, without sorting."""
     there = rows != PAD
     place = torch.where(there, there.cumsum(1), there.sum(1, keepdim=True) + (~there).cumsum(1)) - 1
-    return torch.zeros_like(rows).scatter(1, place, rows), torch.zeros_like(asked).scatter(
-        1, place, asked
+    return torch.zeros_like(rows).scatter(1, place, rows), torch.zeros_like(answers).scatter(
+        1, place, answers
     )
 
 
-def joined(source: SourceTokens, target: TargetTokens) -> LessonRows:
+def joined(source: SourceTokens, target: TargetTokens) -> LossRows:
     """The tokens to read and the right answers: one row of source, begin and target, padding last.
 
     >>> read, gold = joined(torch.tensor([[7, 2, 0], [8, 9, 2]]), torch.tensor([[5, 2], [6, 2]]))

@@ -83,12 +83,13 @@ class DecoderCell(nn.Module):
         *,
         cells: RecurrentCells,
         look: Look,
-        says: DroppedReadout,
+        readout: DroppedReadout,
         feeds: bool,
         looks_first: bool,
     ) -> None:
         super().__init__()
-        self.cells, self.look, self.says = cells, look, says
+        # `says` is part of the names in saved weights
+        self.cells, self.look, self.says = cells, look, readout
         self.feeds, self.looks_first = feeds, looks_first
 
     def forward(
@@ -180,9 +181,12 @@ class AtOnceDecoder(nn.Module):
     Without attention, only the first state depends on the source, and contexts have zero width.
     """
 
-    def __init__(self, *, cells: RecurrentCells, look: Look | None, says: DroppedReadout) -> None:
+    def __init__(
+        self, *, cells: RecurrentCells, look: Look | None, readout: DroppedReadout
+    ) -> None:
         super().__init__()
-        self.cells, self.look, self.says = cells, look, says
+        # `says` is part of the names in saved weights
+        self.cells, self.look, self.says = cells, look, readout
 
     def repeated(self) -> Iterator[nn.Module]:
         """No part is worth compiling: torch's fused kernels run all steps."""

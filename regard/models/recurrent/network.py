@@ -122,7 +122,7 @@ def _decoder(spec: RecurrentSpec) -> AtOnceDecoder | SteppingDecoder:
     readout = READOUTS[spec.readout](
         d_context=spec.d_context, d_hidden=spec.d_hidden, d_embedding=spec.d_embedding
     )
-    says = DroppedReadout(readout, spec.readout_dropout)
+    dropped = DroppedReadout(readout, spec.readout_dropout)
     look = None
     if spec.d_context:
         chain = Chain(
@@ -130,9 +130,9 @@ def _decoder(spec: RecurrentSpec) -> AtOnceDecoder | SteppingDecoder:
         )
         look = Look(chain, has_coverage=spec.has_coverage)
     if look is None or not spec.waits:
-        return AtOnceDecoder(cells=cells, look=look, says=says)
+        return AtOnceDecoder(cells=cells, look=look, readout=dropped)
     return SteppingDecoder(
         DecoderCell(
-            cells=cells, look=look, says=says, feeds=spec.feeds_input, looks_first=looks_first
+            cells=cells, look=look, readout=dropped, feeds=spec.feeds_input, looks_first=looks_first
         )
     )

@@ -129,7 +129,7 @@ def imported_model(folder: Path, tmp_path: Path):
 
 def ours(imported: Imported, ids):
     """Numbers of theirs as numbers of ours."""
-    places = {row.number: i for i, row in enumerate(imported.rows["target"]) if row.is_said}
+    places = {row.number: i for i, row in enumerate(imported.rows["target"]) if row.is_writable}
     return torch.tensor([[places[i] for i in row] for row in ids])
 
 
@@ -138,7 +138,7 @@ def their_columns(imported: Imported):
     said = [
         (i, row.number)
         for i, row in enumerate(imported.rows["target"])
-        if row.is_said and row.number is not None
+        if row.is_writable and row.number is not None
     ]
     return [i for i, _ in said], [number for _, number in said]
 

@@ -92,7 +92,7 @@ def test_a_continued_text_without_a_source_begins_with_the_begin_token():
     assert (prefix.tolist(), first.tolist()) == ([[PAD, PAD]] * 2, [BOS, 9])
     laid = rows.layout(sources, torch.tensor([[BOS, 5], [BOS, 6]]))
     assert laid.row.tolist() == [[BOS, 5, PAD, PAD], [9, 6, PAD, PAD]]
-    assert laid.says.tolist() == [[0, 1], [0, 1]]
+    assert laid.predicting_positions.tolist() == [[0, 1], [0, 1]]
     assert laid.target.tolist() == [[0, 1], [NOWHERE, 1]]
     assert laid.source.tolist() == [[NOWHERE, NOWHERE], [0, NOWHERE]]
 
