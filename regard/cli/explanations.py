@@ -25,7 +25,7 @@ from regard.inspecting import (
     saturation,
     worked,
 )
-from regard.inspecting.examples import SMALL
+from regard.inspecting.mechanism_pictures import SMALL_SETTINGS
 from regard.plots import shade
 
 
@@ -38,7 +38,9 @@ def computed_lines(choice: Choice, sizes: Sizes) -> list[str]:
         counts = f"{sizes.queries} queries, {sizes.keys} keys, {sizes.heads} heads"
         lines += ["", f"path for {counts} of {sizes.width // sizes.heads}:"]
         lines += [f"  {line}" for line in str(plan).splitlines()]
-    small = ", ".join(f"{name} = {value}" for name, value in SMALL.get(choice.name, {}).items())
+    small = ", ".join(
+        f"{name} = {value}" for name, value in SMALL_SETTINGS.get(choice.name, {}).items()
+    )
     drawn_with = f", drawn with {small}" if small else ""
     if choice.settings and not small:
         drawn_with = ", drawn with its own settings"

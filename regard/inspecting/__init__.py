@@ -3,7 +3,6 @@
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.capture import capture, look_at
 from regard.inspecting.dead_maps import dead_maps
-from regard.inspecting.examples import CHAINS, KINDS, MechanismPicture, example
 from regard.inspecting.lessons import (
     WORDS,
     WORDS_ZH,
@@ -13,6 +12,7 @@ from regard.inspecting.lessons import (
     saturation,
     worked,
 )
+from regard.inspecting.mechanism_pictures import CHAINS, KINDS, MechanismPicture, example
 from regard.inspecting.panels import Link, Panel, View
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record, save_caption, save_record

@@ -5,7 +5,7 @@ import torch
 
 from regard.catalogue import mechanisms
 from regard.inspecting import example
-from regard.inspecting.examples import N
+from regard.inspecting.mechanism_pictures import N
 
 NAMES = [entry.name for entry in mechanisms()]
 

@@ -1,4 +1,4 @@
-"""A small picture of every mechanism, drawn by running it on 16 positions.
+"""Mechanism pictures: a small one of every mechanism, drawn by running it on 16 positions.
 
 Links show the weights they give, patterns what they let through, positions their codes, layers
 which input each output depends on (by gradients). Every drawn number is computed.
@@ -53,7 +53,7 @@ CHAINS: Mapping[str, Callable[..., Chain]] = {
 N = 16
 DIMS = Dims(d_model=16, n_heads=2, max_len=N)
 
-SMALL: Mapping[str, dict[str, object]] = {
+SMALL_SETTINGS: Mapping[str, dict[str, object]] = {
     "sliding_window": {"size": 2},
     "blocks": {"size": 4},
     "global_tokens": {"first": 2, "last": 1},
@@ -94,13 +94,13 @@ def example(name: str) -> MechanismPicture:
 
 def _of_link(name: str) -> MechanismPicture:
     kind = mechanism(name).kind
-    link = Choice(name, SMALL.get(name, {})).build(KINDS[kind], DIMS.head())
+    link = Choice(name, SMALL_SETTINGS.get(name, {})).build(KINDS[kind], DIMS.head())
     _spread(link)
     return _of_heads(multi_head(DIMS, chain=CHAINS[kind](link)))
 
 
 def _of_pattern(name: str) -> MechanismPicture:
-    pattern = Choice(name, SMALL.get(name, {})).build(PATTERNS, DIMS.head())
+    pattern = Choice(name, SMALL_SETTINGS.get(name, {})).build(PATTERNS, DIMS.head())
     visible = pattern.visible(Places.between(N, N)).expand(N, N)
     return MechanismPicture(visible.float(), "queries", "keys", "visible")
 
