@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import final
 
 from regard.models import LanguageModel, LanguageSpec
-from regard.models.language.pasts import remembered
+from regard.models.language.cache_sizes import cache_size_note
 from regard.recipes.recipe import Recipe
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.task import Task
@@ -23,4 +23,4 @@ class LanguageModelling(Task):
     def plan_notes(self, recipe: Recipe) -> Iterator[str]:
         """How much the model remembers while it writes."""
         if isinstance(recipe.model, LanguageSpec):
-            yield remembered(recipe.model)
+            yield cache_size_note(recipe.model)

@@ -11,7 +11,7 @@ from regard.choices import Choice
 from regard.decoding import Beam, Limits, Sentence, greedy
 from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
-from regard.models.language.pasts import layer_keys, remembered
+from regard.models.language.cache_sizes import cache_size_note, layer_keys
 from regard.models.stepper import BOS, PAD
 from tests.asserting import assert_close
 
@@ -194,10 +194,10 @@ def test_what_will_be_kept_is_known_beforehand(name, length):
     most = [max(layer.count(n) for n in range(length + 1)) for layer in layers]
     assert [layer.most(length) for layer in layers] == most
     said = ", ".join(f"{layer.attends} {n}" for layer, n in zip(layers, most, strict=True))
-    assert remembered(spec, length).startswith(
+    assert cache_size_note(spec, length).startswith(
         f"while it writes, a row of {length} tokens keeps at most"
     )
-    assert remembered(spec, length).endswith(f"keys by layer: {said}")
+    assert cache_size_note(spec, length).endswith(f"keys by layer: {said}")
 
 
 def test_no_more_than_two_positions_wait_for_a_slot_of_three():

@@ -1,4 +1,4 @@
-"""Pasts: counts the keys each layer will keep, for a forecast; attention/caches.py has the caches.
+"""Cache sizes: how many keys each layer keeps, for a forecast; attention/caches.py has the caches.
 
 every key         n                         it grows with the text
 window            at most the size          bounded
@@ -43,7 +43,7 @@ def layer_keys(spec: LanguageSpec) -> list[LayerKeys]:
     return [ways[i % len(ways)] for i in range(spec.n_layers)]
 
 
-def remembered(spec: LanguageSpec, length: int | None = None) -> str:
+def cache_size_note(spec: LanguageSpec, length: int | None = None) -> str:
     """A sentence for the plan: the most keys that each layer keeps, and their bytes.
 
     Args:
