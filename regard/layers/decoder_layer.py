@@ -1,4 +1,4 @@
-"""Decoder layer: look back at what was written, look at the source, then think.
+"""Decoder layer: attend back at what was written, attend at the source, then think.
 
     y = residual(x, self-attention),   z = residual(y, cross-attention),   out = residual(z, FFN)
 
@@ -19,7 +19,7 @@ from regard.attention.folded_source import Folded
 from regard.attention.links import AnyMask
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.shapes import Vectors
-from regard.layers.encoder_layer import Look
+from regard.layers.encoder_layer import Attend
 from regard.layers.residual import Residual
 from regard.places import Places
 
@@ -73,8 +73,8 @@ class WritingLayer(nn.Module, ABC):
     around_attention: Residual
 
     @abstractmethod
-    def read(self, y: Tensor, look: Look) -> Tensor:
-        """The part after the self-attention; `look` is the heads' attention to the source."""
+    def read(self, y: Tensor, attend: Attend) -> Tensor:
+        """The part after the self-attention; `attend` is the heads' attention to the source."""
 
     @abstractmethod
     def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
@@ -104,7 +104,9 @@ class WritingLayer(nn.Module, ABC):
             return attended.context
 
         y = self.around_attention(x, own_past)
-        out = self.read(y, lambda heads, z: heads.look(z, cache.source, source_mask, at))
+        out = self.read(
+            y, lambda heads, z: heads.attend_to_memory(z, cache.source, source_mask, at)
+        )
         return out, DecoderCache(pasts[0], cache.source)
 
 
@@ -133,8 +135,8 @@ class DecoderLayer(WritingLayer):
         """Project the source once, before the first step."""
         return DecoderCache(None, self.cross_attention.remember(source, source))
 
-    def read(self, y: Tensor, look: Look) -> Tensor:
+    def read(self, y: Tensor, attend: Attend) -> Tensor:
         """Attend to the source, then feed forward."""
         heads = self.cross_attention
-        z = self.around_cross_attention(y, lambda z: heads.join(look(heads, z)).context)
+        z = self.around_cross_attention(y, lambda z: heads.join(attend(heads, z)).context)
         return self.around_feed_forward(z, self.feed_forward)

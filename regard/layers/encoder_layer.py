@@ -13,14 +13,14 @@ from typing import final
 from torch import Tensor, nn
 
 from regard.attention import FULL, Attended, GroupedQueryHeads
+from regard.attention.cached_attention import attend_with_cache
 from regard.attention.caches import Past
 from regard.attention.links import AnyMask
-from regard.attention.looking_back import look_back
 from regard.attention.shapes import Vectors
 from regard.layers.residual import Residual
 from regard.places import Places
 
-Look = Callable[[GroupedQueryHeads, Tensor], Attended]
+Attend = Callable[[GroupedQueryHeads, Tensor], Attended]
 """Computes every head of an attention without joining the heads."""
 
 
@@ -28,12 +28,12 @@ class ReadingLayer(nn.Module, ABC):
     """A layer of self-attention, over all positions at once or after a cached past."""
 
     @abstractmethod
-    def around(self, x: Tensor, look: Look) -> Tensor:
-        """The whole layer around the heads that `look` computes, which are joined here."""
+    def around(self, x: Tensor, attend: Attend) -> Tensor:
+        """The whole layer around the heads that `attend` computes, which are joined here."""
 
     def forward(self, x: Vectors, mask: AnyMask = FULL, places: Places | None = None) -> Vectors:
         """Attend, then feed forward."""
-        return self.around(x, lambda heads, z: heads.look_back(z, None, mask, places)[0])
+        return self.around(x, lambda heads, z: heads.attend_with_cache(z, None, mask, places)[0])
 
     def step(
         self, x: Vectors, past: Past | None = None, mask: AnyMask = FULL
@@ -41,12 +41,12 @@ class ReadingLayer(nn.Module, ABC):
         """The next positions after a past, under a causal mask, and the longer cache."""
         pasts: list[Past] = []
 
-        def look(heads: GroupedQueryHeads, z: Tensor) -> Attended:
-            attended, longer = look_back(heads, z, past, mask)
+        def attend(heads: GroupedQueryHeads, z: Tensor) -> Attended:
+            attended, longer = attend_with_cache(heads, z, past, mask)
             pasts.append(longer)
             return attended
 
-        return self.around(x, look), pasts[0]
+        return self.around(x, attend), pasts[0]
 
 
 @final
@@ -65,7 +65,9 @@ class EncoderLayer(ReadingLayer):
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = around_attention, around_feed_forward
 
-    def around(self, x: Tensor, look: Look) -> Tensor:
+    def around(self, x: Tensor, attend: Attend) -> Tensor:
         """One residual after the other."""
-        y = self.around_attention(x, lambda z: self.attention.join(look(self.attention, z)).context)
+        y = self.around_attention(
+            x, lambda z: self.attention.join(attend(self.attention, z)).context
+        )
         return self.around_feed_forward(y, self.feed_forward)

@@ -21,7 +21,7 @@ from regard.choices import find
 from regard.dims import Dims
 from regard.errors import DimsError, SettingError
 from regard.layers.decoder_layer import DecoderCache, WritingLayer
-from regard.layers.encoder_layer import Look, ReadingLayer
+from regard.layers.encoder_layer import Attend, ReadingLayer
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.layers.residual import Residual
 from regard.places import Places
@@ -83,7 +83,7 @@ class WeightedBranches(nn.Module):
         """Every branch attends and feeds forward; alpha weighs the branches."""
         key = x if key is None else key
         memory = self.attention.remember(key, key)
-        return self.join(self.attention.look(x, memory, mask, places).context)
+        return self.join(self.attention.attend_to_memory(x, memory, mask, places).context)
 
     def join(self, heads: Float[Tensor, "b h n d"]) -> Vectors:
         """The branches' weighted sum, from the heads' contexts."""
@@ -107,10 +107,10 @@ class BranchedEncoderLayer(ReadingLayer):
         super().__init__()
         self.branches, self.around_branches = branches, around_branches
 
-    def around(self, x: Tensor, look: Look) -> Tensor:
+    def around(self, x: Tensor, attend: Attend) -> Tensor:
         """One residual around the branches: there is no sum between attention and network."""
         return self.around_branches(
-            x, lambda z: self.branches.join(look(self.branches.attention, z).context)
+            x, lambda z: self.branches.join(attend(self.branches.attention, z).context)
         )
 
 
@@ -134,10 +134,10 @@ class BranchedDecoderLayer(WritingLayer):
         """Project the source once, before the first step."""
         return DecoderCache(None, self.branches.attention.remember(source, source))
 
-    def read(self, y: Tensor, look: Look) -> Tensor:
+    def read(self, y: Tensor, attend: Attend) -> Tensor:
         """Every branch attends to the source and feeds forward."""
         return self.around_branches(
-            y, lambda z: self.branches.join(look(self.branches.attention, z).context)
+            y, lambda z: self.branches.join(attend(self.branches.attention, z).context)
         )
 
 

@@ -293,10 +293,10 @@ def test_rows_that_share_a_memory_look_as_if_each_had_its_own(name, n_queries):
     heads, x, source = decoder(name), doubles(6, n_queries, 12), doubles(2, 5, 12)
     mask = padding(torch.tensor([3, 5]))
     places = Places.between(n_queries, 5, past=4)
-    shared = heads.look(x, heads.remember(source, source), mask, places)
+    shared = heads.attend_to_memory(x, heads.remember(source, source), mask, places)
     own = source.repeat_interleave(3, 0)
     alone = padding(torch.tensor([3, 3, 3, 5, 5, 5]))
-    want = heads.look(x, heads.remember(own, own), alone, places)
+    want = heads.attend_to_memory(x, heads.remember(own, own), alone, places)
     assert_close("context", shared.context, want.context)
 
 

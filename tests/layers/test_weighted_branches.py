@@ -292,7 +292,7 @@ def test_the_activation_and_the_dropout_are_those_asked_for():
     sharp = WeightedBranches(dims, attention=multi_head(dims), d_hidden=21, dropout=0.5)
     sharp.load_state_dict(smooth.state_dict())
     smooth, sharp = smooth.double(), sharp.double()
-    heads = smooth.attention.look(x, smooth.attention.remember(x, x)).context
+    heads = smooth.attention.attend_to_memory(x, smooth.attention.remember(x, x)).context
     W_O = smooth.attention.W_O.weight.T.unflatten(0, (3, 5))
     inner = smooth.kappa.view(-1, 1, 1) * (heads @ W_O) @ smooth.W1
     for layer, bend in ((smooth, torch.nn.functional.gelu), (sharp.eval(), torch.relu)):

@@ -76,10 +76,10 @@ class GroupedQueryHeads(nn.Module):
     ) -> Attended:
         """Attend with every head and join them; without a key the sequence attends to itself."""
         if key is None and value is None:
-            return self.join(self.look_back(query, None, mask, places)[0])
+            return self.join(self.attend_with_cache(query, None, mask, places)[0])
         key = query if key is None else key
         memory = self.remember(key, key if value is None else value)
-        return self.join(self.look(query, memory, mask, places))
+        return self.join(self.attend_to_memory(query, memory, mask, places))
 
     def remember(
         self, key: Float[Tensor, "b k mk"], value: Float[Tensor, "b k mv"], *, past: int = 0
@@ -87,7 +87,7 @@ class GroupedQueryHeads(nn.Module):
         """Project keys and values once, for all later queries."""
         return self._memory(self.W_K(key), self.W_V(value), past)
 
-    def look(
+    def attend_to_memory(
         self,
         query: Float[Tensor, "r q mq"],
         memory: KeyValues,
@@ -103,13 +103,13 @@ class GroupedQueryHeads(nn.Module):
         places = places or Places.between(n, memory.length, device=query.device)
         n_each = _rows_each(query, memory)
         if n_each == 1:
-            return self._look(self.W_Q(query), memory, mask, places)
+            return self._attend(self.W_Q(query), memory, mask, places)
         query = query.reshape(-1, n_each * n, width)
-        heads = self._look(self.W_Q(query), memory, mask, places.repeated(n_each))
+        heads = self._attend(self.W_Q(query), memory, mask, places.repeated(n_each))
         apart = heads.context.transpose(1, 2).reshape(rows, n, self.dims.n_heads, -1)
         return heads.with_context(apart.transpose(1, 2))
 
-    def look_back(
+    def attend_with_cache(
         self,
         x: Queries,
         past: KeyValues | None = None,
@@ -126,13 +126,13 @@ class GroupedQueryHeads(nn.Module):
         new = self._memory(key, value, n_past)
         memory = new if past is None else past.append(new)
         at = places or Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
-        return self._look(query, memory, mask, at), memory
+        return self._attend(query, memory, mask, at), memory
 
     def step(
         self, x: Queries, past: KeyValues | None = None, mask: AnyMask = FULL
     ) -> tuple[Attended, KeyValues]:
         """Attend from new positions to themselves and a cache; the longer cache comes back."""
-        heads, memory = self.look_back(x, past, mask)
+        heads, memory = self.attend_with_cache(x, past, mask)
         return self.join(heads), memory
 
     def join(self, heads: Attended) -> Attended:
@@ -166,7 +166,7 @@ class GroupedQueryHeads(nn.Module):
             keys = self.rotary(keys, torch.arange(past, past + keys.shape[-2], device=keys.device))
         return KeyValues(keys, self._split(value, self.n_groups))
 
-    def _look(
+    def _attend(
         self, query: Float[Tensor, "b q m"], memory: KeyValues, mask: AnyMask, at: Places
     ) -> Attended:
         queries = self._split(query, self.dims.n_heads)

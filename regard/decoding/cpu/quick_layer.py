@@ -17,7 +17,7 @@ from regard.attention.links import AnyMask
 from regard.attention.masks import is_full
 from regard.layers import DecoderCache, DecoderLayer
 from regard.layers.decoder_layer import WritingLayer
-from regard.layers.encoder_layer import Look
+from regard.layers.encoder_layer import Attend
 
 FOLDED_GAIN = 2
 """A source is folded if this many times smaller than the weights that it replaces."""
@@ -38,9 +38,9 @@ class QuickLayer(WritingLayer):
         """Project the source once, before the first step."""
         return self.layer.start(source)
 
-    def read(self, y: Tensor, look: Look) -> Tensor:
+    def read(self, y: Tensor, attend: Attend) -> Tensor:
         """The part after the self-attention, by the layer's own code."""
-        return self.layer.read(y, look)
+        return self.layer.read(y, attend)
 
     def step(
         self,
@@ -56,7 +56,7 @@ class QuickLayer(WritingLayer):
         folded = cache.folded or self._folded(cache.source)
 
         def own_past(z: Tensor) -> Tensor:
-            context, past = self._look_back(z, cache.past)
+            context, past = self._attend_with_cache(z, cache.past)
             kept.append(past)
             return context
 
@@ -68,7 +68,7 @@ class QuickLayer(WritingLayer):
         out = layer.around_feed_forward(z, layer.feed_forward)
         return out, DecoderCache(kept[0], cache.source, folded)
 
-    def _look_back(
+    def _attend_with_cache(
         self, z: Float[Tensor, "r 1 m"], past: KeyValues | None
     ) -> tuple[Float[Tensor, "r 1 m"], KeyValues]:
         """The self-attention of a new position, and the longer past."""

@@ -56,7 +56,7 @@ def test_heads_together_are_a_sum_over_heads_one_by_one():
 def test_side_by_side_through_the_output_matrix_is_the_sum_of_shares():
     heads = multi_head(DIMS).double()
     query, key, value = doubles(2, 5, 7), doubles(2, 17, 11), doubles(2, 17, 13)
-    apart = heads.look(query, heads.remember(key, value)).context
+    apart = heads.attend_to_memory(query, heads.remember(key, value)).context
     shares = [apart[:, h] @ heads.W_O.weight[:, 5 * h : 5 * h + 5].T for h in range(3)]
     assert_close("context", heads(query, key, value).context, sum(shares))
 
@@ -123,7 +123,9 @@ def test_rotary_scores_do_not_change_when_all_positions_shift():
     heads = multi_head(dims, rotary=RotaryPositions(dims)).double()
     x = doubles(2, 5, 12)
     at_home = heads(x).context
-    shifted = heads.look(x, heads.remember(x, x, past=97), places=Places.between(5, 5, past=97))
+    shifted = heads.attend_to_memory(
+        x, heads.remember(x, x, past=97), places=Places.between(5, 5, past=97)
+    )
     assert_close("context", heads.join(shifted).context, at_home)
 
 

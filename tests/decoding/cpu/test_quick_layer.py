@@ -79,7 +79,7 @@ def test_two_folded_sentences_look_at_their_own_source_each(heads):
     attention, source = _heads(heads), torch.randn(2, 5, 32).double()
     memory, z = attention.remember(source, source), torch.randn(6, 1, 32).double()
     folded = Folded.of(attention, memory, plain_scale(attention))
-    want = attention.join(attention.look(z, memory)).context
+    want = attention.join(attention.attend_to_memory(z, memory)).context
     assert_close("context", folded.attend(z), want)
 
 

@@ -1,4 +1,4 @@
-"""Looking back: what is remembered is what may still be seen, and it is enough."""
+"""Cached attention: what is kept is what may still be seen, and it is enough."""
 
 from itertools import pairwise
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.attention import Chain, KeyValues, all_of, multi_head, padding
+from regard.attention.cached_attention import attend_with_cache
 from regard.attention.caches import CompressedPast, Past, WindowedPast
-from regard.attention.looking_back import look_back
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.attention.patterns.big_bird import BigBirdPattern
 from regard.attention.patterns.blocks import BlocksPattern
@@ -50,7 +50,7 @@ def test_forgetting_changes_no_output(pattern, cuts):
     looking, x = heads(pattern=pattern), doubles(2, 10, 8)
     past, parts = None, []
     for begin, end in pairwise(cuts):
-        attended, past = look_back(looking, x[:, begin:end], past, CAUSAL)
+        attended, past = attend_with_cache(looking, x[:, begin:end], past, CAUSAL)
         parts.append(looking.join(attended).context)
     assert_close("context", torch.cat(parts, 1), looking(x, mask=CAUSAL).context)
     assert isinstance(past, WindowedPast)
@@ -63,7 +63,7 @@ def test_slots_and_what_waits_are_the_whole_memory(stride):
     looking, x = heads(memory=memory), doubles(2, 11, 8)
     past, parts = None, []
     for place in range(11):
-        attended, past = look_back(looking, x[:, place : place + 1], past, CAUSAL)
+        attended, past = attend_with_cache(looking, x[:, place : place + 1], past, CAUSAL)
         parts.append(looking.join(attended).context)
         assert past.waiting.length < stride
     assert_close("context", torch.cat(parts, 1), looking(x, mask=CAUSAL).context)
@@ -77,7 +77,7 @@ def test_a_padding_mask_counts_forgotten_positions_too():
     past = None
     for place in range(9):
         mask = all_of(CAUSAL, padding(valid[:, : place + 1]))
-        attended, past = look_back(looking, x[:, place : place + 1], past, mask)
+        attended, past = attend_with_cache(looking, x[:, place : place + 1], past, mask)
     whole = looking(x, mask=all_of(CAUSAL, padding(valid))).context
     assert_close("context", looking.join(attended).context, whole[:, -1:])
 
@@ -86,7 +86,7 @@ def test_gradients_come_back_through_a_past():
     looking, x = heads(pattern=SlidingWindowPattern(size=2)), doubles(1, 6, 8).requires_grad_()
     past = None
     for place in range(6):
-        attended, past = look_back(looking, x[:, place : place + 1], past, CAUSAL)
+        attended, past = attend_with_cache(looking, x[:, place : place + 1], past, CAUSAL)
     (grad,) = torch.autograd.grad(looking.join(attended).context.sum(), x)
     (want,) = torch.autograd.grad(looking(x, mask=CAUSAL).context[:, -1].sum(), x)
     assert_close("gradient", grad, want)
@@ -96,7 +96,7 @@ def test_padding_inside_a_slot_is_refused():
     looking = heads(memory=MemoryCompressedMemory(DIMS.head()))
     mask = all_of(CAUSAL, padding(torch.tensor([[False, True]])))
     with pytest.raises(MeetingError, match="rows of unequal length go on apart"):
-        look_back(looking, doubles(1, 2, 8), None, mask)
+        attend_with_cache(looking, doubles(1, 2, 8), None, mask)
 
 
 def test_every_kind_of_past_selects_rows():
@@ -107,10 +107,10 @@ def test_every_kind_of_past_selects_rows():
         ({"memory": MemoryCompressedMemory(DIMS.head())}, CompressedPast),
     ):
         looking = heads(**links)
-        _, past = look_back(looking, x[:, :5], None, CAUSAL)
+        _, past = attend_with_cache(looking, x[:, :5], None, CAUSAL)
         assert isinstance(past, Past)
         assert isinstance(past, kind)
         rows = torch.tensor([2, 0])
-        chosen, _ = look_back(looking, x[rows, 5:], past.select(rows), CAUSAL)
+        chosen, _ = attend_with_cache(looking, x[rows, 5:], past.select(rows), CAUSAL)
         whole = looking(x, mask=CAUSAL).context
         assert_close("context", looking.join(chosen).context, whole[rows, 5:])

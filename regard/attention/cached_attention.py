@@ -1,4 +1,4 @@
-"""Looking back: new positions attend to themselves and to the cache of earlier ones.
+"""Cached attention: new positions attend to themselves and to the cache of earlier ones.
 
     every position      the cache grows with the text
     a window, blocks    keys that no later query can see are dropped
@@ -31,7 +31,7 @@ class Merges(Protocol):
         """The cache after more positions, the mask of slots that they see, and all places."""
 
 
-def look_back(
+def attend_with_cache(
     heads: GroupedQueryHeads, x: Queries, past: Past | None = None, mask: AnyMask = FULL
 ) -> tuple[Attended, Past]:
     """Attend with every head from new positions `x`, without joining the heads.
@@ -43,7 +43,7 @@ def look_back(
     if isinstance(memory, Merges):
         return _at_slots(heads, memory, x, cast(CompressedPast | None, past), mask)
     if not isinstance(pattern, BoundedPattern):
-        return heads.look_back(x, cast(KeyValues | None, past), mask)
+        return heads.attend_with_cache(x, cast(KeyValues | None, past), mask)
     n_past = 0 if past is None else past.length
     new = heads.remember(x, x, past=n_past)
     if past is None:
@@ -55,7 +55,7 @@ def look_back(
         # None where dropped positions leave gaps
         before = n_past if longer.n_kept == longer.length else None
         places = Places(at[at >= n_past][:, None], at[None], longer.length, before)
-    return heads.look(x, longer.kept, mask, places), longer.trimmed(pattern)
+    return heads.attend_to_memory(x, longer.kept, mask, places), longer.trimmed(pattern)
 
 
 def _at_slots(
@@ -64,9 +64,9 @@ def _at_slots(
     lowered = None if isinstance(mask, Tensor) else mask.as_kernel()
     if lowered is None or not lowered.is_causal or lowered.valid is not None:
         raise MeetingError(
-            "looking back: compressed slots can be gone on from under a causal mask alone; padding "
-            "would stand inside a slot. Let rows of unequal length go on apart."
+            "cached attention: compressed slots can be gone on from under a causal mask alone; "
+            "padding would stand inside a slot. Let rows of unequal length go on apart."
         )
     new = heads.remember(x, x, past=0 if past is None else past.length)
     longer, slots, at = memory.remember(past, new)
-    return heads.look(x, longer.slots, slots, at), longer
+    return heads.attend_to_memory(x, longer.slots, slots, at), longer
