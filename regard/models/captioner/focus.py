@@ -75,10 +75,10 @@ class SoftFocus(nn.Module):
         super().__init__()
         self.penalty = spec.penalty
 
-    def lots(self, n_rows: int, device: torch.device) -> None:
-        """None: soft focus draws nothing, so no caption is chosen to be read with expectations."""
+    def expectation_rows(self, n_rows: int, device: torch.device) -> None:
+        """Soft attention needs no draws."""
 
-    def forward(self, scores: Float[Tensor, "b w k"], lots: None = None) -> Focused:
+    def forward(self, scores: Float[Tensor, "b w k"], expectation_rows: None = None) -> Focused:
         """The softmax."""
         likely = scores.softmax(-1)
         return Focused(likely, likely.flatten(0, 1), None)
@@ -104,22 +104,22 @@ class HardFocus(nn.Module):
         # a buffer, since the baseline is learned and saved with the weights
         self.register_buffer("baseline", torch.zeros(()))
 
-    def lots(self, n_rows: int, device: torch.device) -> Bool[Tensor, " r"] | None:
-        """A random choice for each caption, in training."""
+    def expectation_rows(self, n_rows: int, device: torch.device) -> Bool[Tensor, " r"] | None:
+        """A random share of the captions, in training: these take the expectation, not a draw."""
         if not self.training or not self.spec.expected_share:
             return None
         return torch.rand(n_rows, device=device) < self.spec.expected_share
 
     def forward(
-        self, scores: Float[Tensor, "b w k"], lots: Bool[Tensor, " r"] | None = None
+        self, scores: Float[Tensor, "b w k"], expectation_rows: Bool[Tensor, " r"] | None = None
     ) -> Focused:
         """Draw a cell for each row, or take the expectation."""
         scores = wide(scores)
         mask = torch.ones(1, 1, dtype=torch.bool, device=scores.device)
         places = Places.between(*scores.shape[-2:], device=scores.device)
         rows = self.select.summarise(scores, mask, scores, places)
-        if lots is not None:
-            expects = lots.view(*scores.shape[:2], 1)
+        if expectation_rows is not None:
+            expects = expectation_rows.view(*scores.shape[:2], 1)
             rows = rows._replace(
                 chosen=torch.where(expects, NO_KEY, rows.chosen),
                 log_prob=rows.log_prob.masked_fill(expects, 0.0),

@@ -10,7 +10,7 @@ computed once for a picture, and the words' part of the gates once for a caption
 An LSTM that remembers an object after one step writes its other words from memory, with arbitrary
 attention. Three choices, none of them in the paper, make each word depend on its own context:
 
-    look = "after"       z[t] is the context of h[t], and the LSTM reads none (looking_cell.py)
+    look = "after"       z[t] is the context of h[t], and the LSTM reads none (attention_cell.py)
     readout = "seen"     logits = L_o tanh(E y[t-1] + L_z z[t] + b), without the state
     state_dropout = p    in training the output layer reads m[t] h[t], m[t] ~ Bernoulli(1 - p), the
                          whole vector or none of it: of many redundant numbers, ordinary dropout
@@ -33,8 +33,8 @@ from torch import Tensor, nn
 
 from regard.attention import attend
 from regard.attention.dropout import Dropout
+from regard.models.captioner.attention_cell import AttentionLstmCell, AttentionStep
 from regard.models.captioner.focus import CaptionLooks, Draw
-from regard.models.captioner.looking_cell import LookingCell, LookingStep
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.shapes import Annotations, Maps, NewStates, NewTokens, States, TargetTokens
 from regard.models.stepper import PAD, DecodingState, at_rows
@@ -53,8 +53,8 @@ class StateDropout(nn.Module):
         """Each vector unchanged or all zeros."""
         if not self.training or not self.p:
             return state
-        lots = torch.rand(*state.shape[:-1], 1, device=state.device)
-        return state * (lots >= self.p).to(state.dtype)
+        draws = torch.rand(*state.shape[:-1], 1, device=state.device)
+        return state * (draws >= self.p).to(state.dtype)
 
 
 @final
@@ -74,7 +74,7 @@ class LstmDecoder(nn.Module):
             )
             for _ in range(2)
         )
-        self.cell = LookingCell(spec, d_annotation)
+        self.cell = AttentionLstmCell(spec, d_annotation)
         self.state_dropout = StateDropout(spec.state_dropout)
         has_state, m = spec.readout == "deep", spec.d_embedding
         self.L_h = nn.Linear(spec.d_hidden, m, bias=False) if has_state else None
@@ -93,7 +93,7 @@ class LstmDecoder(nn.Module):
         each = torch.arange(len(target), device=target.device).repeat_interleave(focus.n_readings)
         word = self.embedding(shifted(gold))
         steps = self._steps(word, state._replace(rows=at_rows(state.rows, each)))
-        return LossInputs(self._said(word, steps), gold, focus.extra(_watched(steps, gold)))
+        return LossInputs(self._readout(word, steps), gold, focus.extra(_watched(steps, gold)))
 
     def maps(self, annotations: Annotations, target: TargetTokens) -> Maps:
         """The softmax of every step's scores, under "cross"; of hard focus it is the same."""
@@ -115,22 +115,22 @@ class LstmDecoder(nn.Module):
         """The output layer's input after each new token."""
         word = self.embedding(tokens)
         steps = self._steps(word, state)
-        return self._said(word, steps), DecodingState(state.source, steps[-1].cells)
+        return self._readout(word, steps), DecodingState(state.source, steps[-1].cells)
 
     def repeated(self) -> Iterator[nn.Module]:
         """The LSTM's step, which is compiled."""
         yield self.cell
 
-    def _steps(self, word: NewStates, state: DecodingState) -> list[LookingStep]:
+    def _steps(self, word: NewStates, state: DecodingState) -> list[AttentionStep]:
         (memory, cells, _), ahead, done = state, self.cell.cells.steps(word), []
-        lots = self.cell.focus.lots(len(word), word.device)
+        expected = self.cell.focus.expectation_rows(len(word), word.device)
         for now in ahead:
-            done.append(self.cell(cells, memory, lots, now))
+            done.append(self.cell(cells, memory, expected, now))
             cells = done[-1].cells
             ahead.saw(done[-1].read)
         return done
 
-    def _said(self, word: NewStates, steps: list[LookingStep]) -> NewStates:
+    def _readout(self, word: NewStates, steps: list[AttentionStep]) -> NewStates:
         """The deep output of all steps at once."""
         # drawn even where the state is unused, so that a seed gives the same draws afterwards
         state = self.state_dropout(self.dropout(torch.stack([step.state for step in steps], 1)))
@@ -139,7 +139,7 @@ class LstmDecoder(nn.Module):
         return self.dropout((known + self.L_z(seen)).tanh())
 
 
-def _watched(steps: list[LookingStep], gold: NewTokens) -> CaptionLooks:
+def _watched(steps: list[AttentionStep], gold: NewTokens) -> CaptionLooks:
     """The attention weights of captions, without the steps after their ends."""
     drawn = zip(*(step.focused.chance for step in steps if step.focused.chance), strict=True)
     chance = [torch.stack(each, 1) for each in drawn]

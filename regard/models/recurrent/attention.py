@@ -37,7 +37,7 @@ class SourceMemory(NamedTuple):
 
 
 @final
-class Look(nn.Module):
+class SourceAttention(nn.Module):
     """One head of attention from a decoder's states to a source.
 
     With coverage a key includes the weight it has received: the chain's keys are one wider.

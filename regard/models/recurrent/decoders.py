@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.attention import AttentionMap
 from regard.attention.dropout import Dropout
 from regard.layers.recurrent import Cells, LayerStep, Readout, RecurrentCells
-from regard.models.recurrent.attention import Look, Source, SourceMemory
+from regard.models.recurrent.attention import Source, SourceAttention, SourceMemory
 from regard.models.shapes import NewStates, States
 from regard.models.stepper import DecodingState
 
@@ -82,7 +82,7 @@ class DecoderCell(nn.Module):
         self,
         *,
         cells: RecurrentCells,
-        look: Look,
+        look: SourceAttention,
         readout: DroppedReadout,
         feeds: bool,
         looks_first: bool,
@@ -182,7 +182,7 @@ class AtOnceDecoder(nn.Module):
     """
 
     def __init__(
-        self, *, cells: RecurrentCells, look: Look | None, readout: DroppedReadout
+        self, *, cells: RecurrentCells, look: SourceAttention | None, readout: DroppedReadout
     ) -> None:
         super().__init__()
         # `says` is part of the names in saved weights

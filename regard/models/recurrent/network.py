@@ -20,7 +20,7 @@ from regard.attention.dropout import Dropout
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES, RecurrentCells, RecurrentEncoder
 from regard.models.mask_checks import check_masks
 from regard.models.model import Model
-from regard.models.recurrent.attention import Look, Source
+from regard.models.recurrent.attention import Source, SourceAttention
 from regard.models.recurrent.decoders import (
     AtOnceDecoder,
     DecoderCell,
@@ -128,7 +128,7 @@ def _decoder(spec: RecurrentSpec) -> AtOnceDecoder | SteppingDecoder:
         chain = Chain(
             spec.score.build(SCORES, spec.dims), select=spec.select.build(SELECTIONS, spec.dims)
         )
-        look = Look(chain, has_coverage=spec.has_coverage)
+        look = SourceAttention(chain, has_coverage=spec.has_coverage)
     if look is None or not spec.waits:
         return AtOnceDecoder(cells=cells, look=look, readout=dropped)
     return SteppingDecoder(

@@ -54,10 +54,10 @@ def test_soft_weights_forced_to_one_cell_are_a_draw_of_that_cell():
     hard.decoder.cell.focus.select, ahead = Forced(path), iter(path)
 
     class OneCell(torch.nn.Module):
-        def lots(self, n_rows, device):
+        def expectation_rows(self, n_rows, device):
             return None
 
-        def forward(self, scores, lots):
+        def forward(self, scores, expectation_rows):
             # a score that is far above all others leaves them nothing
             forced = scores.clone()
             forced[..., next(ahead)] += 1e6

@@ -1,4 +1,4 @@
-"""Looking cell: one step of the captioning LSTM, which attends to the picture and reads the word.
+"""Attention cell: one step of the captioning LSTM, which attends to the picture and reads the word.
 
     α = softmax_i(v · tanh(W_a q + U a[i] + c_a)),   z = β ẑ,   β = σ(w_β · q + b_β)
     before   q = h,    h', c' = LSTM([E y; z], h, c)
@@ -35,7 +35,7 @@ class PictureMemory(NamedTuple):
     value: Annotations
 
 
-class LookingStep(NamedTuple):
+class AttentionStep(NamedTuple):
     """The results of one step."""
 
     cells: Cells
@@ -56,7 +56,7 @@ class LookingStep(NamedTuple):
 
 
 @final
-class LookingCell(nn.Module):
+class AttentionLstmCell(nn.Module):
     """An LSTM step with attention before or after it reads the word."""
 
     def __init__(self, spec: CaptionerSpec, d_annotation: int) -> None:
@@ -83,30 +83,33 @@ class LookingCell(nn.Module):
         self,
         cells: Cells,
         memory: PictureMemory,
-        lots: Bool[Tensor, " r"] | None,
+        expectation_rows: Bool[Tensor, " r"] | None,
         now: tuple[LayerStep, ...],
-    ) -> LookingStep:
+    ) -> AttentionStep:
         """Attend and read, given the rows that take expectations and the word's part of the gates.
 
         Rows of one picture are adjacent.
         """
         query = cells[-1][0]
         if self.looks_first:
-            focused, gate, seen = self._look(query, memory, lots)
+            focused, gate, seen = self._attend(query, memory, expectation_rows)
             after, read = self.cells.step(seen, cells, now)
         else:
             after, read = self.cells.step(query[:, :0], cells, now)
             query = after[-1][0]
-            focused, gate, seen = self._look(query, memory, lots)
-        return LookingStep(after, query, gate, seen, focused, read)
+            focused, gate, seen = self._attend(query, memory, expectation_rows)
+        return AttentionStep(after, query, gate, seen, focused, read)
 
-    def _look(
-        self, query: Float[Tensor, "r n"], memory: PictureMemory, lots: Bool[Tensor, " r"] | None
+    def _attend(
+        self,
+        query: Float[Tensor, "r n"],
+        memory: PictureMemory,
+        expectation_rows: Bool[Tensor, " r"] | None,
     ) -> tuple[Focused, Float[Tensor, "r 1"], Float[Tensor, "r d"]]:
         """The weights of a state, its gate, and its context."""
         queries = (query @ self.score.W[0]).view(len(memory.value), -1, 1, memory.key.shape[-1])
         # the additive score in as few products as possible
-        focused = self.focus((queries + memory.key).tanh_() @ self.score.v[0], lots)
+        focused = self.focus((queries + memory.key).tanh_() @ self.score.v[0], expectation_rows)
         context = (focused.weights.to(memory.value.dtype) @ memory.value).flatten(0, 1)
         gate = self.gate(query).sigmoid()
         return focused, gate, gate * context
