@@ -99,7 +99,7 @@ class Hardware:
         is_lower = self.precision is not torch.float32
         return torch.autocast(self.device.type, self.precision, enabled=is_lower)
 
-    def plainly(self) -> AbstractContextManager[object]:
+    def uncompiled(self) -> AbstractContextManager[object]:
         """A context in which compiled layers run uncompiled, for work not worth compiling."""
         return torch.compiler.set_stance("force_eager") if self.compiles else nullcontext()
 

@@ -69,7 +69,7 @@ def validate(model: Model, prepared: Prepared, hardware: Hardware, step: int) ->
     """Measure the model's scores, without dropout in it or in its texts."""
     start, recipe, valid = time.perf_counter(), prepared.recipe, prepared.valid
     is_decoded, limit = decodes_at_validation(recipe), recipe.training.target_tokens_per_batch
-    with hardware.plainly():
+    with hardware.uncompiled():
         total, n_tokens = summed_loss(
             model, valid.corpus, target_tokens=limit, hardware=hardware, rows=valid.rows
         )
@@ -106,7 +106,7 @@ def seconds_per_validation(model: Model, prepared: Prepared, hardware: Hardware)
     valid, limit = prepared.valid, prepared.recipe.training.target_tokens_per_batch
     lengths, rows = valid.corpus.target_lengths, valid.used
     sample = rows[:: 1 + int(lengths[rows].sum()) // (TIMED_BATCHES * limit)]
-    with hardware.plainly():
+    with hardware.uncompiled():
         start = time.perf_counter()
         summed_loss(model, valid.corpus, target_tokens=limit, hardware=hardware, rows=sample)
         _count_characters(replace(valid, rows=sample), prepared.target)

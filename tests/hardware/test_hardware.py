@@ -34,7 +34,7 @@ for sizes in ((4, 7, 9), (8, 11, 6), (3, 5, 5), (3, 9, 9), (6, 4, 20)):
     (_, plain), (_, compiled) = ((m, dict(m.named_parameters())) for m in models)
     for name, parameter in plain.items():
         torch.testing.assert_close(compiled[name].grad, parameter.grad, atol=1e-9, rtol=1e-9)
-with hardware.plainly(), torch.no_grad():
+with hardware.uncompiled(), torch.no_grad():
     model.loss_inputs(source, target)
 print("graphs:", counters["stats"]["unique_graphs"])
 """
