@@ -132,7 +132,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Trial:
     """The measurements of a few updates; without numbers if the memory was too small."""
 
     updates: int = 0
@@ -174,13 +174,13 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
         prepared.check_lengths()
         first = epoch_updates(prepared.train.corpus, recipe.training, 0, prepared.train.rows)
         yield "measuring a few updates"
-        tried = try_a_little(prepared, hardware, _largest(prepared, first))
+        trial = run_trial(prepared, hardware, _largest(prepared, first))
         parameters = _parameters(prepared)
         updates = _updates(prepared, first, scale=count / read)
         weights, is_gpu = BYTES_PER_WEIGHT * parameters.total, hardware.device.type == "cuda"
         free = torch.cuda.mem_get_info(hardware.device)[0] if is_gpu else available_memory()
         average = weights if recipe.training.ema_decay else 0
-        memory = MemoryEstimate(weights, weights, 2 * weights, average, tried.peak_bytes, free)
+        memory = MemoryEstimate(weights, weights, 2 * weights, average, trial.peak_bytes, free)
         made = (*(folder / "corpus").rglob("*"), *(folder / "pictures").rglob("*"))
         made_bytes = sum(path.stat().st_size for path in made if path.is_file())
         disk = _disk(recipe, weights, int(made_bytes * (count / read)), out)
@@ -197,10 +197,10 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
             examples=found,
             updates=updates,
             memory=memory,
-            time=_duration(recipe.training, updates, tried),
+            time=_duration(recipe.training, updates, trial),
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, hardware, found, tried)),
+            notes=tuple(_notes(recipe, hardware, found, trial)),
         )
 
 
@@ -243,14 +243,14 @@ def _largest(prepared: Prepared, updates: list[list[np.ndarray]]) -> np.ndarray:
     )
 
 
-def _duration(training: TrainingRecipe, updates: Updates, tried: Tried) -> Duration:
+def _duration(training: TrainingRecipe, updates: Updates, trial: Trial) -> Duration:
     # the last update is validated too, and the mean of checkpoints once more
     count = math.ceil(training.steps / training.validate_every) + (training.average_last > 1)
-    if tried.seconds_per_token is None or tried.seconds_per_validation is None:
+    if trial.seconds_per_token is None or trial.seconds_per_validation is None:
         return Duration(0, None, None, count)
-    per_update, each = tried.seconds_per_token * updates.target_tokens, tried.seconds_per_validation
+    per_update, each = trial.seconds_per_token * updates.target_tokens, trial.seconds_per_validation
     total = per_update * updates.steps + each * count
-    return Duration(tried.updates, per_update, total, count, each)
+    return Duration(trial.updates, per_update, total, count, each)
 
 
 def _disk(recipe: Recipe, model: int, corpus: int, out: Path) -> Disk:
@@ -284,7 +284,7 @@ def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
         )
 
 
-def _notes(recipe: Recipe, hardware: Hardware, found: Examples, tried: Tried) -> Iterator[str]:
+def _notes(recipe: Recipe, hardware: Hardware, found: Examples, trial: Trial) -> Iterator[str]:
     if hardware.threads is not None:
         yield f"measured on {hardware.threads}"
     if found.read < found.training:
@@ -292,7 +292,7 @@ def _notes(recipe: Recipe, hardware: Hardware, found: Examples, tried: Tried) ->
             f"estimated from a sample: {found.read:,} of {found.training:,} training examples, "
             "evenly spread; the sub-words were learned from it too"
         )
-    if tried.splits:
+    if trial.splits:
         yield "the largest batch does not fit into memory at once; it is cut until it does"
     yield from task_of(recipe).plan_notes(recipe)
     if recipe.tokens.dropout:
@@ -304,17 +304,17 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+def run_trial(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trial:
     """Update a model a few times, `largest` at last, and drop it; on a CPU in its own process."""
     if hardware.device.type == "cuda":
         # no fork here, since a fork cannot use its parent's GPU
         torch.cuda.reset_peak_memory_stats(hardware.device)
         held = torch.cuda.memory_allocated(hardware.device)
         try:
-            found = _learn_a_little(prepared, hardware, largest)
+            found = _timed_trial(prepared, hardware, largest)
         except Exception as error:
             if lacks_memory(error):
-                return Tried()
+                return Trial()
             raise
         return replace(found, peak_bytes=torch.cuda.max_memory_allocated(hardware.device) - held)
     with hardware.on_threads():
@@ -324,13 +324,13 @@ def try_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) ->
         torch.set_num_threads(threads)
         limit_memory(free)
         before = start_counting()
-        found = _learn_a_little(prepared, hardware, largest)
+        found = _timed_trial(prepared, hardware, largest)
         return replace(found, peak_bytes=resident("VmHWM") - before).__dict__
 
-    return Tried(**(in_a_fork(run) or {}))
+    return Trial(**(in_a_fork(run) or {}))
 
 
-def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Tried:
+def _timed_trial(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trial:
     """Time some updates after the first, one on the largest batch, and some validations."""
     recipe, corpus = prepared.recipe, prepared.train.corpus
     model = hardware.place(prepared.build())
@@ -351,7 +351,7 @@ def _learn_a_little(prepared: Prepared, hardware: Hardware, largest: np.ndarray)
         least=1,
         most=MAX_TIMED_VALIDATIONS,
     )
-    return Tried(
+    return Trial(
         updates=len(done),
         seconds_per_token=median(step.seconds / step.target_tokens for step in done),
         splits=last.splits,
