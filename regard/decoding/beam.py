@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.decoding.constraints import ConstrainedChooser
 from regard.decoding.length_penalties import GnmtPenalty, LengthPenalty
-from regard.decoding.rules import Rule, Written
+from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import Logits, Scorer
 from regard.decoding.trellis import BeamState, Chooser, Chosen, Hypothesis, Trellis
@@ -98,7 +98,7 @@ class Beam:
         return BeamState(
             state=state,
             tokens=torch.full((n, 1), BOS, device=device),
-            written=Written.nothing(n, device),
+            written=GeneratedTokens.nothing(n, device),
             live=torch.zeros(n, 1, device=device),
             places=torch.full((n,), self.width, device=device),
             kept=torch.full((n, self.n_best), -torch.inf, device=device),

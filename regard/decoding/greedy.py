@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.decoding.rules import Rule, Written
+from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer
 from regard.decoding.trellis import Chosen, Hypothesis, Trellis
@@ -65,7 +65,7 @@ def walk(
     model: Stepper,
     batch: SentenceBatch,
     n_each: int,
-    pick: Callable[[Tensor, Written], BestTokens],
+    pick: Callable[[Tensor, GeneratedTokens], BestTokens],
 ) -> list[list[Hypothesis]]:
     """Decode `n_each` independent rows of every sentence; their answers, in the order of the rows.
 
@@ -76,7 +76,7 @@ def walk(
     itself = torch.arange(n_each, device=device)
     state = model.branch(state, torch.zeros(n, n_each, dtype=torch.int64, device=device))
     rows = torch.arange(n, device=device).repeat_interleave(n_each)
-    written, most = Written.nothing(n, device).keep(rows), batch.most
+    written, most = GeneratedTokens.nothing(n, device).keep(rows), batch.most
     tokens = torch.full((n * n_each, 1), BOS, device=device)
     total = torch.zeros(n, n_each, device=device)
     for t in range(1, batch.longest + 1):

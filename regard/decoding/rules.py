@@ -22,7 +22,7 @@ from regard.errors import check_least
 from regard.models.stepper import PAD
 
 
-class Written(NamedTuple):
+class GeneratedTokens(NamedTuple):
     """The tokens of each row so far."""
 
     tokens: Int[Tensor, "r t"]
@@ -30,30 +30,34 @@ class Written(NamedTuple):
     """Which sentence of the search each row writes."""
 
     @classmethod
-    def nothing(cls, n_sentences: int, device: torch.device) -> "Written":
+    def nothing(cls, n_sentences: int, device: torch.device) -> "GeneratedTokens":
         """The empty rows before the first token."""
         sentence = torch.arange(n_sentences, device=device)
         return cls(sentence.new_zeros(n_sentences, 0), sentence)
 
-    def then(self, rows: Int[Tensor, " n"], tokens: Int[Tensor, " n"]) -> "Written":
+    def then(self, rows: Int[Tensor, " n"], tokens: Int[Tensor, " n"]) -> "GeneratedTokens":
         """Some rows, each with one more token."""
         kept = self.keep(rows)
-        return Written(torch.cat([kept.tokens, tokens[:, None]], 1), kept.sentence)
+        return GeneratedTokens(torch.cat([kept.tokens, tokens[:, None]], 1), kept.sentence)
 
-    def keep(self, rows: Int[Tensor, " n"]) -> "Written":
+    def keep(self, rows: Int[Tensor, " n"]) -> "GeneratedTokens":
         """Some rows."""
-        return Written(self.tokens.index_select(0, rows), self.sentence.index_select(0, rows))
+        return GeneratedTokens(
+            self.tokens.index_select(0, rows), self.sentence.index_select(0, rows)
+        )
 
 
 @runtime_checkable
 class Rule(Protocol):
     """Lowers some log-probabilities, given what was written."""
 
-    def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
+    def __call__(
+        self, scores: Float[Tensor, "r v"], written: GeneratedTokens
+    ) -> Float[Tensor, "r v"]:
         """The new log-probabilities; the given tensor is not changed."""
 
-    def on(self, device: torch.device) -> "Rule":
-        """The same rule with its tensors on a device, as a CUDA graph cannot move them."""
+    def to(self, device: torch.device) -> "Rule":
+        """The same rule with its tensors on `device`, as a CUDA graph cannot move them."""
         return self
 
 
@@ -67,7 +71,9 @@ class RepetitionPenalty(Rule):
     def __post_init__(self) -> None:
         check_least("repetition_penalty: penalty", self.penalty, 1)
 
-    def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
+    def __call__(
+        self, scores: Float[Tensor, "r v"], written: GeneratedTokens
+    ) -> Float[Tensor, "r v"]:
         """Multiply their log-probabilities, which are below 0."""
         lower = scores.gather(1, written.tokens) * self.penalty
         return scores.scatter(1, written.tokens, lower)
@@ -83,7 +89,9 @@ class NoRepeatedNgrams(Rule):
     def __post_init__(self) -> None:
         check_least("no_repeated_ngrams: size", self.size, 1)
 
-    def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
+    def __call__(
+        self, scores: Float[Tensor, "r v"], written: GeneratedTokens
+    ) -> Float[Tensor, "r v"]:
         """Set every token that would complete an n-gram for the second time to 0 probability."""
         tokens, before = written.tokens, self.size - 1
         if tokens.shape[1] < self.size:
@@ -103,13 +111,15 @@ class Forbidden:
 
     tokens: Sequence[int] | Int[Tensor, " n"]
 
-    def on(self, device: torch.device) -> "Forbidden":
-        """With the tokens there."""
+    def to(self, device: torch.device) -> "Forbidden":
+        """The same rule with its tokens on `device`."""
         return Forbidden(torch.as_tensor(self.tokens, dtype=torch.int64, device=device))
 
-    def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
+    def __call__(
+        self, scores: Float[Tensor, "r v"], written: GeneratedTokens
+    ) -> Float[Tensor, "r v"]:
         """Set their probability to 0."""
-        # `to` gives back a tensor that is on the device already
+        # `as_tensor` gives back a tensor that is on the device already
         columns = torch.as_tensor(self.tokens, dtype=torch.int64, device=scores.device)
         return scores.index_fill(1, columns, -torch.inf)
 
@@ -122,11 +132,13 @@ class ForcedPrefix:
     forced: Int[Tensor, "b p"]
     """The tokens of each sentence, padded."""
 
-    def on(self, device: torch.device) -> "ForcedPrefix":
-        """With the tokens there."""
+    def to(self, device: torch.device) -> "ForcedPrefix":
+        """The same rule with its tokens on `device`."""
         return ForcedPrefix(self.forced.to(device))
 
-    def __call__(self, scores: Float[Tensor, "r v"], written: Written) -> Float[Tensor, "r v"]:
+    def __call__(
+        self, scores: Float[Tensor, "r v"], written: GeneratedTokens
+    ) -> Float[Tensor, "r v"]:
         """Set all tokens but the next one of the prefix to 0 probability."""
         at = written.tokens.shape[1]
         if at >= self.forced.shape[1]:

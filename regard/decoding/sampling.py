@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.decoding.greedy import refuse_constraints, walk
-from regard.decoding.rules import Rule, Written
+from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer, TokenScores
 from regard.decoding.trellis import Hypothesis
@@ -68,7 +68,7 @@ class Sampling:
         chances = [self._chances(sentence, batch.longest) for sentence in sentences]
         table = torch.stack(chances).to(batch.source.device)
 
-        def draw(logits: Tensor, written: Written) -> BestTokens:
+        def draw(logits: Tensor, written: GeneratedTokens) -> BestTokens:
             sample = torch.arange(len(logits), device=logits.device) % self.n_samples
             chance = table[written.sentence, sample, written.tokens.shape[1]]
             return self._drawn(scorer.every(logits, written), chance)

@@ -119,7 +119,7 @@ class SentenceBatch(NamedTuple):
     def rules(self, others: Sequence[Rule]) -> list[Rule]:
         """These rules, and the prefixes if there are any, where the sentences are."""
         rules = [*others, *([ForcedPrefix(self.forced)] if self.forced.numel() else [])]
-        return [rule.on(self.source.device) for rule in rules]
+        return [rule.to(self.source.device) for rule in rules]
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Int[Tensor, "b n"]:

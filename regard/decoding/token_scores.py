@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.links import wide
-from regard.decoding.rules import Rule, Written
+from regard.decoding.rules import GeneratedTokens, Rule
 from regard.models.stepper import EOS
 
 BLOCK = 64
@@ -52,13 +52,13 @@ class Scorer:
     rules: Sequence[Rule]
     min_tokens: int
 
-    def best(self, logits: Logits, written: Written, count: int) -> BestTokens:
+    def best(self, logits: Logits, written: GeneratedTokens, count: int) -> BestTokens:
         """The best tokens; the logits are overwritten."""
         if self.rules:
             return self.every(logits, written).best(count)
         return best_next(logits, count, self._n_closed(written))
 
-    def every(self, logits: Logits, written: Written) -> TokenScores:
+    def every(self, logits: Logits, written: GeneratedTokens) -> TokenScores:
         """Normalise, then apply the rules."""
         own = wide(logits)
         own = own - own.logsumexp(-1, keepdim=True)
@@ -69,7 +69,7 @@ class Scorer:
         scores[:, : self._n_closed(written)] = -torch.inf
         return TokenScores(scores, own)
 
-    def _n_closed(self, written: Written) -> int:
+    def _n_closed(self, written: GeneratedTokens) -> int:
         """Padding, begin, and while an answer is too short the end: tokens 0, 1 and 2."""
         return EOS if written.tokens.shape[1] >= self.min_tokens else EOS + 1
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.length_penalties import LengthPenalty, NoPenalty
-from regard.decoding.rules import Written
+from regard.decoding.rules import GeneratedTokens
 from regard.errors import CheckpointError
 from regard.models.stepper import EOS
 
@@ -53,7 +53,7 @@ class BeamState(NamedTuple):
     state: Any
     tokens: Int[Tensor, "r 1"]
     """The last token of every row."""
-    written: Written
+    written: GeneratedTokens
     live: Float[Tensor, "b w"]
     """The score of every row; minus infinity for an empty row."""
     places: Int[Tensor, " b"]

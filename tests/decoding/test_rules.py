@@ -14,7 +14,7 @@ from regard.decoding import (
     Sampling,
     Sentence,
 )
-from regard.decoding.rules import Written
+from regard.decoding.rules import GeneratedTokens
 from regard.errors import SettingError
 from tests.decoding.writers import Table
 
@@ -73,7 +73,7 @@ def test_a_prefix_goes_on_as_the_answer_that_begins_so():
 
 def test_the_repetition_penalty_multiplies_the_log_probabilities_of_what_was_written():
     scores = torch.randn(2, 7).log_softmax(-1)
-    written = Written(torch.tensor([[3, 5, 3], [4, 6, 5]]), torch.arange(2))
+    written = GeneratedTokens(torch.tensor([[3, 5, 3], [4, 6, 5]]), torch.arange(2))
     got = RepetitionPenalty(1.5)(scores, written)
     for row, tokens in enumerate([{3, 5}, {4, 5, 6}]):
         for token in range(7):

@@ -121,7 +121,7 @@ def test_sources_are_read_by_the_graph_only_if_kernels_read_them(name, n_read, c
 
 def test_a_rule_that_makes_a_tensor_of_its_own_cannot_be_captured(captured):
     class Late:
-        def on(self, device):
+        def to(self, device):
             return self
 
         def __call__(self, scores, written):
