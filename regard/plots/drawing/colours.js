@@ -1,4 +1,5 @@
-// Colours: ramps come from the table of Python's figures, through the server or inside the page.
+// Colours: ramps come from regard/plots/colours.py, by the server or inside the page; figures of
+// matplotlib have its cividis.
 
 const parts = (text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16));
 
