@@ -7,7 +7,7 @@ from regard.models.convolutional.network import Convolutional, build_convolution
 from regard.models.convolutional.spec import ConvolutionalSpec
 from regard.models.encoders.reader import Reader, build_encoder
 from regard.models.encoders.spec import EncoderSpec
-from regard.models.kinds import KINDS, NAMED, Spec, build_model, shapes_of
+from regard.models.kinds import KINDS, NAMED_SIZES, Spec, build_model, shapes_of
 from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel, build_language_model
 from regard.models.masking import MASK, Masked, masked
@@ -24,7 +24,7 @@ from regard.models.transformer import Transformer, build_transformer
 __all__ = [
     "KINDS",
     "MASK",
-    "NAMED",
+    "NAMED_SIZES",
     "SIZES",
     "Captioner",
     "CaptionerSpec",

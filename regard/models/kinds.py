@@ -1,4 +1,7 @@
-"""Kinds of models that read a source and write a text, by the name that a recipe gives them."""
+"""Kinds of models, by the name that a recipe gives them: what builds each, and its named sizes.
+
+Most read a source and write a text; language models and encoders are in the table too.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,7 +50,7 @@ KINDS: Mapping[str, Callable[..., Model]] = {
 }
 """The function that builds the model of a spec."""
 
-NAMED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+NAMED_SIZES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "transformer": SIZES,
     "recurrent": PAPERS,
     "captioner": CAPTIONERS,

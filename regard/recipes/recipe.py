@@ -173,7 +173,7 @@ class Recipe:
     """Only for models that read pictures."""
 
     @property
-    def shown(self) -> PicturesRecipe:
+    def pictures_or_default(self) -> PicturesRecipe:
         """The section on pictures; its defaults if the recipe has none."""
         return self.pictures or PicturesRecipe()
 
@@ -254,7 +254,7 @@ def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
             f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
             "Leave it out.",
         )
-    _check_frozen(recipe.model, recipe.shown, mistakes)
+    _check_frozen(recipe.model, recipe.pictures_or_default, mistakes)
 
 
 def _check_frozen(spec: Spec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from regard.choices import unknown
-from regard.models import NAMED, Spec
+from regard.models import NAMED_SIZES, Spec
 from regard.recipes.sections import named_key
 
 
@@ -55,7 +55,7 @@ def naming_owner(path: str, text: str, kind: str | None, recipe: type) -> str:
 
 def _keys(made_of: Any) -> list[str]:
     """The keys that a section may have; for a model with named sizes, also `size`."""
-    sized = ["size"] if getattr(made_of, "kind", "") in NAMED else []
+    sized = ["size"] if getattr(made_of, "kind", "") in NAMED_SIZES else []
     return [*(one.name for one in fields(made_of)), *sized]
 
 

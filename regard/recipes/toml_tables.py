@@ -13,7 +13,7 @@ from typing import Any
 from regard.choices import Choice, toml_value, unknown
 from regard.data.files import CONVERT, Unreadable, is_text, is_utf16, names_like, read_bytes
 from regard.errors import RecipeError, SettingError
-from regard.models import NAMED, TransformerSpec
+from regard.models import NAMED_SIZES, TransformerSpec
 from regard.recipes.sections import Mistakes
 
 MAX_NESTING = 32
@@ -113,7 +113,7 @@ def with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     given = {key: value for key, value in model.items() if key != "size"}
     # a list or a table is no name, and its text is in no table of sizes
     kind, size = str(model.get("kind", TransformerSpec.kind)), str(model["size"])
-    sizes = NAMED.get(kind, {})
+    sizes = NAMED_SIZES.get(kind, {})
     if not sizes:
         mistakes.add("model.size", f"has no meaning for kind = '{kind}'; give its own keys.")
     elif size not in sizes:

@@ -163,7 +163,7 @@ class Captioning(Task):
         assert isinstance(loaded.model, Captioner)
         seen, original = see(loaded.recipe, address), read_picture(address)
         # the shown original of a scene is drawn larger than the model's input
-        framing = FRAMINGS[loaded.recipe.shown.framing](
+        framing = FRAMINGS[loaded.recipe.pictures_or_default.framing](
             original.width, original.height, seen.framing.size
         )
         with hardware.on_threads():

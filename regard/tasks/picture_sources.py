@@ -58,7 +58,7 @@ def see(recipe: Recipe, address: str) -> SeenPicture:
     """Read a picture by the recipe's settings; an unreadable one is a `DataError`."""
     size = captioner_spec(recipe).picture_size
     picture = read_picture(address, enough=size)
-    framing = FRAMINGS[recipe.shown.framing](picture.width, picture.height, size)
+    framing = FRAMINGS[recipe.pictures_or_default.framing](picture.width, picture.height, size)
     return SeenPicture(framing.square(picture), framing, picture.notes)
 
 
@@ -83,7 +83,7 @@ class PictureSources(SourceType):
                 _pictures(split),
                 addresses,
                 size=captioner_spec(split.recipe).picture_size,
-                framing=split.recipe.shown.framing,
+                framing=split.recipe.pictures_or_default.framing,
                 n_processes=(os.cpu_count() or 1) if len(addresses) > MANY_PICTURES else 0,
             )
         store = PictureStore.open(_pictures(split))
@@ -93,7 +93,7 @@ class PictureSources(SourceType):
 
     def open(self, path: Path, split: Split) -> Corpus:
         """The corpus with the pictures of the split, augmented where it is trained on."""
-        shown, store = split.recipe.shown, PictureStore.open(_pictures(split))
+        shown, store = split.recipe.pictures_or_default, PictureStore.open(_pictures(split))
         is_augmented = split.name == "train" and (shown.margin or shown.may_mirror)
         seed = split.recipe.training.seed
         how = Augmentation(seed, shown.margin, shown.may_mirror) if is_augmented else None
@@ -154,7 +154,7 @@ class PictureSources(SourceType):
 
     def form(self, recipe: Recipe) -> tuple[object, ...]:
         """Framing and size of the squares that are looked at."""
-        return self.name, recipe.shown, captioner_spec(recipe).picture_size
+        return self.name, recipe.pictures_or_default, captioner_spec(recipe).picture_size
 
     def requests(
         self, run: LoadedRun, name: str, read_lines: ReadLines, tell: Tell
