@@ -112,7 +112,7 @@ def _blocks(block: int, length: int) -> tuple[Int[Tensor, "1 nb"], Int[Tensor, "
 
 
 def _hash(seed: int, row: Int[Tensor, "nb 1"], column: Int[Tensor, "1 nb"]) -> Int[Tensor, "nb nb"]:
-    """A splitmix64 step: well mixed, and free of any generator's state."""
+    """A multiply-xorshift hash: well mixed, and free of any generator's state."""
     x = (row * 0x9E3779B1 + column * 0x85EBCA77 + seed * 0xC2B2AE3D) & 0x7FFFFFFFFFFF
     for factor in (0x5851F42D, 0x14057B7F, 0x2545F491):
         x = ((x ^ (x >> 29)) * factor) & 0x7FFFFFFFFFFFFFF
