@@ -1,4 +1,4 @@
-"""Decoder layer: attend back at what was written, attend at the source, then think.
+"""Decoder layer: causal self-attention, cross-attention to the source, then a feed-forward.
 
     y = residual(x, self-attention),   z = residual(y, cross-attention),   out = residual(z, FFN)
 

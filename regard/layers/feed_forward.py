@@ -30,7 +30,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 @final
 class FeedForward(nn.Module):
-    """Widen, bend, narrow.
+    """Two linear maps with an activation between: wider, then back to the model's width.
 
     Args:
         dims: the model width.

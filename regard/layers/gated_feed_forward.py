@@ -18,7 +18,7 @@ from regard.dims import Dims
 
 @final
 class GatedFeedForward(nn.Module):
-    """Widen twice, gate, narrow.
+    """Two wider linear maps, one the gate of the other, and one back to the model's width.
 
     Args:
         dims: the model width.

@@ -1,4 +1,4 @@
-"""Decoder layer: look back at what was written, look at the source, then think."""
+"""Decoder layer: causal self-attention, cross-attention to the source, then a feed-forward."""
 
 import pytest
 import torch

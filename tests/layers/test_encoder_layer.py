@@ -1,4 +1,4 @@
-"""Encoder layer: every position looks at all others, then thinks for itself."""
+"""Encoder layer: self-attention over all positions, then a feed-forward at each."""
 
 import pytest
 import torch
