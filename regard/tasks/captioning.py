@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.data import Example
+from regard.data.atomic_writes import write_text
 from regard.data.boxes import Box
 from regard.data.examples import in_form
 from regard.data.framings import FRAMINGS
@@ -48,7 +49,7 @@ from regard.plots.pictures import caption_sheet
 from regard.recipes.recipe import Recipe
 from regard.tasks.input_format import form_name
 from regard.tasks.loaded_run import LoadedRun
-from regard.tasks.looks import DOTS_PER_INCH, LookRequest, ShownLook, Waiting, write_text
+from regard.tasks.looks import DOTS_PER_INCH, LookRequest, ShownLook, Waiting
 from regard.tasks.picture_sources import PictureSources, SeenPicture, captioner_spec, see
 from regard.tasks.predictions import AnswerOptions, Prediction, Request, WithPrecision, prediction
 from regard.tasks.searched_texts import constrained

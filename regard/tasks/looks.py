@@ -10,6 +10,7 @@ from typing import final
 from rich.console import Console
 
 from regard.choices import find
+from regard.data.atomic_writes import write_text
 from regard.decoding import Search
 from regard.inspecting.capture import sizes_of
 from regard.inspecting.panels import View
@@ -115,11 +116,6 @@ WRITERS: Mapping[str, Callable[[Record, View, Path], object]] = {
     RECORD_SUFFIX: lambda record, view, out: save_record(record, out),
 }
 """How a look at a text is written, by the ending of the file."""
-
-
-def write_text(out: Path, text: str) -> None:
-    """Write a look in a text format."""
-    out.write_text(text, encoding="utf-8")
 
 
 def counted_words(text: str) -> str:
