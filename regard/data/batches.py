@@ -15,7 +15,7 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor
 
 from regard.data.corpus import Corpus
-from regard.data.sources import padded
+from regard.data.sources import padded_rows
 from regard.errors import SettingError
 
 BUCKET = 2
@@ -81,12 +81,12 @@ def too_long(
 
 def padding_share(corpus: Corpus, batches: Iterable[Int64[np.ndarray, " _"]]) -> float:
     """The share of all numbers in the batches, source and target, that is padding."""
-    filled, padded = 0, 0
+    n_tokens, n_padded = 0, 0
     for lengths in (corpus.source_lengths, corpus.target_lengths):
         for rows in batches:
-            filled += int(lengths[rows].sum())
-            padded += int(lengths[rows].max()) * len(rows)
-    return 1 - filled / padded if padded else 0.0
+            n_tokens += int(lengths[rows].sum())
+            n_padded += int(lengths[rows].max()) * len(rows)
+    return 1 - n_tokens / n_padded if n_padded else 0.0
 
 
 def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: int = 1) -> Batch:
@@ -95,7 +95,9 @@ def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: i
     source, source_lengths = corpus.sources.fetch(
         corpus.source_ids, corpus.source_begins, rows, pad_to_multiple
     )
-    target, target_lengths = padded(corpus.target_ids, corpus.target_begins, rows, pad_to_multiple)
+    target, target_lengths = padded_rows(
+        corpus.target_ids, corpus.target_begins, rows, pad_to_multiple
+    )
     return Batch(source, target, source_lengths, target_lengths, torch.tensor(rows))
 
 

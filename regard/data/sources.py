@@ -44,7 +44,7 @@ class TokenRows:
 
     def fetch(self, ids: np.ndarray, begins: np.ndarray, rows: np.ndarray, multiple: int) -> Read:
         """Rows with padding behind them."""
-        return padded(ids, begins, rows, multiple)
+        return padded_rows(ids, begins, rows, multiple)
 
     def in_epoch(self, epoch: int) -> "TokenRows":
         """Ids are the same in every epoch."""
@@ -74,7 +74,7 @@ class StoredRows:
         return self if self.augmentation is None else replace(self, epoch=epoch)
 
 
-def padded(ids: np.ndarray, begins: np.ndarray, rows: np.ndarray, multiple: int) -> Read:
+def padded_rows(ids: np.ndarray, begins: np.ndarray, rows: np.ndarray, multiple: int) -> Read:
     """Every row's ids, all in one reading, with padding behind them."""
     first, lengths = begins[rows], begins[rows + 1] - begins[rows]
     across = np.arange(-(-lengths.max() // multiple) * multiple)

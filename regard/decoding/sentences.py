@@ -100,12 +100,12 @@ class SentenceBatch(NamedTuple):
         """Put some sentences side by side."""
         most = [limits.of(sentence) for sentence in sentences]
         # an empty source is one token of padding, which models mask
-        source = padded([sentence.source or [PAD] for sentence in sentences])
+        source = padded_tokens([sentence.source or [PAD] for sentence in sentences])
         return cls(
             source.to(device),
             torch.tensor(most, device=device),
             max(most),
-            padded([sentence.prefix for sentence in sentences], device),
+            padded_tokens([sentence.prefix for sentence in sentences], device),
             bool((source != PAD).all()),
         )
 
@@ -122,7 +122,9 @@ class SentenceBatch(NamedTuple):
         return [rule.to(self.source.device) for rule in rules]
 
 
-def padded(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> Int[Tensor, "b n"]:
+def padded_tokens(
+    rows: Sequence[Sequence[int]], device: torch.device | str = "cpu"
+) -> Int[Tensor, "b n"]:
     """Rows of tokens as one tensor, the shorter ones filled up with padding."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     filled = np.full((len(rows), lengths.max(initial=0)), PAD)

@@ -10,7 +10,7 @@ from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
 from regard.data.framings import FRAMINGS
 from regard.data.vocabulary_files import ALL_KINDS
-from regard.errors import RecipeError, RegardError, SettingError
+from regard.errors import RecipeError, RegardError, SettingError, check_least
 from regard.models import Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.recipes.recipe_errors import naming_owner, with_place
@@ -38,7 +38,7 @@ class DataRecipe:
     """What happens to a longer example: "error", or "skip", which is counted and reported."""
 
     def __post_init__(self) -> None:
-        _at_least(2, "data.max_tokens", self.max_tokens)
+        check_least("data.max_tokens", self.max_tokens, 2)
         find(self.on_long, {"error": None, "skip": None}, key="data.on_long")
 
 
@@ -58,7 +58,7 @@ class TokensRecipe:
 
     def __post_init__(self) -> None:
         find(self.kind, ALL_KINDS, key="tokens.kind")
-        _at_least(5, "tokens.size", self.size)
+        check_least("tokens.size", self.size, 5)
         _within_unit("tokens.dropout", self.dropout)
         if self.dropout and self.kind != "bpe":
             raise SettingError(
@@ -80,7 +80,7 @@ class PicturesRecipe:
 
     def __post_init__(self) -> None:
         find(self.framing, FRAMINGS, key="pictures.framing")
-        _at_least(0, "pictures.margin", self.margin)
+        check_least("pictures.margin", self.margin, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +140,10 @@ class TrainingRecipe:
         counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
         often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
         for name in (*counts, *often):
-            _at_least(1, f"training.{name}", getattr(self, name))
+            check_least(f"training.{name}", getattr(self, name), 1)
         amounts = ("learning_rate", "eps", "weight_decay", "r_drop")
         for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
-            _at_least(0, f"training.{name}", getattr(self, name))
+            check_least(f"training.{name}", getattr(self, name), 0)
         for name in amounts:
             value = getattr(self, name)
             if not math.isfinite(value):
@@ -321,12 +321,6 @@ def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> N
 def _setting(choice: Choice, key: str) -> Any:
     """A reader's setting, its own where none is given; None of one that does not have it."""
     return choice.settings.get(key, getattr(READERS.get(choice.name), key, None))
-
-
-def _at_least(least: int, name: str, value: float | int) -> None:
-    # NaN fails this comparison
-    if not value >= least:
-        raise SettingError(f"{name} must be at least {least}, got {value}.")
 
 
 def _within_unit(name: str, value: float) -> None:

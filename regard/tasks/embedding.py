@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.data.subword_kinds import EOS
 from regard.decoding import Search
-from regard.decoding.sentences import padded
+from regard.decoding.sentences import padded_tokens
 from regard.errors import LengthError, RecipeError, SettingError
 from regard.inspecting.record import Record
 from regard.models import Reader
@@ -51,7 +51,7 @@ def sentence_vectors(
     found = torch.zeros(len(rows), model.encoder.embedding.width)
     for first in range(0, len(rows), TEXTS_PER_BATCH):
         batch = order[first : first + TEXTS_PER_BATCH]
-        tokens = padded([rows[place] for place in batch], run.hardware.device)
+        tokens = padded_tokens([rows[place] for place in batch], run.hardware.device)
         with run.hardware.on_threads(), run.hardware.products():
             found[batch] = model.vectors(tokens).float().cpu()
         for _ in batch:

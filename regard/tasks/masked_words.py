@@ -25,7 +25,7 @@ from regard.data.published_subwords import PART
 from regard.data.subword_kinds import EOS, MASK_NUMBER, MASK_PIECE, SPECIALS
 from regard.data.subwords import Subwords
 from regard.decoding import Beam, Sampling, Search
-from regard.decoding.sentences import padded
+from regard.decoding.sentences import padded_tokens
 from regard.errors import DataError, RecipeError, SettingError
 from regard.inspecting.record import Record
 from regard.models import Reader
@@ -199,7 +199,9 @@ def _guesses(run: LoadedRun, texts: Sequence[str]) -> Sequence[Float[Tensor, "ma
     """The log-probabilities of all words at each hidden one, text by text."""
     model, hardware = run.loaded.model, run.hardware
     assert isinstance(model, Reader)
-    tokens = padded([[*run.loaded.source.encode(text), EOS] for text in texts], hardware.device)
+    tokens = padded_tokens(
+        [[*run.loaded.source.encode(text), EOS] for text in texts], hardware.device
+    )
     is_hidden = tokens == MASK_NUMBER
     with hardware.products():
         hidden = model.hidden(tokens, tokens)[is_hidden]

@@ -8,7 +8,7 @@ import torch
 from regard.attention.capture import captured
 from regard.choices import Choice
 from regard.decoding import greedy
-from regard.decoding.sentences import padded
+from regard.decoding.sentences import padded_tokens
 from regard.errors import SettingError
 from regard.layers.mixtures.experts import imbalance, listening
 from regard.models import ExpertsSpec, LanguageSpec, build_language_model
@@ -236,7 +236,7 @@ def test_every_row_of_a_batch_has_the_maps_that_it_has_alone(rows, changes):
         torch.nn.init.normal_(weights, std=0.5)
     source = [[7, 8, EOS], [9, EOS], [5, 6, 7, 8, 9, 10, 11, EOS], [EOS]]
     target = [[BOS, 5], [BOS, 6, 4, 5, 5], [BOS, 7, 5, 6, 7, 8], [BOS]]
-    together = writer.maps(*(padded(side, torch.device("cpu")) for side in (source, target)))
+    together = writer.maps(*(padded_tokens(side, torch.device("cpu")) for side in (source, target)))
     for i, (read, given) in enumerate(zip(source, target, strict=True)):
         alone = writer.maps(torch.tensor([read]), torch.tensor([given]))
         for kind, layers in alone.items():
