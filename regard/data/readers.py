@@ -149,7 +149,9 @@ class Shards(FileReader):
     def members(self) -> list[FileReader]:
         """One reader for each shard."""
         if not self.folder.is_dir():
-            raise DataError(f"shards: '{self.folder}' is not a folder.")
+            raise DataError(
+                f"shards: '{self.folder}' is not a folder. Give the folder that holds the shards."
+            )
         found: dict[str, Path] = {}
         for path in sorted(self.folder.iterdir()):
             twin = found.setdefault(unpacked(path), path)
@@ -175,7 +177,10 @@ class Shards(FileReader):
         source, target = (f"{stem}.{suffix}" for suffix in self.suffixes)
         for name in (source, target):
             if name not in found:
-                raise DataError(f"shards: '{path}' has no partner '{name}' beside it.")
+                raise DataError(
+                    f"shards: '{path}' has no partner '{name}' beside it. Add that file, or take "
+                    "this one away."
+                )
         return ParallelFiles(path, (found[target],)) if ending == self.suffixes[0] else None
 
     def _expected(self) -> str:

@@ -101,7 +101,10 @@ def change_table(table: dict[str, Any], change: str) -> None:
     for section in sections:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
-            raise RecipeError(f"--set {change}: '{section}' is no section.")
+            raise RecipeError(
+                f"--set {change}: '{section}' is a key with a value, not a section. Leave out what "
+                "follows its name, or give section.key=value."
+            )
     table[key] = value
 
 

@@ -95,5 +95,8 @@ def places_of_short(
     lengths = ((len(one.source.split()), len(one.targets[0].split())) for one in found)
     short = [i for i, (n, m) in enumerate(lengths) if n <= most_source and m <= most_target]
     if not short:
-        raise DataError(f"test texts: all {len(found):,} have more words than asked for.")
+        raise DataError(
+            f"test texts: all {len(found):,} have more words than --max-source-words or "
+            "--max-target-words allows. Give a larger limit, or leave it out."
+        )
     return short

@@ -41,6 +41,9 @@ from regard.training.run_folder import finished_weights
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
+OWN_FILES = "Put recipe and vocabularies beside the weights that were trained with them."
+"""The remedy where the files of a run do not belong together."""
+
 
 @final
 @dataclass(frozen=True)
@@ -183,10 +186,13 @@ def load_run(path: Path) -> Loaded:
     for name, shape in wanted.items():
         if name in found and found[name][1] != shape:
             raise CheckpointError(
-                f"'{weights}': '{name}' must be {shape} by the recipe, got {found[name][1]}."
+                f"'{weights}': '{name}' must be {shape} by the recipe, got {found[name][1]}. "
+                f"{OWN_FILES}"
             )
     if missing := sorted(wanted.keys() - found.keys()):
-        raise CheckpointError(f"'{weights}' lacks {missing[:3]}, which the recipe asks for.")
+        raise CheckpointError(
+            f"'{weights}' lacks {missing[:3]}, which the recipe asks for. {OWN_FILES}"
+        )
     model = build_model(recipe.model, **sizes)
     load_weights(weights, model)
     return Loaded(recipe, source, target, model.eval())
