@@ -22,7 +22,7 @@ import torch
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import Recipe
 from regard.training.preparation import prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 ROOT = Path(__file__).parent.parent
 LAST = 4
@@ -52,7 +52,7 @@ def device_name(hardware: Hardware) -> str:
 def prepared_once(recipe: Recipe, folder: Path) -> Path:
     """Sub-words and corpora of a recipe, made if they are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    prepare(recipe, folder, ALONE)
+    prepare(recipe, folder, SINGLE_PROCESS)
     return folder
 
 

@@ -21,7 +21,7 @@ from regard.data.mapped_arrays import ArrayFolder, new_folder, write_facts
 from regard.data.picture_store import PictureStore
 from regard.errors import DataError, SettingError, ShapeError
 
-WHO = "annotations"
+STORE = "annotations"
 FACTS = {"count": int, "cells": int, "d_cell": int, "maker": str}
 
 
@@ -38,7 +38,7 @@ class AnnotationStore:
     @classmethod
     def open(cls, path: Path) -> "AnnotationStore":
         """Map a store that `write_annotations` wrote; one that is damaged is refused."""
-        folder = ArrayFolder(path, WHO)
+        folder = ArrayFolder(path, STORE)
         facts = folder.facts("annotations.json", FACTS)
         shape = (facts["count"], facts["cells"], facts["d_cell"])
         return cls(path, folder.numbers("annotations.bin", "<f2", shape), facts["maker"])
@@ -65,8 +65,8 @@ def write_annotations(
     annotations are not mistaken for another encoder's.
     """
     if chunk < 1:
-        raise SettingError(f"{WHO}: chunk must be at least 1, got {chunk}.")
-    with new_folder(path, WHO) as folder:
+        raise SettingError(f"{STORE}: chunk must be at least 1, got {chunk}.")
+    with new_folder(path, STORE) as folder:
         shape: tuple[int, ...] = ()
         with (folder / "annotations.bin").open("wb") as file:
             for first in range(0, len(pictures), chunk):
@@ -76,8 +76,8 @@ def write_annotations(
                 shape = shape or tuple(made.shape[1:])
                 if tuple(made.shape) != (len(rows), *shape) or len(shape) != 2:
                     raise ShapeError(
-                        f"{WHO}: expected (pictures, cells, width) for rows {first} to {rows[-1]}, "
-                        f"{(len(rows), *shape)}, got {tuple(made.shape)}."
+                        f"{STORE}: expected (pictures, cells, width) for rows {first} to "
+                        f"{rows[-1]}, {(len(rows), *shape)}, got {tuple(made.shape)}."
                     )
                 _write(file, made, first)
         cells, d_cell = shape
@@ -94,7 +94,7 @@ def _write(file: BufferedIOBase, made: Tensor, first: int) -> None:
     if not bool(is_finite.all()):
         row = first + int((~is_finite).nonzero()[0])
         raise DataError(
-            f"{WHO}: row {row} holds numbers that 16 bits cannot (the largest is 65,504, here "
+            f"{STORE}: row {row} holds numbers that 16 bits cannot (the largest is 65,504, here "
             f"{made.abs().max():.3g}). Scale or normalise what the encoder gives."
         )
     file.write(numbers.contiguous().numpy().astype("<f2", copy=False).tobytes())

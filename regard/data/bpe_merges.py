@@ -18,7 +18,7 @@ from itertools import pairwise
 from random import Random
 from typing import final
 
-REMEMBERED = 1 << 17
+MAX_CACHED_WORDS = 1 << 17
 """Words whose merges without dropout are cached."""
 
 
@@ -34,7 +34,7 @@ class Merging:
     def __init__(self, merges: Sequence[tuple[str, str]], numbers: Mapping[str, int]) -> None:
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         self._numbers = numbers
-        self._plain = lru_cache(maxsize=REMEMBERED)(self._merged_plainly)
+        self._plain = lru_cache(maxsize=MAX_CACHED_WORDS)(self._merged_plainly)
 
     def merged(self, word: str, dropout: float, random: Random) -> Sequence[int]:
         """The ids of a word's pieces, each merge dropped with probability `dropout`."""

@@ -21,7 +21,7 @@ MAX_PLACES = 10
 """How many places of a finding are listed; its count includes all."""
 DEVIATIONS = 6
 """How many robust deviations from the median make an outlier."""
-FEW = 20
+MIN_COMPARED = 20
 """The fewest pairs in which outliers are reported, and the fewest characters for a ratio."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ud800-\udfff]")
 
@@ -162,7 +162,7 @@ class _Side:
         """The unit in which the side is measured, and the length of each text."""
         # a script without spaces has about one word a line, and a long one
         n_words, n_characters = sum(self.words), sum(self.characters)
-        has_spaces = n_words > len(self.words) and n_words * FEW > n_characters
+        has_spaces = n_words > len(self.words) and n_words * MIN_COMPARED > n_characters
         by_length = ("words", self.words) if has_spaces else ("characters", self.characters)
         unit, found = by_length if self._subwords is None else ("sub-words", self.pieces)
         return unit, np.array(found)
@@ -244,7 +244,7 @@ class _Examination:
             )
 
     def outliers(self) -> Iterable[Finding]:
-        if len(self._places[0]) < FEW:
+        if len(self._places[0]) < MIN_COMPARED:
             return
         source, target = (np.array(side.characters, dtype=float) for side in self.sides)
         for name, lengths in (("source", source), ("target", target)):
@@ -257,14 +257,16 @@ class _Examination:
             )
         ratios = np.log((target + 1) / (source + 1))
         usual, reach = float(np.median(ratios)), DEVIATIONS * _spread(ratios)
-        is_far = (np.abs(ratios - usual) > reach) & (np.abs(target - source * np.exp(usual)) > FEW)
+        is_far = (np.abs(ratios - usual) > reach) & (
+            np.abs(target - source * np.exp(usual)) > MIN_COMPARED
+        )
         # an empty side is a finding of its own
         is_far &= (source > 0) & (target > 0)
         yield from self._at(is_far).finding(
             "ratio",
             f"pairs whose target is not {np.exp(usual - reach):.2f} to {np.exp(usual + reach):.2f} "
-            f"times as long as its source, and {FEW} characters off (rule: {DEVIATIONS} robust "
-            "deviations of the log ratio); perhaps the lines do not belong together.",
+            f"times as long as its source, and {MIN_COMPARED} characters off (rule: {DEVIATIONS} "
+            "robust deviations of the log ratio); perhaps the lines do not belong together.",
         )
 
     def _at(self, is_met: np.ndarray) -> _Tally:

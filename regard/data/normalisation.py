@@ -139,7 +139,7 @@ LETTER = r"[^\W\d_]"
 WORD = rf"{LETTER}[^\W_]*"
 NUMBER = "no."
 """Before a figure this is an abbreviation, elsewhere the end of a sentence."""
-REMEMBERED = 1 << 16
+MAX_CACHED_WORDS = 1 << 16
 """Words whose pieces are cached."""
 PIECES = re.compile(
     rf"""
@@ -171,7 +171,7 @@ def _cut(words: Sequence[str]) -> Iterator[tuple[str, int]]:
         yield from ((piece, origin) for piece in ((NUMBER,) if is_number else _pieces(word)))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MAX_CACHED_WORDS)
 def _pieces(word: str) -> tuple[str, ...]:
     """The pieces of one word."""
     found = []
@@ -228,7 +228,7 @@ WRITTEN: Mapping[str, Sequence[str]] = {
 """Pieces that the gold alignments of Europarl write otherwise."""
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MAX_CACHED_WORDS)
 def _written_out(word: str) -> tuple[str, ...]:
     """The words that one word of English or German is written out as."""
     small = unicodedata.normalize("NFC", word.lower().translate(GERMAN_SIGNS)).replace("''", '"')

@@ -28,7 +28,7 @@ from regard.data.pictures import read_picture
 from regard.data.processes import Died, in_processes
 from regard.errors import DataError, SettingError
 
-WHO = "pictures"
+STORE = "pictures"
 CHUNK = 32
 """How many pictures a process decodes before it hands them over."""
 FACTS = {"count": int, "size": int, "framing": str, "addresses": list, "refused": list,
@@ -61,7 +61,7 @@ class PictureStore:
     @classmethod
     def open(cls, path: Path) -> "PictureStore":
         """Map a store that `write_pictures` wrote; one that is damaged is refused."""
-        folder = ArrayFolder(path, WHO)
+        folder = ArrayFolder(path, STORE)
         facts = folder.facts("pictures.json", FACTS)
         count, size = facts["count"], facts["size"]
         addresses, refused, notes = facts["addresses"], facts["refused"], facts["notes"]
@@ -92,7 +92,7 @@ class PictureStore:
             return self.rows[address]
         why = next((one.text for one in self.refused if one.address == address), None)
         reason = f"it was refused: {why}" if why else "it was never asked for."
-        raise DataError(f"{WHO}: '{self.path}' holds no '{address}'; {reason}")
+        raise DataError(f"{STORE}: '{self.path}' holds no '{address}'; {reason}")
 
     @property
     def n_ids(self) -> int:
@@ -133,13 +133,13 @@ def write_pictures(
     """
     find(framing, FRAMINGS, key="framing")
     if size < 1:
-        raise SettingError(f"{WHO}: size must be at least 1, got {size}.")
+        raise SettingError(f"{STORE}: size must be at least 1, got {size}.")
     wanted = list(dict.fromkeys(addresses))
     chunks = [wanted[i : i + CHUNK] for i in range(0, len(wanted), CHUNK)]
     job = partial(_squares, size=size, framing=framing)
     framings: list[tuple[float, ...]] = []
     facts: dict[str, list[Any]] = {"refused": [], "notes": [], "addresses": []}
-    with new_folder(path, WHO) as folder:
+    with new_folder(path, STORE) as folder:
         work = closing(in_processes(job, chunks, n_processes))
         with (folder / "pictures.bin").open("wb") as file, work as answers:
             for chunk, answer in zip(chunks, answers, strict=True):
@@ -156,7 +156,7 @@ def write_pictures(
         if not framings:
             first = f" The first: {facts['refused'][0][1]}" if facts["refused"] else ""
             raise DataError(
-                f"{WHO}: none of {len(wanted)} pictures could be written to '{path}'.{first}"
+                f"{STORE}: none of {len(wanted)} pictures could be written to '{path}'.{first}"
             )
         np.save(folder / "framings.npy", np.array(framings))
         known = {"size": size, "framing": framing, "count": len(framings)}

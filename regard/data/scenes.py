@@ -46,7 +46,7 @@ RELATIONS: Mapping[str, tuple[int, int]] = {
     "below": (0, 1),
 }
 """In which direction (x, y) the former object lies, seen from the latter."""
-MOST_OBJECTS = 3
+MAX_OBJECTS = 3
 GAP = 0.05
 """The least space between two objects, and between an object and the edge the half of it."""
 SPREAD = 0.2
@@ -195,7 +195,7 @@ def scene(seed: int, number: int) -> Scene:
     if seed < 0 or number < 0:
         raise SettingError(f"scenes: seed and number must be at least 0, got {seed} and {number}.")
     draws = random.Random(f"scenes/{seed}/{number}")
-    n_objects = draws.randint(1, MOST_OBJECTS)
+    n_objects = draws.randint(1, MAX_OBJECTS)
     chosen = draws.sample(list(COLOURS), n_objects)
     colours = [colour for colour in COLOURS if colour in chosen]
     sizes = draws.choices(list(HALVES), k=n_objects)
@@ -219,7 +219,7 @@ def scenes(
     *,
     seed: int = 0,
     min_objects: int = 1,
-    max_objects: int = MOST_OBJECTS,
+    max_objects: int = MAX_OBJECTS,
 ) -> Iterator[Example]:
     """Addresses of scenes with their captions; no test scene is in any training split.
 
@@ -229,9 +229,9 @@ def scenes(
     >>> next(scenes("train", 1)).source.startswith("scene:0-")
     True
     """
-    if not 1 <= min_objects <= max_objects <= MOST_OBJECTS:
+    if not 1 <= min_objects <= max_objects <= MAX_OBJECTS:
         raise SettingError(
-            f"scenes: expected 1 <= min_objects <= max_objects <= {MOST_OBJECTS}, got {min_objects}"
+            f"scenes: expected 1 <= min_objects <= max_objects <= {MAX_OBJECTS}, got {min_objects}"
             f" and {max_objects}."
         )
     found = (scene(seed, number) for number in counted())
@@ -271,7 +271,7 @@ def _placed(
         x, y = centres[-1]
         # the former lies that way from the latter, so the latter lies the other way
         centres.append((x - right * along + down * across, y - down * along + right * across))
-    if len(centres) == MOST_OBJECTS:
+    if len(centres) == MAX_OBJECTS:
         (x, y), _, (other_x, other_y) = centres
         if max(abs(x - other_x), abs(y - other_y)) < halves[0] + halves[-1] + GAP:
             return None

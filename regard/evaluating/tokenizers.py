@@ -27,7 +27,7 @@ KNOWN = ("13a", "intl", "zh", "ja-mecab", "char", "none")
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 KANA = "\u3041-\u309f\u30a1-\u30fa\u30fd-\u30ff\uff66-\uff9f"
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-ALONE = re.compile(f"[{HAN}{KANA}{UNSPACED}]")
+LONE_CHARACTER = re.compile(f"[{HAN}{KANA}{UNSPACED}]")
 SIGNS = frozenset("&%#@*/\\")
 """Unicode classes them as punctuation, but they stand for words."""
 QUOTES = frozenset("`´")
@@ -135,4 +135,4 @@ def _kind(char: str) -> str:
     category = unicodedata.category(char)[0]
     if category not in "LN":
         return "M" if category == "M" else "-"
-    return "A" if ALONE.match(char) else "L"
+    return "A" if LONE_CHARACTER.match(char) else "L"

@@ -30,7 +30,7 @@ from regard.inspecting.dead_maps import dead_maps, entropies
 from regard.inspecting.panels import Hidden, View
 from regard.inspecting.record import (
     DIGITS,
-    MOST_NUMBERS,
+    MAX_JSON_WEIGHTS,
     Attention,
     Forms,
     Record,
@@ -241,11 +241,11 @@ def cell_names(grid: GridSize) -> Tokens:
 def check_numbers(records: Sequence[CaptionRecord]) -> None:
     """Refuse to write out more weights than a reader can open."""
     total = sum(record.n_numbers for record in records)
-    if total > MOST_NUMBERS:
+    if total > MAX_JSON_WEIGHTS:
         raise LengthError(
             f"caption record: {total:,} weights are too many to write out; at most "
-            f"{MOST_NUMBERS:,}. Take fewer pictures at a time, or look at one layer and head in "
-            "Python: record.maps(layer, head)."
+            f"{MAX_JSON_WEIGHTS:,}. Take fewer pictures at a time, or look at one layer and head "
+            "in Python: record.maps(layer, head)."
         )
 
 

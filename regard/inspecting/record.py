@@ -25,7 +25,7 @@ BLOCK_WEIGHTS = 1 << 20
 """About how many weights are rebuilt at a time."""
 MAX_MATRIX_WEIGHTS = 1 << 26
 """The most weights that are given as one matrix."""
-MOST_NUMBERS = 4_000_000
+MAX_JSON_WEIGHTS = 4_000_000
 """The most weights that are written as JSON: about 40 megabytes."""
 DIGITS = 7
 """Decimal places in JSON."""
@@ -240,12 +240,12 @@ class Record(ShownInNotebooks):
     def as_json(self) -> dict[str, object]:
         """Texts, tokens and all weights as plain data, `weights[layer][head][query][key]`."""
         total = self.n_weights
-        if total > MOST_NUMBERS:
+        if total > MAX_JSON_WEIGHTS:
             raise LengthError(
-                f"record: {total:,} weights are too many to write out; at most {MOST_NUMBERS:,}. "
-                "Write a page (--out x.html) or a picture (--out x.png), keep the whole record "
-                "(--out x.safetensors), or take one view in Python: record.weights(kind, layer, "
-                "head, rows=, columns=)."
+                f"record: {total:,} weights are too many to write out; at most "
+                f"{MAX_JSON_WEIGHTS:,}. Write a page (--out x.html) or a picture (--out x.png), keep "
+                "the whole record (--out x.safetensors), or take one view in Python: "
+                "record.weights(kind, layer, head, rows=, columns=)."
             )
         return {
             "source": self.source,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from regard.errors import ShapeError
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
-from regard.plots.heatmap import NAMED, name_axes, new_figure, on_axis
+from regard.plots.heatmap import MAX_NAMED_ROWS, name_axes, new_figure, on_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,5 +67,5 @@ def _tokens(panel: Panel) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _size(panel: Panel) -> tuple[float, float]:
-    rows, columns = (min(len(side), NAMED) for side in (panel.queries, panel.keys))
+    rows, columns = (min(len(side), MAX_NAMED_ROWS) for side in (panel.queries, panel.keys))
     return 2.2 + 0.24 * max(columns, 8), 1.6 + 0.24 * max(rows, 6)

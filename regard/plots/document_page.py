@@ -18,7 +18,7 @@ from jaxtyping import Float
 from regard.choices import find
 from regard.errors import LengthError
 from regard.inspecting.panels import OVERVIEW, View
-from regard.inspecting.record import MOST_NUMBERS, Attention, Record
+from regard.inspecting.record import MAX_JSON_WEIGHTS, Attention, Record
 from regard.inspecting.survey import ANYWHERE, Survey, survey
 from regard.inspecting.tiles import Pyramid
 from regard.plots.colours import RAMPS
@@ -26,7 +26,7 @@ from regard.plots.look_page import NOTE, TITLE, look_page
 from regard.plots.page import data_page, table
 from regard.plots.scripts import style_sheet
 
-MOST_BYTES = 30_000_000
+MAX_BYTES = 30_000_000
 """The largest file that is written."""
 FINE = 2
 """The finer picture's zoom: 1,024 × 1,024."""
@@ -44,7 +44,7 @@ AROUND = 12
 
 def record_page(record: Record, view: View = OVERVIEW) -> str:
     """The page of a record: with every weight where they fit, else as a document from above."""
-    is_small = record.n_weights <= MOST_NUMBERS
+    is_small = record.n_weights <= MAX_JSON_WEIGHTS
     return look_page(record, view) if is_small else document_page(record, view)
 
 
@@ -75,9 +75,9 @@ def document_page(record: Record, view: View = OVERVIEW) -> str:
     style = style_sheet("drawing/parts.css") + style_sheet("document_page.css")
     written = data_page(TITLE, body, data, script="document_page.js", style=style)
     size = len(written.encode())
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise LengthError(
-            f"look: the page would have {size / 1e6:.0f} MB; at most {MOST_BYTES / 1e6:.0f} are "
+            f"look: the page would have {size / 1e6:.0f} MB; at most {MAX_BYTES / 1e6:.0f} are "
             "written. Look at one layer (--layer), draw a picture (--out x.png), or look at it "
             "live: regard serve RUN."
         )

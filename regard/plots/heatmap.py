@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAMED = 80
+MAX_NAMED_ROWS = 80
 """The most rows or columns that have their names beside them; longer texts are pooled."""
 BINS = 512
 """Rows and columns of a pooled picture."""
@@ -62,7 +62,7 @@ def heatmap(
 
 def record_map(record: Record, view: View = OVERVIEW, *, ax: Axes | None = None) -> Figure:
     """Draw one view of a record, its tokens beside it; a long text is pooled and has no names."""
-    is_long = max(record.shape(view)) > NAMED
+    is_long = max(record.shape(view)) > MAX_NAMED_ROWS
     figure, ax = _pooled_map(record, view, ax) if is_long else _named_map(record, view, ax)
     ax.set_aspect("auto")
     ax.set_title(record.title(view), fontsize="medium")
@@ -100,7 +100,7 @@ def name_axes(ax: Axes, panel: Panel, *, size: str = "small", room: float = 0.0)
     labels = drawable([*panel.queries, *panel.keys])
     split = len(panel.queries)
     for texts, axis in ((labels.texts[:split], ax.yaxis), (labels.texts[split:], ax.xaxis)):
-        if len(texts) <= NAMED:
+        if len(texts) <= MAX_NAMED_ROWS:
             # without this, matplotlib reads a token with two dollar signs as a formula
             axis.set_ticks(range(len(texts)), texts, parse_math=False, family=labels.families)
     ax.tick_params(labelsize=size)

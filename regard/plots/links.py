@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LONGEST = 60
+MAX_LINK_WORDS = 60
 """The most words on a side; curves between more of them are unreadable."""
-MOST = 5
+MAX_LINKS_PER_QUERY = 5
 """The most links of one query."""
 COLOUR = "#105ea0"
-SHOWN = (0.25, 0.5, 1.0)
+LEGEND_WEIGHTS = (0.25, 0.5, 1.0)
 """Weights in the legend."""
 
 
 def heaviest_links(
-    weights: Float[Tensor, "q k"], *, mass: float = 0.8, most: int = MOST
+    weights: Float[Tensor, "q k"], *, mass: float = 0.8, most: int = MAX_LINKS_PER_QUERY
 ) -> list[Link]:
     """The fewest links of each row that hold a share of its weight, up to a maximum number.
 
@@ -61,10 +61,10 @@ def links_plot(
     """
     panel = record.panel(view)
     longest = max(len(panel.queries), len(panel.keys))
-    if longest > LONGEST:
+    if longest > MAX_LINK_WORDS:
         raise LengthError(
-            f"links: {longest} words on a side are too many for curves; at most {LONGEST}. Draw a "
-            "heat map (record_map) or the whole document (long_overview)."
+            f"links: {longest} words on a side are too many for curves; at most "
+            f"{MAX_LINK_WORDS}. Draw a heat map (record_map) or the whole document (long_overview)."
         )
     lengths = [len(name) for name in (*panel.queries, *panel.keys)]
     each = 0.18 + 0.1 * min(sum(lengths) / len(lengths), 12)
@@ -121,7 +121,9 @@ def _legend(ax: Axes, mass: float) -> None:
     from matplotlib.lines import Line2D
 
     style: dict[str, Any] = {"color": COLOUR, "solid_capstyle": "round"}
-    lines = [Line2D([], [], label=f"{weight:g}", **style, **_style(weight)) for weight in SHOWN]
+    lines = [
+        Line2D([], [], label=f"{weight:g}", **style, **_style(weight)) for weight in LEGEND_WEIGHTS
+    ]
     ax.legend(
         handles=lines, title=f"weight; links that hold {100 * mass:g} % of each query's",
         loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(lines), frameon=False,

@@ -15,7 +15,7 @@ from regard.plots.scripts import style_sheet
 from regard.plots.terminal_words import strongest_line
 
 TITLE = "What the model looked at"
-MOST_CELLS = 2_500
+MAX_MAP_CELLS = 2_500
 """Up to so many cells the first view's numbers are a table for readers without scripts."""
 
 NOTE = (
@@ -54,7 +54,7 @@ def _without_script(record: Record, view: View) -> str:
     """The first view as plain HTML."""
     panel = record.panel(view)
     said = f"<p>{escape(strongest_line(panel))}</p>"
-    if panel.weights.numel() > MOST_CELLS:
+    if panel.weights.numel() > MAX_MAP_CELLS:
         return said
     rows = [
         [name, *(f"{weight:.4f}" for weight in row)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_BYTES = 5_000_000
+MAX_BYTES = 5_000_000
 """The largest page that a cell of a notebook gets; notebooks drop more than that."""
 HEIGHT = 640
 """Pixels; what is longer scrolls inside the frame."""
@@ -64,9 +64,9 @@ def _framed_or_reason(make: Callable[[], str], title: str, remedy: str) -> str:
     except RegardError as error:
         return f"<p>{escape(str(error))}</p>"
     size = len(page.encode())
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         return (
-            f"<p>This record's page has {size / 1e6:.1f} MB, more than the {MOST_BYTES / 1e6:g} "
+            f"<p>This record's page has {size / 1e6:.1f} MB, more than the {MAX_BYTES / 1e6:g} "
             f"that a notebook takes. Write it to a file: {remedy}</p>"
         )
     return framed(page, title=title)

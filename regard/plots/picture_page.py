@@ -21,11 +21,11 @@ from regard.plots.page import data_page, table
 from regard.plots.scripts import style_sheet
 from regard.plots.smooth_maps import spreading
 
-MOST_PIXELS = 800
+MAX_PIXELS = 800
 """On the longer side of a picture in the page."""
 FEW_PIXELS = 128 * 128
 """Up to so many pixels a picture is embedded losslessly."""
-MOST_BYTES = 30_000_000
+MAX_BYTES = 30_000_000
 """The largest file that is written."""
 QUALITY = 88
 """Of a photograph, from 0 to 100."""
@@ -110,10 +110,10 @@ def picture_page(
     data, style = _data(records, overlay), style_sheet("picture_page.css")
     written = data_page(title, body, data, script="picture_page.js", style=style)
     size = len(written.encode())
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise LengthError(
             f"picture_page: the page of {len(records)} pictures would have {size / 1e6:.1f} MB; at "
-            f"most {MOST_BYTES / 1e6:g} are written. Take fewer pictures at a time, or draw each "
+            f"most {MAX_BYTES / 1e6:g} are written. Take fewer pictures at a time, or draw each "
             "as a sheet (--out x.png)."
         )
     return written
@@ -149,7 +149,7 @@ def _article(number: int, record: CaptionRecord) -> str:
 def embedded(picture: Picture) -> tuple[str, int, int]:
     """A picture as a data URL, and the width and height of the embedded pixels."""
     image = pillow()
-    share = min(1.0, MOST_PIXELS / max(picture.pixels.shape))
+    share = min(1.0, MAX_PIXELS / max(picture.pixels.shape))
     # there may be fewer pixels than in the original; the stated shape is the original's
     longer = share * max(picture.pixels.shape) / max(picture.width, picture.height)
     wide, high = (max(1, round(side * longer)) for side in (picture.width, picture.height))

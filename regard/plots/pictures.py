@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_PIXELS = 480
+MAX_PIXELS = 480
 """On a side of a panel: larger pictures are drawn smaller."""
-LONGEST = 4.0
+MAX_SIDE_RATIO = 4.0
 """A picture longer than so many times its other side is squeezed to it."""
 PANEL = 2.6
 """Square inches of a picture in a panel."""
@@ -60,7 +60,7 @@ class _Sheet:
     def stretch(self) -> float:
         """The height of a drawn pixel over its width: very long pictures are squeezed."""
         aspect = self.width / self.height
-        return aspect / _within(1 / LONGEST, aspect, LONGEST)
+        return aspect / _within(1 / MAX_SIDE_RATIO, aspect, MAX_SIDE_RATIO)
 
     def picture(self, ax: Axes, pixels: UInt8[np.ndarray, "y x 3"]) -> None:
         ax.imshow(pixels, extent=(0, self.width, self.height, 0), interpolation="antialiased")
@@ -147,9 +147,9 @@ def caption_sheet(
 def _small(pixels: UInt8[np.ndarray, "y x 3"]) -> UInt8[np.ndarray, "v u 3"]:
     """A smaller picture with as many pixels as a panel can show, each a mean of the original's."""
     # every y-th row and x-th column suffice for so small a picture
-    y, x = (max(1, side // (4 * MOST_PIXELS)) for side in pixels.shape[:2])
+    y, x = (max(1, side // (4 * MAX_PIXELS)) for side in pixels.shape[:2])
     few = torch.from_numpy(pixels[::y, ::x].copy()).permute(2, 0, 1).float()
-    sides = (min(few.shape[1], MOST_PIXELS), min(few.shape[2], MOST_PIXELS))
+    sides = (min(few.shape[1], MAX_PIXELS), min(few.shape[2], MAX_PIXELS))
     mean = torch.nn.functional.adaptive_avg_pool2d(few, sides)
     return mean.round().byte().permute(1, 2, 0).numpy()
 
@@ -158,7 +158,7 @@ def _panels(count: int, aspect: float) -> tuple[Figure, list[Axes], float]:
     """A figure with an axis for each of `count` panels, and their width in inches."""
     columns = min(COLUMNS, count)
     rows = math.ceil(count / columns)
-    aspect = _within(1 / LONGEST, aspect, LONGEST)
+    aspect = _within(1 / MAX_SIDE_RATIO, aspect, MAX_SIDE_RATIO)
     wide = _within(NARROWEST, math.sqrt(PANEL * aspect), WIDEST)
     figure = new_figure((wide + 0.12) * columns, (wide / aspect + 0.45) * rows + 0.9)
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()

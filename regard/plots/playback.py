@@ -21,8 +21,8 @@ from regard.plots.heatmap import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LONGEST = 80
-"""The most words on a side."""
+MAX_FILM_WORDS = 80
+"""The most words on a side of a film."""
 WIDE = 8.0
 """Inches across."""
 LINE = 0.38
@@ -48,10 +48,10 @@ def frames(record: Record, view: View = OVERVIEW) -> Iterator[Figure]:
     """One figure for each word of the answer, in the order in which they are written."""
     panel = record.panel(view)
     longest = max(len(panel.queries), len(panel.keys))
-    if longest > LONGEST:
+    if longest > MAX_FILM_WORDS:
         raise LengthError(
-            f"look: {longest} words on a side are too many to play; at most {LONGEST}. Write a "
-            "page (--out x.html) or a picture (--out x.png)."
+            f"look: {longest} words on a side are too many to play; at most "
+            f"{MAX_FILM_WORDS}. Write a page (--out x.html) or a picture (--out x.png)."
         )
     labels = drawable([*panel.keys, *panel.queries])
     split = len(panel.keys)

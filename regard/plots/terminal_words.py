@@ -20,14 +20,14 @@ from regard.inspecting.record import Record
 from regard.inspecting.token_labels import harmless
 from regard.plots.colours import DARK, LIGHT, RGB, colour, ink
 
-MOST_CELLS = 20_000
+MAX_PRINTED_WORDS = 20_000
 """The most words that are printed, all lines together."""
 FAINT = 0.1
 """Below this share of the largest weight a word is not shaded."""
 LEGEND = 12
 COLOURED = ("256", "truecolor", "windows")
 """The colour systems of rich in which words can be shaded."""
-SHOWN = 3
+MAX_NAMED_KEYS = 3
 """The number of words named for each row in the output without colours."""
 
 
@@ -66,8 +66,8 @@ def plain_words(record: Record, view: View = OVERVIEW) -> str:
     lines, keys = [_pair(record).plain, panel.title, ""], numbered_duplicates(panel.keys)
     for name, weights in zip(panel.queries, panel.weights.tolist(), strict=True):
         heaviest = sorted(range(len(weights)), key=lambda place: -weights[place])
-        said = [f"{keys[place]} {weights[place]:.2f}" for place in heaviest[:SHOWN]]
-        if rest := heaviest[SHOWN:]:
+        said = [f"{keys[place]} {weights[place]:.2f}" for place in heaviest[:MAX_NAMED_KEYS]]
+        if rest := heaviest[MAX_NAMED_KEYS:]:
             said.append(f"others {sum(weights[place] for place in rest):.2f}")
         lines.append(f"{' ' * (margin - cell_len(name))}{name} ← {' · '.join(said)}")
     return "\n".join([*lines, "", strongest_line(panel)])
@@ -100,7 +100,7 @@ def ramp_of_terminal() -> Sequence[str]:
 
 
 def _small(panel: Panel) -> Panel:
-    if len(panel.queries) * len(panel.keys) > MOST_CELLS:
+    if len(panel.queries) * len(panel.keys) > MAX_PRINTED_WORDS:
         raise LengthError(
             f"look: {len(panel.queries)} × {len(panel.keys)} words are too many to print. Write a "
             "page (--out x.html) or a picture (--out x.png), or give a shorter text."

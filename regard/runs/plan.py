@@ -43,7 +43,7 @@ from regard.training.loop import Material, epoch_updates, learn, make_optimiser
 from regard.training.preparation import Prepared, check_first_examples, prepare
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import seconds_per_validation
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
         read = math.ceil(count / stride)
         sampled = recipe if stride == 1 else _sampled(recipe, stride, folder)
         yield "learning sub-words and encoding"
-        prepared = prepare(sampled, folder, ALONE)
+        prepared = prepare(sampled, folder, SINGLE_PROCESS)
         prepared.check_lengths()
         first = epoch_updates(prepared.train.corpus, recipe.training, 0, prepared.train.rows)
         yield "measuring a few updates"

@@ -24,7 +24,7 @@ from regard.training.loop import Material
 from regard.training.preparation import Prepared
 from regard.training.run_folder import finished_weights
 from regard.training.validation import validate
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 ROUNDING = 1e-9
 SAME_DEVICE_LIMITS: Mapping[str, Mapping[str, float]] = {
@@ -136,5 +136,7 @@ def _validated(run: Path, scores: QuotedScores, hardware: Hardware) -> Validated
         valid = Material.within(corpus, limit)
         # nothing is trained, so the validation split can take the place of training data
         sides = (loaded.source, loaded.target)
-        prepared = Prepared(recipe, run, ALONE, *sides, train=valid, valid=valid, left_out={})
+        prepared = Prepared(
+            recipe, run, SINGLE_PROCESS, *sides, train=valid, valid=valid, left_out={}
+        )
         return validate(model, prepared, hardware, scores.step)

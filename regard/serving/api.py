@@ -15,7 +15,7 @@ from regard.choices import find
 from regard.decoding import Hypothesis
 from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
-from regard.inspecting.record import MOST_NUMBERS, Record
+from regard.inspecting.record import MAX_JSON_WEIGHTS, Record
 from regard.inspecting.statistics import head_statistics
 from regard.runs.trained import Trained
 from regard.serving.example_inputs import other_examples
@@ -259,10 +259,10 @@ def _short(registry: Registry, name: str, kind: str) -> Record:
     """A record whose numbers of a kind can be sent at once."""
     kept = registry.record(name)
     one = find(kind, kept.attention)
-    if one.n_weights > MOST_NUMBERS:
+    if one.n_weights > MAX_JSON_WEIGHTS:
         raise LengthError(
             f"weights: {one.n_weights:,} numbers are too many to send at once; at most "
-            f"{MOST_NUMBERS:,}. Look at the text in the atlas, which asks for tiles."
+            f"{MAX_JSON_WEIGHTS:,}. Look at the text in the atlas, which asks for tiles."
         )
     return kept
 

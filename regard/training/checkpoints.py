@@ -34,7 +34,7 @@ _DELETE = "Or delete '{}': --resume goes on from the checkpoint before it, or fr
 TensorForm = tuple[str, tuple[int, ...]]
 """The type and the shape of a tensor, as a safetensors file names them."""
 
-REMEMBERED = ("exp_avg", "exp_avg_sq", "step")
+OPTIMISER_STATES = ("exp_avg", "exp_avg_sq", "step")
 """Adam's state of each parameter."""
 
 
@@ -128,8 +128,8 @@ def load_checkpoint(
 def _remembered(
     path: Path, tensors: Mapping[str, Tensor], name: str, parameter: Tensor
 ) -> dict[str, Tensor]:
-    own = {key: tensors[f"{key}.{name}"] for key in REMEMBERED if f"{key}.{name}" in tensors}
-    if len(own) < len(REMEMBERED):
+    own = {key: tensors[f"{key}.{name}"] for key in OPTIMISER_STATES if f"{key}.{name}" in tensors}
+    if len(own) < len(OPTIMISER_STATES):
         raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
     *moments, count = own.values()
     form = (parameter.shape, parameter.dtype)

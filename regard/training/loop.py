@@ -28,7 +28,7 @@ from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
 from regard.training.events import Step
 from regard.training.losses import Objective
-from regard.training.workers import ALONE, Workers
+from regard.training.workers import SINGLE_PROCESS, Workers
 
 Rows = np.ndarray
 
@@ -61,7 +61,7 @@ def learn(
     progress: Progress,
     *,
     hardware: Hardware = CPU,
-    workers: Workers = ALONE,
+    workers: Workers = SINGLE_PROCESS,
 ) -> Iterator[Step]:
     """Update after update, from where `progress` stands to the recipe's last step.
 

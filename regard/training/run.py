@@ -50,7 +50,7 @@ from regard.training.preparation import Prepared, prepare
 from regard.training.report import write_report
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import Best, validate
-from regard.training.workers import ALONE, Workers
+from regard.training.workers import SINGLE_PROCESS, Workers
 
 __all__ = ["Event", "Finished", "Notice", "Validated", "run"]
 
@@ -61,7 +61,7 @@ def run(
     *,
     resume: bool = False,
     hardware: Hardware = CPU,
-    workers: Workers = ALONE,
+    workers: Workers = SINGLE_PROCESS,
 ) -> Iterator[Event]:
     """Train by a recipe into a directory; of several workers only the first has events."""
     workers.first_does(lambda: run_folder.check_is_folder(out))
@@ -308,7 +308,7 @@ class _Training:
         write_tensors(self.out / "model.safetensors", weights)
 
 
-def environment(workers: Workers = ALONE) -> dict[str, str]:
+def environment(workers: Workers = SINGLE_PROCESS) -> dict[str, str]:
     """The environment on which bit-equality depends."""
     return {
         "torch": torch.__version__,

@@ -105,7 +105,8 @@ class Workers:
             raise failure or RunError("train: the first process failed; it says why.")
 
 
-ALONE = Workers()
+SINGLE_PROCESS = Workers()
+"""A training without torchrun."""
 
 
 def _suffix(rank: int) -> str:
@@ -123,7 +124,7 @@ def local_device(device: str | None) -> str | None:
 def joined(device: torch.device) -> Iterator[Workers]:
     """Join the process group of torchrun, if it started this process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -11,7 +11,7 @@ from regard.data.corpus import Corpus
 from regard.data.subword_kinds import EOS
 from regard.recipes.recipe import Recipe, examples, read_recipe
 from regard.training.preparation import Prepared, prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 TEXT = (
@@ -53,7 +53,7 @@ def listops_recipe(kind: str, folder: Path, changes: Sequence[str] = ()) -> Reci
 def opened(recipe: Recipe, folder: Path) -> Prepared:
     """The recipe's corpora, made in the folder the first time."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = prepare(recipe, folder, ALONE)
+    made = prepare(recipe, folder, SINGLE_PROCESS)
     if not (folder / COUNTS).exists():
         texts = (text for one in examples(recipe.data.valid, "valid")() for text in one.targets)
         counts = {"words": sum(len(text.split()) for text in texts)}

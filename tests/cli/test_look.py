@@ -130,7 +130,7 @@ def test_a_record_is_kept_whole(look, record, tmp_path, capsys):
 def test_more_weights_than_json_should_hold_are_refused_with_other_ways(
     look, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr("regard.inspecting.record.MOST_NUMBERS", 10)
+    monkeypatch.setattr("regard.inspecting.record.MAX_JSON_WEIGHTS", 10)
     for words in (["--json"], ["--out", str(tmp_path / "x.json")]):
         assert look(TEXT, "--target", ANSWER, *words) == 2
         said = capsys.readouterr()

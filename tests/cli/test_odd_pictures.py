@@ -13,7 +13,7 @@ from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.events import Notice
 from regard.training.preparation import prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 from tests.captioning import RECIPE, draw, trained_captioner
 
 NOISE = np.random.default_rng(2).integers(0, 256, (60, 80, 3), dtype=np.uint8)
@@ -107,7 +107,7 @@ def test_training_leaves_out_the_odd_pictures_by_name_and_learns_from_the_rest(t
         assert any(f"train: picture: '{photos / name}' {why}" in each for each in said)
     assert "train: 1 pictures are taken with a remark" in said
     assert f"train: '{photos / 'moving.gif'}': {FIRST_IS_TAKEN}" in said
-    corpus = prepare(recipe, tmp_path / "run", ALONE).train.corpus
+    corpus = prepare(recipe, tmp_path / "run", SINGLE_PROCESS).train.corpus
     facts = json.loads((tmp_path / "run" / "pictures" / "train" / "pictures.json").read_text())
     kept = [path for path in map(str, _mixed(photos)) if Path(path).name in GOOD]
     assert facts["addresses"] == kept

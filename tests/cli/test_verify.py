@@ -16,7 +16,7 @@ from regard.training.checkpoints import (
     read_tensors,
     write_tensors,
 )
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 from tests.making import make_run
 
 RECIPE = """\
@@ -75,7 +75,7 @@ def _write_card(run):
         read_progress(checkpoints(run / "checkpoints")[-1]),
         parameters=1,
         hardware=Hardware(),
-        workers=ALONE,
+        workers=SINGLE_PROCESS,
         weights=read_tensors(run / "model.safetensors"),
     )
 

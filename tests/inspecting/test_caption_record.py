@@ -199,6 +199,6 @@ def test_a_framing_of_another_picture_is_refused():
 
 def test_too_many_numbers_are_refused(monkeypatch):
     record = captioned([[random_maps(3, 16)]], written("a", "dog"))
-    monkeypatch.setattr(module, "MOST_NUMBERS", 63)
+    monkeypatch.setattr(module, "MAX_JSON_WEIGHTS", 63)
     with pytest.raises(LengthError, match="64 weights are too many to write out; at most 63"):
         record.as_json()

@@ -146,7 +146,7 @@ def test_json_holds_every_number_and_name(record):
 
 
 def test_too_many_numbers_are_refused_with_a_way_out(record, monkeypatch):
-    monkeypatch.setattr(record_module, "MOST_NUMBERS", 10)
+    monkeypatch.setattr(record_module, "MAX_JSON_WEIGHTS", 10)
     with pytest.raises(LengthError, match=r"weights are too many to write out; at most 10\."):
         record.as_json()
     monkeypatch.setattr(record_module, "MAX_MATRIX_WEIGHTS", 10)

@@ -152,12 +152,12 @@ def test_its_far_links_are_exact(document):
 def test_a_record_that_is_too_large_for_every_weight_becomes_a_document(document, monkeypatch):
     record, _ = of_a_model()
     assert record_page(record) == look_page(record)
-    monkeypatch.setattr(MODULE, "MOST_NUMBERS", 1000)
+    monkeypatch.setattr(MODULE, "MAX_JSON_WEIGHTS", 1000)
     assert "Strongest far links" in record_page(document, View("self"))
 
 
 def test_a_page_past_the_limit_says_what_to_do(document, monkeypatch):
-    monkeypatch.setattr(MODULE, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(MODULE, "MAX_BYTES", 100_000)
     with pytest.raises(LengthError, match=r"at most 0 are written. Look at one layer \(--layer\)"):
         document_page(document, View("self"))
 
@@ -181,21 +181,21 @@ def test_a_notebook_gets_a_frame_a_picture_and_a_text():
 
 def test_a_cell_that_would_be_too_large_says_so(monkeypatch):
     record, _ = of_a_model()
-    monkeypatch.setattr(notebook_module, "MOST_BYTES", 1000)
+    monkeypatch.setattr(notebook_module, "MAX_BYTES", 1000)
     said = record._repr_html_()
     assert "iframe" not in said
     assert "more than the 0.001 that a notebook takes" in said
 
 
 def test_a_record_that_has_no_page_says_why(document, monkeypatch):
-    monkeypatch.setattr(MODULE, "MOST_BYTES", 1000)
-    monkeypatch.setattr(MODULE, "MOST_NUMBERS", 1000)
+    monkeypatch.setattr(MODULE, "MAX_BYTES", 1000)
+    monkeypatch.setattr(MODULE, "MAX_JSON_WEIGHTS", 1000)
     assert "the page would have" in document._repr_html_()
 
 
 def test_a_page_of_many_pictures_that_grew_too_large_says_what_to_do(monkeypatch):
     record = captioned([list(random_maps(1, 3, 16))], written("a", "dog"))
-    monkeypatch.setattr(PICTURES, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(PICTURES, "MAX_BYTES", 20_000)
     with pytest.raises(LengthError, match=r"2 pictures would have 0\.\d MB; at most 0\.02 are"):
         picture_page([record, record])
     assert "Take fewer pictures at a time" in record._repr_html_()
@@ -220,7 +220,7 @@ def test_without_matplotlib_a_caption_s_picture_names_the_extra_and_the_notebook
 
 def test_a_caption_whose_page_is_too_large_for_a_cell_says_so(monkeypatch):
     record = captioned([list(random_maps(1, 3, 16))], written("a", "dog"))
-    monkeypatch.setattr(notebook_module, "MOST_BYTES", 1000)
+    monkeypatch.setattr(notebook_module, "MAX_BYTES", 1000)
     assert "more than the 0.001 that a notebook takes" in record._repr_html_()
 
 

@@ -93,7 +93,7 @@ def test_dollars_are_no_formula():
 def test_a_long_text_is_pooled_and_says_so(monkeypatch):
     # the package's name `heatmap` is the function
     module = sys.modules[record_map.__module__]
-    monkeypatch.setattr(module, "NAMED", 2)
+    monkeypatch.setattr(module, "MAX_NAMED_ROWS", 2)
     monkeypatch.setattr(module, "BINS", 2)
     figure = record_map(_record([WEIGHTS]))
     ax = figure.axes[0]

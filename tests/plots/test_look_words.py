@@ -129,7 +129,7 @@ def test_markup_and_escapes_in_tokens_are_only_text():
 
 
 def test_too_long_to_print_is_said_with_a_way_out(monkeypatch):
-    monkeypatch.setattr(terminal_words, "MOST_CELLS", 5)
+    monkeypatch.setattr(terminal_words, "MAX_PRINTED_WORDS", 5)
     for show in (plain_words, coloured_words):
         with pytest.raises(LengthError, match=r"2 × 3 words are too many to print.*--out x\.html"):
             show(_record())

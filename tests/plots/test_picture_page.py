@@ -237,6 +237,6 @@ def test_eight_pictures_stand_on_one_page():
 def test_no_pictures_and_too_many_numbers_are_refused(monkeypatch):
     with pytest.raises(SettingError, match="expected at least one record, got none"):
         picture_page([])
-    monkeypatch.setattr(caption_record, "MOST_NUMBERS", 100)
+    monkeypatch.setattr(caption_record, "MAX_JSON_WEIGHTS", 100)
     with pytest.raises(LengthError, match="Take fewer pictures at a time"):
         picture_page([_record("a", "dog")] * 2)

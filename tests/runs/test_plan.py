@@ -21,7 +21,7 @@ from regard.runs.plan import TrainingPlan, plan
 from regard.training.checkpoints import Progress, save_checkpoint
 from regard.training.loop import epoch_updates, make_optimiser
 from regard.training.preparation import prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 MODEL = {"d_model": 12, "n_heads": 3, "d_hidden": 20, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAINING = {
@@ -59,7 +59,7 @@ def _planned(recipe, out=Path()):
 def test_a_plan_says_what_training_would_do(tmp_path):
     recipe = _recipe()
     found = _planned(recipe)
-    prepared = prepare(recipe, tmp_path, ALONE)
+    prepared = prepare(recipe, tmp_path, SINGLE_PROCESS)
     corpus = prepared.train.corpus
     updates = epoch_updates(corpus, recipe.training, 0)
     batches = [batch for update in updates for batch in update]
@@ -195,7 +195,7 @@ def test_sub_word_dropout_is_spoken_of():
 
 def test_the_largest_batch_has_the_most_numbers(tmp_path):
     recipe = _recipe()
-    prepared = prepare(recipe, tmp_path, ALONE)
+    prepared = prepare(recipe, tmp_path, SINGLE_PROCESS)
     updates = epoch_updates(prepared.train.corpus, recipe.training, 0)
     largest = planning._largest(prepared, updates)
     corpus = prepared.train.corpus
@@ -276,7 +276,7 @@ def test_only_what_lacks_memory_is_said_not_to_fit(monkeypatch):
 
 def test_on_a_gpu_too_only_what_lacks_memory_does_not_fit(monkeypatch, tmp_path):
     recipe = _recipe()
-    prepared = prepare(recipe, tmp_path, ALONE)
+    prepared = prepare(recipe, tmp_path, SINGLE_PROCESS)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
     gpu = Hardware(device=torch.device("cuda"))

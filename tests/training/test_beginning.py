@@ -11,7 +11,7 @@ from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.events import Step
 from regard.training.preparation import prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 from tests.captioning import RECIPE as CAPTIONS
 from tests.small_recipe import RECIPE
 
@@ -227,7 +227,7 @@ def test_dropped_merges_make_no_text_longer_than_the_model_reads(tmp_path):
     recipe = _given(tmp_path, CELLS, pairs)
     changes = ["tokens.kind=bpe", "tokens.size=300", "tokens.dropout=0.9", "model.max_len=3"]
     (tmp_path / "run").mkdir()
-    prepared = prepare(read_recipe(recipe, changes), tmp_path / "run", ALONE)
+    prepared = prepare(read_recipe(recipe, changes), tmp_path / "run", SINGLE_PROCESS)
     prepared.check_lengths()
     prepared.of_epoch(0)
     cut = Corpus.open(tmp_path / "run" / "corpus" / "train-epoch-0")

@@ -24,7 +24,7 @@ from regard.training import run
 from regard.training.card_json import file_hash
 from regard.training.events import Notice, Step, Validated
 from regard.training.preparation import prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 from tests.captioning import RECIPE, draw, trained_captioner
 
 FROZEN = (
@@ -85,7 +85,7 @@ def test_hard_focus_and_shifted_pictures_go_on_to_the_bit(tmp_path):
 
 
 def test_a_batch_holds_the_pictures_of_its_rows_and_every_epoch_shifts_them(tmp_path):
-    prepared = prepare(_recipe(tmp_path), tmp_path, ALONE)
+    prepared = prepare(_recipe(tmp_path), tmp_path, SINGLE_PROCESS)
     corpus = prepared.train.corpus
     assert corpus.source_lengths.tolist() == [1] * 24
     first, second = (
@@ -125,7 +125,7 @@ def test_a_frozen_encoder_sees_each_picture_once_and_a_finished_run_asks_nobody(
     assert trained.predict(["scene:0-1"])[0].n_best
     assert len(published) == 2
     encoder = trained.loaded.model.encoder
-    pictures = prepare(recipe, tmp_path / "run", ALONE).train.corpus.sources
+    pictures = prepare(recipe, tmp_path / "run", SINGLE_PROCESS).train.corpus.sources
     wanted = encoder(pictures.read(torch.tensor([7]).numpy()))
     got = store.annotations(torch.tensor([7]).numpy()).float()
     torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-3)
@@ -163,7 +163,7 @@ def test_pictures_that_cannot_be_read_are_left_out_and_named(tmp_path):
     card = (tmp_path / "run" / "card.md").read_text()
     assert "6 files, SHA-256 of their names and sizes" in card
     assert "0.png" not in card
-    corpus = prepare(recipe, tmp_path / "run", ALONE).train.corpus
+    corpus = prepare(recipe, tmp_path / "run", SINGLE_PROCESS).train.corpus
     assert corpus.examples.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert regard.load(tmp_path / "run").loaded.target.decode(corpus.target(1).tolist()) == "it"
 

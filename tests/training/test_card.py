@@ -15,7 +15,7 @@ from regard.training.card import _cell, write_card
 from regard.training.card_json import QuotedScores, read_quoted
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.events import Validated
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 RECIPE = """\
 [data]
@@ -99,7 +99,7 @@ def test_programs_read_the_same_numbers_in_full(finished):
 def test_a_mean_of_checkpoints_is_quoted_only_if_it_was_validated(finished, final):
     recipe = read_recipe(finished / "recipe.toml", ["training.average_last=2"])
     progress = read_progress(checkpoints(finished / "checkpoints")[-1])
-    given = {"parameters": 1, "hardware": Hardware(), "workers": ALONE, "final": final}
+    given = {"parameters": 1, "hardware": Hardware(), "workers": SINGLE_PROCESS, "final": final}
     card = write_card(finished, recipe, progress, **given).read_text()
     scores = read_quoted(finished).scores
     if final is None:

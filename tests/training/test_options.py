@@ -17,7 +17,7 @@ from regard.training import run
 from regard.training.checkpoints import checkpoints
 from regard.training.events import Finished, Notice, Step, Validated
 from regard.training.preparation import prepare
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 RECIPE = """\
 [data]
@@ -126,7 +126,7 @@ def test_bleu_is_recorded_with_its_signature_and_decides_which_is_best(recipe, t
 def test_texts_are_cut_anew_in_every_epoch_but_never_those_of_the_validation(recipe, tmp_path):
     plan, out = read_recipe(recipe, ["tokens.dropout=0.5"]), tmp_path / "run"
     out.mkdir()
-    prepared = prepare(plan, out, ALONE)
+    prepared = prepare(plan, out, SINGLE_PROCESS)
 
     def targets(material):
         corpus = material.corpus
@@ -142,7 +142,9 @@ def test_texts_are_cut_anew_in_every_epoch_but_never_those_of_the_validation(rec
     assert sum(map(len, first)) > sum(map(len, plain))
     valid = Corpus.open(out / "corpus" / "valid")
     assert words.encode(words.decode(valid.target(0).tolist())) == valid.target(0).tolist()[:-1]
-    other = prepare(read_recipe(recipe, ["tokens.dropout=0.5", "training.seed=2"]), out, ALONE)
+    other = prepare(
+        read_recipe(recipe, ["tokens.dropout=0.5", "training.seed=2"]), out, SINGLE_PROCESS
+    )
     assert targets(other.of_epoch(1)) != first
 
 

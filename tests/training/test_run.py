@@ -25,7 +25,7 @@ from regard.training.events import Step
 from regard.training.preparation import Prepared, prepare
 from regard.training.run import Finished, Notice, Validated
 from regard.training.validation import UNANSWERABLE, decoded
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 from tests.small_recipe import RECIPE
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +194,7 @@ def test_long_examples_are_an_error_or_are_counted(recipe, tmp_path):
     said = [e.text for e in run(plan, tmp_path / "b") if isinstance(e, Notice)]
     (left_out,) = (text for text in said if "train:" in text and "are left out" in text)
     (counted,) = (text for text in said if text.endswith("training examples"))
-    n_read = len(prepare(plan, tmp_path / "b", ALONE).train.corpus)
+    n_read = len(prepare(plan, tmp_path / "b", SINGLE_PROCESS).train.corpus)
     n_left = int(left_out.removeprefix("train: ").split()[0])
     assert n_left > 0
     assert f" {n_read - n_left:,} training examples" in counted
@@ -379,7 +379,7 @@ def test_a_stop_leaves_no_mark_on_the_mean_of_the_last_checkpoints(recipe, tmp_p
 
 def test_a_word_that_the_vocabulary_does_not_know_is_never_answered_right(recipe, tmp_path):
     plan = read_recipe(recipe, ["tokens.size=6"])
-    prepared = prepare(plan, tmp_path, ALONE)
+    prepared = prepare(plan, tmp_path, SINGLE_PROCESS)
     size = len(prepared.source)
     model = build_transformer(plan.model, n_source_tokens=size, n_target_tokens=size)
     _, references = decoded(model, prepared, Hardware())

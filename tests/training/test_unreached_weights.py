@@ -19,7 +19,7 @@ from regard.training import run
 from regard.training.events import Step
 from regard.training.preparation import prepare
 from regard.training.unreached_weights import check_reaches_all_weights, unreached_weights
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 from tests.captioning import RECIPE as CAPTIONS
 from tests.small_recipe import RECIPE
 
@@ -54,7 +54,7 @@ def _recipe(model, data=None, tokens=None, training=None):
 
 @pytest.fixture(scope="module")
 def reversed_letters(tmp_path_factory):
-    return prepare(_recipe(MODELS["transformer"]), tmp_path_factory.mktemp("run"), ALONE)
+    return prepare(_recipe(MODELS["transformer"]), tmp_path_factory.mktemp("run"), SINGLE_PROCESS)
 
 
 def _built(prepared, model=None):
@@ -156,7 +156,7 @@ def test_a_weight_that_nothing_reads_is_named_with_a_remedy(reversed_letters):
 
 def test_a_link_that_holds_back_no_named_weight_is_not_blamed(tmp_path):
     (tmp_path / "recipe.toml").write_text(CAPTIONS)
-    prepared = prepare(read_recipe(tmp_path / "recipe.toml"), tmp_path, ALONE)
+    prepared = prepare(read_recipe(tmp_path / "recipe.toml"), tmp_path, SINGLE_PROCESS)
     model = _built(prepared)
     model.spare = torch.nn.Linear(3, 2)
     with pytest.raises(RecipeError) as caught:
@@ -179,7 +179,7 @@ def test_weights_behind_zeros_and_experts_without_a_token_are_reached(reversed_l
 
 def test_no_number_of_the_model_and_no_random_number_is_touched(tmp_path):
     (tmp_path / "recipe.toml").write_text(CAPTIONS)
-    prepared = prepare(read_recipe(tmp_path / "recipe.toml"), tmp_path, ALONE)
+    prepared = prepare(read_recipe(tmp_path / "recipe.toml"), tmp_path, SINGLE_PROCESS)
     model = _built(prepared).eval()
     before = {name: number.clone() for name, number in model.state_dict().items()}
     random = random_states(CPU.device)
@@ -247,5 +247,5 @@ def test_every_recipe_of_the_folder_reaches_all_its_weights(path, tmp_path):
     table["model"] |= {key: min(2, getattr(full.model, key)) for key in DEEP if key in has}
     table["tokens"] = {**table.get("tokens", {}), "size": 300, "dropout": 0.0}
     table["training"].pop("start_from", None)
-    prepared = prepare(parse_recipe(table, path.name, {}), tmp_path, ALONE)
+    prepared = prepare(parse_recipe(table, path.name, {}), tmp_path, SINGLE_PROCESS)
     assert unreached_weights(_built(prepared), prepared, CPU) == []

@@ -17,7 +17,7 @@ from regard.training import validation as validating
 from regard.training.events import Validated
 from regard.training.preparation import prepare
 from regard.training.validation import decodes_at_validation, seconds_per_validation
-from regard.training.workers import ALONE
+from regard.training.workers import SINGLE_PROCESS
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 STACK = "d_model = 8\nn_heads = 2\nd_hidden = 8\nn_layers = 1"
@@ -79,7 +79,7 @@ def test_every_recipe_but_those_of_running_text_is_decoded(path):
 @pytest.fixture
 def prepared(recipe, tmp_path):
     changes = ["data.valid.count=700", "training.validate_examples=600"]
-    return prepare(read_recipe(recipe, changes), tmp_path, ALONE)
+    return prepare(read_recipe(recipe, changes), tmp_path, SINGLE_PROCESS)
 
 
 def _model(prepared):

@@ -19,7 +19,7 @@ from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.run_folder import locked
-from regard.training.workers import ALONE, Workers, joined, local_device
+from regard.training.workers import SINGLE_PROCESS, Workers, joined, local_device
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,16 +141,18 @@ def test_shares_hold_every_row_once_and_nobody_is_idle_without_need():
         rows = [int(row) for share in shares for batch in share for row in batch]
         assert sorted(rows) == list(range(9))
         assert sum(bool(share) for share in shares) == min(count, 9)
-    assert [part.tolist() for part in ALONE.share(batches)] == [b.tolist() for b in batches]
+    assert [part.tolist() for part in SINGLE_PROCESS.share(batches)] == [
+        b.tolist() for b in batches
+    ]
 
 
 def test_one_worker_sums_and_agrees_with_itself():
-    assert ALONE.sums(2, 0.5) == [2.0, 0.5]
-    assert ALONE.any_of(False, True) == [False, True]
-    assert ALONE.seed(7) == 7
+    assert SINGLE_PROCESS.sums(2, 0.5) == [2.0, 0.5]
+    assert SINGLE_PROCESS.any_of(False, True) == [False, True]
+    assert SINGLE_PROCESS.seed(7) == 7
     assert len({Workers(rank, 4).seed(7) for rank in range(4)}) == 4
     with joined(torch.device("cpu")) as workers:
-        assert workers is ALONE
+        assert workers is SINGLE_PROCESS
 
 
 def test_what_the_first_one_fails_at_all_fail_at(monkeypatch):
@@ -158,7 +160,7 @@ def test_what_the_first_one_fails_at_all_fail_at(monkeypatch):
         raise RunError("train: no")
 
     with pytest.raises(RunError, match="train: no"):
-        ALONE.first_does(refused)
+        SINGLE_PROCESS.first_does(refused)
     heard = []
     monkeypatch.setattr(Workers, "any_of", lambda self, *wishes: heard.append(wishes) or [True])
     with pytest.raises(RunError, match="train: no"):
