@@ -4,7 +4,7 @@
 
 A record of 6 layers × 8 heads of 64 is written to a file, queries and keys random and in half
 precision, and looked at by a process of its own, which maps the file into memory: a leaf tile, the
-first view of the whole map (sampled; rows used are printed), larger tiles, one survey. With
+first view of the whole map (sampled; rows used are printed), larger tiles, one summary. With
 --chains also the chains themselves: the forward pass of full and windowed attention, and tiles.
 """
 
@@ -27,7 +27,7 @@ from regard.attention.attend import SCALED_DOT, SOFT
 from regard.attention.links import NO_RELATION, SoftRows
 from regard.attention.masks import FULL
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
-from regard.inspecting import Pyramid, load_record, save_record, survey
+from regard.inspecting import Pyramid, load_record, save_record, summarise_map
 from regard.inspecting.record import Attention, Record
 from regard.inspecting.token_labels import Tokens
 from regard.places import Places
@@ -121,8 +121,8 @@ def look(path: Path) -> None:
     for layer in layers:
         Pyramid(layer).tile(0, 0, 0, 0)
     start = time.perf_counter()
-    found = survey(layers[0], 0, every=64, count=20)
-    print(f"  survey of {len(found.rows):,} rows: {time.perf_counter() - start:.1f} s")
+    found = summarise_map(layers[0], 0, every=64, count=20)
+    print(f"  summary of {len(found.rows):,} rows: {time.perf_counter() - start:.1f} s")
     row = slice(n // 2, n // 2 + 4)
     total = layers[0].tile(row, slice(None))[0, 0].sum(-1)
     print(f"  rows sum to {float(total.min()):.4f} … {float(total.max()):.4f}")

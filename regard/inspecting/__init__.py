@@ -12,13 +12,13 @@ from regard.inspecting.lessons import (
     saturation,
     worked,
 )
+from regard.inspecting.map_summary import MapSummary, summarise_map
 from regard.inspecting.mechanism_pictures import CHAINS, KINDS, MechanismPicture, example
 from regard.inspecting.panels import Link, Panel, View
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record, save_caption, save_record
 from regard.inspecting.rollout import Shares, answer_rollout, flow, rollout
 from regard.inspecting.statistics import HeadStatistics, head_statistics
-from regard.inspecting.survey import Survey, survey
 from regard.inspecting.tiles import Pyramid, Tile
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "CaptionRecord",
     "HeadStatistics",
     "Link",
+    "MapSummary",
     "MechanismPicture",
     "Meeting",
     "Panel",
@@ -36,7 +37,6 @@ __all__ = [
     "Record",
     "Saturation",
     "Shares",
-    "Survey",
     "Tile",
     "View",
     "answer_rollout",
@@ -53,6 +53,6 @@ __all__ = [
     "saturation",
     "save_caption",
     "save_record",
-    "survey",
+    "summarise_map",
     "worked",
 ]

@@ -6,9 +6,9 @@
 
 The pass runs unchanged, fast paths included. Afterwards the record holds every attention that ran
 in this thread, by kind and layer, and does not change any more. Chains are captured by
-`regard.attention.capture.captured`, torch's own attentions by `foreign`; a block in which neither
-captured one ends in an error that gives the reason. `look_at` records an answer that was searched
-for in the ordinary way, by one teacher-forced pass over source and answer.
+`regard.attention.capture.captured`, torch's own attentions by `torch_attention`; a block in
+which neither captured one ends in an error that gives the reason. `look_at` records an answer that
+was searched for in the ordinary way, by one teacher-forced pass over source and answer.
 """
 
 import re
@@ -32,10 +32,10 @@ from regard.choices import find
 from regard.data.subword_kinds import EOS
 from regard.data.subwords import Subwords
 from regard.errors import DataError, SettingError
-from regard.inspecting.foreign import LISTENING, foreign
 from regard.inspecting.lazy_map import LazyMap
 from regard.inspecting.record import Attention, Record, Weights
 from regard.inspecting.token_labels import Tokens, read_ids, read_text
+from regard.inspecting.torch_attention import LISTENING, torch_attention
 from regard.models import Model
 from regard.models.model import kind_of
 from regard.models.stepper import BOS
@@ -251,7 +251,7 @@ def capture(
     `example` is the sentence of a batch that is looked at.
     """
     record = Record("", "", {}, versions=versions())
-    with captured(model) as chains, foreign(model) as others, _last_call(model) as called:
+    with captured(model) as chains, torch_attention(model) as others, _last_call(model) as called:
         yield record
     found = [(kind_of(place) or _without_numbers(place), one) for place, one in chains.items()]
     # looked up on the class, since a submodule may be called `maps` too
@@ -295,8 +295,8 @@ def _last_call(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
     """The arguments of the model's last call in this thread; empty if it was not called."""
     called: list[tuple[Any, ...]] = []
     if type(model) in LISTENING or isinstance(model, torch.jit.ScriptModule):
-        # `foreign` captures torch's own modules without a hook on them, which would switch their
-        # fast path off; a scripted module accepts no hook
+        # `torch_attention` captures torch's own modules without a hook on them, which would
+        # switch their fast path off; a scripted module accepts no hook
         yield called
         return
     thread = threading.get_ident()

@@ -22,7 +22,7 @@ from regard.attention.selections.sparsemax import SparseRows
 from regard.attention.selections.top_k import TopRows
 from regard.attention.tables import PATTERNS, RELATIONS, SCORES, SELECTIONS
 from regard.errors import DataError, SettingError
-from regard.inspecting.foreign import GivenBias
+from regard.inspecting.torch_attention import GivenBias
 from regard.models.language.token_maps import Shared, SlotsOfTokens
 from regard.models.recurrent.attention import Covered
 from regard.places import Counted, Places, Tree

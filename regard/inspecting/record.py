@@ -243,8 +243,8 @@ class Record(ShownInNotebooks):
         if total > MAX_JSON_WEIGHTS:
             raise LengthError(
                 f"record: {total:,} weights are too many to write out; at most "
-                f"{MAX_JSON_WEIGHTS:,}. Write a page (--out x.html) or a picture (--out x.png), keep "
-                "the whole record (--out x.safetensors), or take one view in Python: "
+                f"{MAX_JSON_WEIGHTS:,}. Write a page (--out x.html) or a picture (--out x.png), "
+                "keep the whole record (--out x.safetensors), or take one view in Python: "
                 "record.weights(kind, layer, head, rows=, columns=)."
             )
         return {

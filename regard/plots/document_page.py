@@ -17,9 +17,9 @@ from jaxtyping import Float
 
 from regard.choices import find
 from regard.errors import LengthError
+from regard.inspecting.map_summary import ANYWHERE, MapSummary, summarise_map
 from regard.inspecting.panels import OVERVIEW, View
 from regard.inspecting.record import MAX_JSON_WEIGHTS, Attention, Record
-from regard.inspecting.survey import ANYWHERE, Survey, survey
 from regard.inspecting.tiles import Pyramid
 from regard.plots.colours import RAMPS
 from regard.plots.look_page import NOTE, TITLE, look_page
@@ -55,7 +55,7 @@ def document_page(record: Record, view: View = OVERVIEW) -> str:
     only its heads are shown.
     """
     one = find(view.kind, record.attention)
-    seen = _surveyed(one, view)
+    seen = _summary(one, view)
     data = {
         "pictures": list(_pictures(one, view)),
         "queries": [one.query_title, len(one.queries)],
@@ -120,15 +120,15 @@ def _packed(numbers: Float[np.ndarray, "..."]) -> str:
     return base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode()
 
 
-def _surveyed(one: Attention, view: View) -> Survey:
+def _summary(one: Attention, view: View) -> MapSummary:
     every = max(1, len(one.queries) // SURVEYED)
     far, hidden = FAR if one.is_self else ANYWHERE, one.keys.special_pieces
-    return survey(
+    return summarise_map(
         one.layers[view.layer or 0], view.head or 0, far=far, count=20, every=every, left_out=hidden
     )
 
 
-def _links(one: Attention, seen: Survey) -> str:
+def _links(one: Attention, seen: MapSummary) -> str:
     rows = [
         [
             f"{link.weight:.4f}",
@@ -159,7 +159,7 @@ def _what(record: Record, view: View) -> str:
     )
 
 
-def _how(seen: Survey, one: Attention, view: View) -> str:
+def _how(seen: MapSummary, one: Attention, view: View) -> str:
     every = len(one.queries)
     which = "every query" if seen.is_exact else f"{len(seen.rows):,} of {every:,} queries"
     where = f" between places more than {seen.far} apart" if one.is_self else ""

@@ -13,8 +13,8 @@ import numpy as np
 
 from regard.choices import find
 from regard.errors import SettingError
+from regard.inspecting.map_summary import ANYWHERE, summarise_map
 from regard.inspecting.record import Record
-from regard.inspecting.survey import ANYWHERE, survey
 from regard.inspecting.tiles import BLOCK, MAX_EXACT_CELLS, PIXELS, Pyramid
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.registry import Registry, Tile
@@ -29,7 +29,7 @@ SURVEY_ROWS = 512
 N_HEAVIEST = 20
 """How many of the keys that receive most are named."""
 MAX_QUICK_WEIGHTS = 4 * BLOCK
-"""The most weights of a survey that counts as quick work, as a tile does."""
+"""The most weights of a summary that counts as quick work, as a tile does."""
 COMPUTE_LIMITS = ComputeLimits()
 """Shared by all requests, since they compute on the same machine."""
 
@@ -126,7 +126,9 @@ def profile(
     hidden = one.keys.special_pieces
     slot, pause = _slot(is_long=is_long)
     with slot:
-        found = survey(pyramid.weights, head, far=apart, every=used, left_out=hidden, pause=pause)
+        found = summarise_map(
+            pyramid.weights, head, far=apart, every=used, left_out=hidden, pause=pause
+        )
     bins = min(MAX_BINS, pyramid.n_keys)
     edges = np.arange(bins) * pyramid.n_keys // bins
     received = np.add.reduceat(found.received.astype(np.float64), edges)

@@ -116,7 +116,7 @@ def test_the_map_says_how_many_queries_were_used_and_in_the_end_that_it_is_exact
     expect(said).to_contain_text("All tiles in sight are exact.")
 
 
-def test_the_survey_is_refined_until_all_queries_were_used(page, atlas, document):
+def test_the_summary_is_refined_until_all_queries_were_used(page, atlas, document):
     answers = []
 
     def seen(answer):

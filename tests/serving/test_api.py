@@ -14,10 +14,10 @@ from regard.attention.patterns.causal import CausalPattern
 from regard.errors import RunError
 from regard.inspecting import save_record
 from regard.inspecting.lessons import worked
+from regard.inspecting.map_summary import summarise_map
 from regard.inspecting.panels import View
 from regard.inspecting.record import Attention, Record
 from regard.inspecting.statistics import head_statistics
-from regard.inspecting.survey import survey
 from regard.inspecting.token_labels import Tokens
 from regard.plots.colours import DARK, LIGHT
 from regard.serving import build_app
@@ -195,7 +195,7 @@ def test_the_keys_that_receive_most_are_single_keys_however_many_there_are():
     seen = attend(x, x, x).map
     one = Attention(names, names, (seen,), "query (text)", "key (text)", "scaled_dot, soft")
     said = profile(Record("long", "", {"encoder": one}), "encoder", 0, 0, far=64, every=500)
-    whole = survey(seen, 0, every=500).received
+    whole = summarise_map(seen, 0, every=500).received
     assert len(said["received"]) < n
     assert [key for key, _ in said["heaviest"]] == whole.argsort()[::-1][:20].tolist()
 

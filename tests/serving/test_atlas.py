@@ -1,4 +1,4 @@
-"""Tiles and surveys on demand: a bounded number at a time, and none for those who have gone."""
+"""Tiles and summaries on demand: a bounded number at a time, and none for those who have gone."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ def test_exact_tiles_that_were_given_up_are_not_computed():
         assert slow.n_blocks == n_blocks + 1
 
 
-def test_a_survey_that_was_given_up_ends():
+def test_a_summary_that_was_given_up_ends():
     slow = Slow()
     with running(build_app(registry_of(slow))) as address:
         asked = ask(address, "records/doc/profile/encoder/0/0?every=1")
@@ -119,7 +119,7 @@ def test_a_fast_pan_never_computes_more_than_a_few_tiles_at_a_time():
     assert 1 <= slow.n_most <= COMPUTE_LIMITS.max_quick
 
 
-def test_the_survey_says_how_many_queries_it_used_until_all_were():
+def test_the_summary_says_how_many_queries_it_used_until_all_were():
     slow = Slow()
     record = registry_of(slow).saved["doc"]
     some = profile(record, "encoder", 0, 0, far=64, every=0)
@@ -131,7 +131,7 @@ def test_the_survey_says_how_many_queries_it_used_until_all_were():
     json.dumps(more)
 
 
-def test_a_short_text_is_surveyed_exactly_at_once():
+def test_a_short_text_is_summarised_exactly_at_once():
     layer = Slow()
     layer.shape = (1, 1, 300, 300)
     said = profile(registry_of(layer).saved["doc"], "encoder", 0, 0, far=3, every=0)

@@ -15,15 +15,15 @@ function matches(names, wish) {
   return low ? names.flatMap((name, i) => (name.toLowerCase().includes(low) ? [i] : [])).slice(0, 200) : [];
 }
 
-// exact surveys, by request, and how many are kept; milliseconds of rest before the next pass
+// exact summaries, by request, and how many are kept; milliseconds of rest before the next pass
 const EXACT = new Map(), MOST = 32, REST = 500;
 const resting = (signal) => new Promise((ready, fail) => {
   const waiting = setTimeout(ready, REST);
   signal.addEventListener("abort", () => { clearTimeout(waiting); fail(signal.reason); });
 });
 
-// A survey of a few queries at once; then, when idle, of more queries, and then of all.
-function useSurvey(parts, far) {
+// A summary of a few queries at once; then, when idle, of more queries, and then of all.
+function useSummary(parts, far) {
   const name = parts && JSON.stringify([...parts, far]);
   const [answer, setAnswer] = useState({ value: null, error: null, isBusy: false });
   useEffect(() => {
@@ -50,23 +50,23 @@ function useSurvey(parts, far) {
 
 const said = (count) => count.toLocaleString("en");
 
-function FarLinks({ survey, tokens, far, setFar, jump }) {
+function FarLinks({ summary, tokens, far, setFar, jump }) {
   // between two texts there is no distance: all links count
-  const isFar = survey.far >= 0;
+  const isFar = summary.far >= 0;
   return html`<h2>Strongest ${isFar ? "far " : ""}links</h2><div class="bar">${isFar && html`<label>more than
       <input type="number" min="0" value=${far} onChange=${(event) => setFar(event.target.value)} />
-      places apart</label>`}<span class="quiet rows" role="status">${survey.is_exact
-        ? `Exact: all ${said(survey.n_queries)} queries were used.`
-        : `Sampled for now: ${said(survey.rows_used)} of ${said(survey.n_queries)} queries were used; more follow.`
+      places apart</label>`}<span class="quiet rows" role="status">${summary.is_exact
+        ? `Exact: all ${said(summary.n_queries)} queries were used.`
+        : `Sampled for now: ${said(summary.rows_used)} of ${said(summary.n_queries)} queries were used; more follow.`
       }</span></div><p class="quiet small">Bars above the map: the weight that each key receives.</p>
-    <ol class="far">${survey.links.slice(0, 12).map(([query, key, weight]) => html`
+    <ol class="far">${summary.links.slice(0, 12).map(([query, key, weight]) => html`
       <li key=${`${query}-${key}`}><button type="button" onClick=${() => jump({ query, key })}>
         <bdi>${quoted(tokens.queries[query])}</bdi> (${query + 1}) →${" "}
         <bdi>${quoted(tokens.keys[key])}</bdi> (${key + 1}) ${weight.toFixed(4)}</button></li>`)}</ol>
-    ${!survey.links.length && html`<p class="quiet">There are none${isFar ? " that far apart" : ""}.</p>`}
+    ${!summary.links.length && html`<p class="quiet">There are none${isFar ? " that far apart" : ""}.</p>`}
     <details class="numbers"><summary>Weight received, as a table</summary>
     <${Table} caption="The keys that receive most" heads=${["key", "place", "weight"]}
-      rows=${survey.heaviest.map(([key, sum]) => [tokens.keys[key], key + 1, sum.toFixed(4)])} /></details>`;
+      rows=${summary.heaviest.map(([key, sum]) => [tokens.keys[key], key + 1, sum.toFixed(4)])} /></details>`;
 }
 
 export function Atlas({ served, run, info, params, change, stops, isDark }) {
@@ -85,19 +85,19 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const size = useAnswer(() => one && get(["records", name, "atlas", kind, layer])
     .then((found_) => ({ ...found_, parts: ["records", name, "tiles", kind, layer] })),
     [name, kind, layer, Boolean(one)]);
-  const survey = useSurvey(one && ["records", name, "profile", kind, layer, head], far);
+  const summary = useSummary(one && ["records", name, "profile", kind, layer, head], far);
   const [jump, setJump] = useState(null);
   const tokens = useMemo(() => one && { queries: one.queries.pieces, keys: one.keys.pieces }, [one]);
   const found = useMemo(() => ({ keys: tokens ? matches(tokens.keys, params.find ?? "") : [],
     queries: tokens ? matches(tokens.queries, params.find ?? "") : [] }), [tokens, params.find]);
-  const error = answered.error ?? record.error ?? size.error ?? survey.error;
+  const error = answered.error ?? record.error ?? size.error ?? summary.error;
   const next = () => found.keys.length && setJump({ query: found.queries[0] ?? 0,
     key: found.keys[(found.keys.indexOf(jump?.key) + 1) % found.keys.length] });
   return html`${served.records.length > 0 && html`<div class="bar"><${Select} label="map of" value=${saved}
       options=${[...(run ? [["", "a text of your own"]] : []), ...served.records.map((each) => [each, each])]}
       onChange=${(next_) => change({ record: next_, kind: "", layer: "", head: "", find: "" })} /></div>`}
     ${!saved && html`<${TextForm} text=${text} info=${info} params=${params}
-      isBusy=${answered.isBusy || size.isBusy || survey.isBusy}
+      isBusy=${answered.isBusy || size.isBusy || summary.isBusy}
       ask=${change} />`}
     ${error && html`<p class="error" role="alert">${error}</p>`}
     ${one && html`<div class="bar">
@@ -110,9 +110,9 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
       <span role="status" class="quiet">${params.find
         ? `${found.keys.length} keys, ${found.queries.length} queries` : ""}</span>
       </div>`}
-    ${one && size.value && html`<${TileMap} size=${size.value} tokens=${tokens} profile=${survey.value?.received}
+    ${one && size.value && html`<${TileMap} size=${size.value} tokens=${tokens} profile=${summary.value?.received}
       parts=${[...size.value.parts, Math.min(head, size.value.n_heads - 1)]} params=${params} change=${change} stops=${stops}
       isDark=${isDark} jump=${jump} found=${found} />`}
-    ${survey.value && one && html`<${FarLinks} survey=${survey.value} tokens=${tokens} far=${far}
+    ${summary.value && one && html`<${FarLinks} summary=${summary.value} tokens=${tokens} far=${far}
       setFar=${(next_) => change({ far: next_ })} jump=${setJump} />`}`;
 }

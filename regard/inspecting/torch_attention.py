@@ -1,6 +1,6 @@
-"""The weights of torch's own `nn.MultiheadAttention`, rebuilt from its inputs.
+"""Torch attention: the weights of torch's own `nn.MultiheadAttention`, rebuilt from its inputs.
 
-    with foreign(model) as maps: model(x)
+    with torch_attention(model) as maps: model(x)
 
 No hook is attached to the modules, which would switch torch's fast path off. During the pass the
 inputs are only copied; queries, keys and row numbers are computed when a map is first read.
@@ -70,7 +70,7 @@ class GivenBias(Relation):
 
 
 @contextmanager
-def foreign(model: nn.Module) -> Iterator[dict[str, AttentionCall]]:
+def torch_attention(model: nn.Module) -> Iterator[dict[str, AttentionCall]]:
     """Collect every `nn.MultiheadAttention` that runs inside the block, by its place in the model.
 
     Of a module that runs several times the last call is kept.

@@ -9,11 +9,11 @@ import torch
 from regard.attention import Chain
 from regard.attention.patterns.causal import CausalPattern
 from regard.errors import SettingError
-from regard.inspecting import survey
-from regard.inspecting.survey import ANYWHERE
+from regard.inspecting import summarise_map
+from regard.inspecting.map_summary import ANYWHERE
 from tests.inspecting.hand_made import Dense
 
-MODULE = import_module("regard.inspecting.survey")
+MODULE = import_module("regard.inspecting.map_summary")
 
 
 def random_map(n, **links):
@@ -27,7 +27,7 @@ def test_masses_entropies_and_far_links_are_those_of_the_matrix(links, monkeypat
     monkeypatch.setattr(MODULE, "WIDTH", 70)
     layer = random_map(200, **links)
     dense = layer.dense()[0, 1].numpy()
-    found = survey(layer, 1, far=20, count=9)
+    found = summarise_map(layer, 1, far=20, count=9)
     np.testing.assert_allclose(found.received, dense.sum(0), rtol=1e-4, atol=1e-6)
     logs = np.log(np.where(dense > 0, dense, 1.0))
     np.testing.assert_allclose(found.entropy, -(dense * logs).sum(1), rtol=1e-4, atol=1e-5)
@@ -43,14 +43,14 @@ def test_masses_entropies_and_far_links_are_those_of_the_matrix(links, monkeypat
 def test_keys_that_are_left_out_are_linked_to_by_nobody():
     matrix = torch.rand(1, 1, 90, 90)
     matrix[..., 3] = 5.0
-    links = survey(Dense(matrix), 0, far=10, count=5, left_out=frozenset({3})).links
+    links = summarise_map(Dense(matrix), 0, far=10, count=5, left_out=frozenset({3})).links
     assert all(link.key != 3 and link.weight < 1 for link in links)
-    assert survey(Dense(matrix), 0, far=10, count=5).links[0].key == 3
+    assert summarise_map(Dense(matrix), 0, far=10, count=5).links[0].key == 3
 
 
 def test_a_pass_over_some_rows_says_so_and_estimates_the_whole():
     layer = random_map(400)
-    some = survey(layer, 0, every=4, far=5, count=3)
+    some = summarise_map(layer, 0, every=4, far=5, count=3)
     assert not some.is_exact
     assert some.rows == range(1, 400, 4)
     assert some.received.sum() == pytest.approx(400, rel=1e-3)
@@ -62,23 +62,23 @@ def test_a_pass_over_some_rows_says_so_and_estimates_the_whole():
 def test_a_pause_is_made_after_every_block_and_can_stop_the_pass(monkeypatch):
     monkeypatch.setattr(MODULE, "BLOCK", 4000)
     blocks = []
-    survey(random_map(100), 0, pause=lambda: blocks.append(1))
+    summarise_map(random_map(100), 0, pause=lambda: blocks.append(1))
     assert len(blocks) == 3
 
     def stop():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        survey(random_map(100), 0, pause=stop)
+        summarise_map(random_map(100), 0, pause=stop)
 
 
 def test_a_step_of_nothing_is_refused():
     with pytest.raises(SettingError, match="expected every of at least 1"):
-        survey(random_map(5), 0, every=0)
+        summarise_map(random_map(5), 0, every=0)
 
 
 def test_links_anywhere_are_the_heaviest_of_all():
     matrix = torch.rand(1, 1, 5, 80)
-    found = survey(Dense(matrix), 0, far=ANYWHERE, count=4).links
+    found = summarise_map(Dense(matrix), 0, far=ANYWHERE, count=4).links
     best = matrix.flatten().topk(4).values.tolist()
     assert [link.weight for link in found] == pytest.approx(best)

@@ -1,4 +1,4 @@
-"""A survey: one pass over a map of any length that sums each key's weight and finds far links.
+"""Map summary: one pass over a map of any length that sums each key's weight and finds far links.
 
     received[j] = Σᵢ a[i,j]                        the mass of a column
     far links     the largest a[i,j] with |i − j| > far
@@ -27,7 +27,7 @@ ANYWHERE = -1
 
 @final
 @dataclass(frozen=True)
-class Survey:
+class MapSummary:
     """The results of one pass over one head."""
 
     received: Float[np.ndarray, " k"]
@@ -44,7 +44,7 @@ class Survey:
     """Whether every query was used."""
 
 
-def survey(
+def summarise_map(
     weights: Weights,
     head: int,
     *,
@@ -53,7 +53,7 @@ def survey(
     every: int = 1,
     left_out: frozenset[int] = frozenset(),
     pause: Pause | None = None,
-) -> Survey:
+) -> MapSummary:
     """Pass over one head of a layer's weights, and find so many far links.
 
     Links between places no further than `far` apart are near; `ANYWHERE` is for two sequences,
@@ -62,7 +62,7 @@ def survey(
     """
     if every < 1 or count < 0 or far < ANYWHERE:
         raise SettingError(
-            f"survey: expected every of at least 1, count of at least 0 and far of at least "
+            f"map summary: expected every of at least 1, count of at least 0 and far of at least "
             f"{ANYWHERE}; got {every}, {count} and {far}."
         )
     n_queries, n_keys = weights.shape[-2:]
@@ -82,7 +82,7 @@ def survey(
     whole = (received * (n_queries / max(len(rows), 1))).float().numpy()
     pairs = zip(*(numbers.tolist() for numbers in best), strict=True)
     links = tuple(Link(query, key, weight) for weight, (query, key) in pairs if weight > 0)
-    return Survey(whole, entropy.numpy(), links, rows, far, every == 1)
+    return MapSummary(whole, entropy.numpy(), links, rows, far, every == 1)
 
 
 def _strongest(
