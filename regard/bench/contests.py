@@ -26,7 +26,7 @@ PACKAGES = ["transformers", "joeynmt", "tokenizers", "numpy"]
 
 
 @dataclass(frozen=True)
-class Wish:
+class ContestSettings:
     """The settings of a contest that the caller chose."""
 
     data: Path | None
@@ -37,7 +37,7 @@ class Wish:
     """How long a race goes on."""
     threads: int = 1
     joeynmt_python: Path | None = None
-    shown: Callable[[float], None] = lambda share: None
+    each_share: Callable[[float], None] = lambda share: None
     """Called with the share of the work that is done."""
 
 
@@ -46,32 +46,34 @@ class Contest:
     """The peers that can take part, and the function that measures them."""
 
     peers: tuple[str, ...]
-    measure: Callable[[Wish], dict[str, Any]]
+    measure: Callable[[ContestSettings], dict[str, Any]]
 
-    def report(self, wish: Wish) -> dict[str, Any]:
+    def report(self, settings: ContestSettings) -> dict[str, Any]:
         """The measurements, with the environment in which they were made."""
-        where = environment(wish.device)
-        return {**where, "packages": versions(PACKAGES), **self.measure(wish)}
+        where = environment(settings.device)
+        return {**where, "packages": versions(PACKAGES), **self.measure(settings)}
 
 
-def _race(size: Size) -> Callable[[Wish], dict[str, Any]]:
-    def measure(wish: Wish) -> dict[str, Any]:
+def _race(size: Size) -> Callable[[ContestSettings], dict[str, Any]]:
+    def measure(settings: ContestSettings) -> dict[str, Any]:
         return race_report(
-            wish.data,
+            settings.data,
             size=size,
-            peers=wish.peers,
-            seconds=wish.seconds,
-            threads=wish.threads,
-            device=wish.device.type,
-            joeynmt_python=wish.joeynmt_python,
-            each_round=wish.shown,
+            peers=settings.peers,
+            seconds=settings.seconds,
+            threads=settings.threads,
+            device=settings.device.type,
+            joeynmt_python=settings.joeynmt_python,
+            each_round=settings.each_share,
         )
 
     return measure
 
 
-def _base(wish: Wish) -> dict[str, Any]:
-    return gpu_report(wish.data, device=wish.device, peers=wish.peers, each_part=wish.shown)
+def _base(settings: ContestSettings) -> dict[str, Any]:
+    return gpu_report(
+        settings.data, device=settings.device, peers=settings.peers, each_part=settings.each_share
+    )
 
 
 JOEYNMT = ("joeynmt", "joeynmt_same_batches")
@@ -94,13 +96,13 @@ def main() -> None:
     model, data, *seconds = sys.argv[1:]
     device = Hardware.chosen(None, None).device
     contest = find(model, CONTESTS)[device.type]
-    wish = Wish(
+    settings = ContestSettings(
         Path(data),
         device,
         contest.peers,
         seconds=float(seconds[0]) if seconds else 120.0,
         threads=torch.get_num_threads(),
     )
-    report = contest.report(wish)
+    report = contest.report(settings)
     print(training_text(report))
     print(json.dumps(report))

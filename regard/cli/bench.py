@@ -11,7 +11,7 @@ from rich.console import Console
 
 from regard.bench import cases
 from regard.bench.attention_report import attention_report, attention_text
-from regard.bench.contests import CONTESTS, Wish
+from regard.bench.contests import CONTESTS, ContestSettings
 from regard.bench.decoding import DecodingCase, bench_decoding, decoding_text
 from regard.bench.environment import environment, versions
 from regard.bench.measure import Measured, free_memory, measure
@@ -100,8 +100,10 @@ def train(
     chosen = _peers(peers, list(contest.peers))
     device_used, threads = hardware.device, torch.get_num_threads()
     with _measuring() as show_share:
-        wish = Wish(data, device_used, chosen, seconds, threads, joeynmt_python, show_share)
-        report = contest.report(wish)
+        settings = ContestSettings(
+            data, device_used, chosen, seconds, threads, joeynmt_python, show_share
+        )
+        report = contest.report(settings)
     _give(report, training_text(report), out, as_json=as_json)
     if any(row["problem"] for row in report["rows"]):
         raise typer.Exit(1)
