@@ -8,7 +8,7 @@ import torch
 from hypothesis import settings
 
 # jaxtyping finds its checker by this name, and only if somebody has imported it
-import tests.checking
+import tests.type_checker
 from tests.small_recipe import RECIPE
 
 # processes that tests start share the cores with the tests beside them
@@ -21,7 +21,7 @@ settings.load_profile("unhurried")
 
 @pytest.fixture(autouse=True)
 def _fixed_ground(request):
-    tests.checking.begin_test()
+    tests.type_checker.begin_test()
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A recipe that learns in a second, for whoever needs a run."""
+"""A recipe that learns in a second, for tests that need a run."""
 
 RECIPE = """\
 [data]

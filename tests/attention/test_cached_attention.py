@@ -16,7 +16,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.dims import Dims
 from regard.errors import MeetingError
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS, CAUSAL = Dims(d_model=8, n_heads=2), CausalPattern()
 FORGETTING = {

@@ -29,7 +29,7 @@ from regard.attention.selections.top_k import TopKSelection
 from regard.dims import Dims
 from regard.places import Places
 from regard.positions.rotary import RotaryPositions
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 N = 17
 DIMS = Dims(d_model=12, n_heads=3, max_len=19)

@@ -23,7 +23,7 @@ from regard.attention.selections.top_k import TopKSelection
 from regard.dims import Dims
 from regard.errors import LengthError
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 CAUSAL = CausalPattern()
 N_QUERIES, N_KEYS = 13, 23

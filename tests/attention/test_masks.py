@@ -16,7 +16,7 @@ from regard.attention.selections.local_monotonic import LocalMonotonicSelection
 from regard.dims import Dims
 from regard.errors import ShapeError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 
 CAUSAL = CausalPattern()
 WINDOW = SlidingWindowPattern(size=2)

@@ -9,7 +9,7 @@ from regard.attention import Chain, all_of, attend, given, multi_head, padding
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.selections.soft import SoftSelection
 from regard.dims import Dims
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 
 CAUSAL = CausalPattern()
 LENGTHS = torch.tensor([5, 13])

@@ -7,7 +7,7 @@ from regard.attention import Chain, attend, multi_head
 from regard.attention.patterns.causal import CausalPattern
 from regard.dims import Dims
 from regard.layers import FeedForward
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 
 def test_with_fixed_weights_attention_is_a_linear_layer():

@@ -8,7 +8,7 @@ from regard.serving.registry import open_runs
 from regard.serving.server import running
 from tests.browser.looking import violations
 from tests.captioning import trained_captioner
-from tests.making import make_run
+from tests.factories import make_run
 from tests.serving.serving import TEXTS
 
 pytestmark = pytest.mark.browser

@@ -13,8 +13,8 @@ from regard.serving import build_app
 from regard.serving.registry import GoldPairs, Registry, open_runs
 from regard.serving.server import running
 from tests.browser.looking import VIEWS, open_view
+from tests.factories import make_run
 from tests.inspecting.captions_by_hand import captioned, grey_picture, random_maps, written
-from tests.making import make_run
 
 pytestmark = pytest.mark.browser
 

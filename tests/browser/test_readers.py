@@ -10,7 +10,7 @@ from regard.serving import build_app
 from regard.serving.registry import open_runs
 from regard.serving.server import running
 from tests.browser.looking import settle, violations
-from tests.making import make_run
+from tests.factories import make_run
 from tests.serving.serving import TEXTS, make_readers
 
 pytestmark = pytest.mark.browser

@@ -9,7 +9,7 @@ import regard
 from regard.cli import main
 from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text, read_quoted
 from regard.training.checkpoints import read_tensors, write_tensors
-from tests.making import make_run
+from tests.factories import make_run
 
 
 def _says(capsys, *words, code=0):

@@ -10,7 +10,7 @@ from regard.bench.decoding_worker import _regard
 from regard.cli import main
 from regard.decoding import Beam, GraphedBeam, Hypothesis
 from regard.runs.trained import load
-from tests.making import make_run
+from tests.factories import make_run
 
 SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",
          "--turns", "1"]  # fmt: skip

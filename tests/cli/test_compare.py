@@ -12,7 +12,7 @@ from regard.evaluating import Resampling, compare
 from regard.recipes.recipe import examples
 from regard.runs.evaluation import search_for
 from regard.training.checkpoints import read_tensors, write_tensors
-from tests.making import make_run
+from tests.factories import make_run
 
 FEW = ["--samples", "9", "--trials", "9"]
 QUICK = [*FEW, "--beam", "1"]

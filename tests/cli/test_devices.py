@@ -9,7 +9,7 @@ from regard.cli.verbs import VERBS as cli_verbs
 from regard.cli.verbs import load_verb
 from regard.errors import SettingError
 from regard.hardware.hardware import Hardware, device_named
-from tests.making import make_run
+from tests.factories import make_run
 from tests.small_recipe import RECIPE
 
 VERBS = {

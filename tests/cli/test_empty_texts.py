@@ -15,7 +15,7 @@ from regard.serving import api
 from regard.serving.registry import open_runs
 from regard.tasks.predictions import AnswerOptions
 from tests.captioning import trained_captioner
-from tests.making import ENCODER, TRANSFORMER, make_run
+from tests.factories import ENCODER, TRANSFORMER, make_run
 
 LANGUAGE = """\
 kind = "language_model"

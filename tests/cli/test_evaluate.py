@@ -13,7 +13,7 @@ from regard.evaluating import AlignmentCounts, DecoderRow, Gold, HeadView, best_
 from regard.runs import evaluation
 from regard.runs.alignment import AlignmentErrors
 from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers, score, search_for
-from tests.making import make_run
+from tests.factories import make_run
 
 CUT = "the answer was cut at the longest allowed"
 SOURCES = ["a b", "c d e", "", "e"]

@@ -7,7 +7,7 @@ import pytest
 
 from regard.cli import main
 from regard.evaluating.accuracy import measured_token_accuracy
-from tests.making import make_run
+from tests.factories import make_run
 
 TEXTS = {"a b": "b a", "c d e a": "c d e", "e": "a b c d", "zebra a": "a zebra"}
 

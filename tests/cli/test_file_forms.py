@@ -19,7 +19,7 @@ from regard.runs.evaluation_texts import texts_of_files
 from regard.runs.trained import Prediction, Trained
 from tests.captioning import RECIPE as CAPTIONER
 from tests.captioning import draw, trained_captioner
-from tests.making import make_run
+from tests.factories import make_run
 
 TREEBANK = (
     "1\ta\t_\tDET\t_\t_\t2\t_\t_\t_\n2\tb\t_\tNOUN\t_\t_\t0\t_\t_\t_\n\n"

@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from tests.making import make_run
+from tests.factories import make_run
 
 KINDS = {
     "documents": '{ name = "documents", path = "x", source = ["a", "d"], max_words = 3 }',

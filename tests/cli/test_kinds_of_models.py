@@ -8,7 +8,7 @@ import regard
 from regard.cli import main
 from regard.inspecting.capture import sizes_of
 from regard.models import KINDS
-from tests.making import TRANSFORMER, make_run
+from tests.factories import TRANSFORMER, make_run
 
 SMALL = "d_embedding = 8\nd_hidden = 8\nn_layers = 1"
 SMALL_STACKS = "d_model = 8\nn_heads = 2\nd_hidden = 8\nn_encoder_layers = 1\nn_decoder_layers = 1"

@@ -9,7 +9,7 @@ from rich.console import Console
 from regard.cli import main
 from regard.cli.progress import spinner
 from regard.tasks.looks import counted_words
-from tests.making import make_run
+from tests.factories import make_run
 
 COMPRESSED = """\
 kind = "language_model"

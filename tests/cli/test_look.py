@@ -17,7 +17,7 @@ from regard.inspecting.capture import look_at
 from regard.inspecting.panels import View
 from regard.plots import plain_words
 from regard.runs.trained import Trained, load, load_run
-from tests.making import TRANSFORMER, make_run
+from tests.factories import TRANSFORMER, make_run
 
 TEXT, ANSWER = "a b cd", "cd a"
 

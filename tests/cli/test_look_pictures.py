@@ -9,7 +9,7 @@ import regard
 from regard.cli import main
 from regard.decoding import Beam, Limits
 from tests.captioning import draw, trained_captioner
-from tests.making import make_run
+from tests.factories import make_run
 
 
 @pytest.fixture(scope="module")

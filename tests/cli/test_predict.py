@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard.cli import main
 from regard.runs.trained import Prediction, Trained
-from tests.making import make_run
+from tests.factories import make_run
 
 
 @pytest.fixture(scope="module")

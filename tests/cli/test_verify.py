@@ -17,7 +17,7 @@ from regard.training.checkpoints import (
     write_tensors,
 )
 from regard.training.workers import SINGLE_PROCESS
-from tests.making import make_run
+from tests.factories import make_run
 
 RECIPE = """\
 [data]

@@ -9,7 +9,7 @@ from regard.attention import MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS, 
 from regard.attention.masks import Padding
 from regard.dims import Dims
 from regard.places import Places, Tree
-from tests.asserting import doubles
+from tests.assertions import doubles
 
 TABLES = {
     "score": SCORES,

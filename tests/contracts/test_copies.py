@@ -13,7 +13,7 @@ from regard.attention import HEADS, Chain
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.dims import Dims
 from regard.positions import RotaryPositions
-from tests.asserting import doubles, gradients
+from tests.assertions import doubles, gradients
 from tests.contracts.building import TABLES, Inputs, chain_of, small_dims
 from tests.contracts.test_pairs import ALLOWED, sizes
 

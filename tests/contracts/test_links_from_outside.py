@@ -23,8 +23,8 @@ from regard.models import LanguageSpec, RecurrentSpec, build_language_model, bui
 from regard.models.stepper import PAD
 from regard.positions import RotaryPositions
 from regard.recipes import read_recipe
-from tests.asserting import assert_close, assert_same_gradients, doubles
-from tests.making import RECIPE, TRANSFORMER
+from tests.assertions import assert_close, assert_same_gradients, doubles
+from tests.factories import RECIPE, TRANSFORMER
 
 DIMS = Dims(d_model=5, n_heads=3, max_len=17)
 LENGTHS = torch.tensor([11, 7])

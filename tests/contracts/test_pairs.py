@@ -11,7 +11,7 @@ from regard.attention.engine import PATHS
 from regard.attention.masks import all_of
 from regard.attention.tables import why_not
 from regard.errors import MeetingError
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.contracts.building import TABLES, Inputs, build, chain_of, part_of, small_dims
 from tests.contracts.witness import expected
 

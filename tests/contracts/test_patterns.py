@@ -15,7 +15,7 @@ from regard.attention.patterns.global_tokens import GlobalTokensPattern
 from regard.attention.patterns.random_links import RandomLinksPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.places import Places
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 from tests.contracts.building import build, small_dims
 from tests.contracts.witness import visible_pairs
 

@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 from regard.attention import RELATIONS, all_of, attend, given, padding
 from regard.attention.patterns.causal import CausalPattern
 from regard.places import Places, Tree
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 from tests.contracts.building import Inputs, build, random_heads, small_dims
 
 READS_THE_TREE = {"structural"}

@@ -8,7 +8,7 @@ from regard.attention import SCORES, attend, given, padding
 from regard.attention.links import CoverageScore
 from regard.attention.patterns.causal import CausalPattern
 from regard.places import Places
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 from tests.contracts.building import build, small_dims
 
 ORDER_MATTERS = {"location"}

@@ -8,7 +8,7 @@ from regard.attention import SELECTIONS, all_of, attend, given, padding
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.scores.dot import DotScore
 from regard.places import Places
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 from tests.contracts.building import build, small_dims
 
 SUMS_BELOW_ONE = {"local_predictive"}

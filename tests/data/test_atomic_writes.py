@@ -19,8 +19,8 @@ from regard.data.atomic_writes import move_into_place, write_text, written_besid
 from regard.data.mapped_arrays import new_folder, write_facts
 from regard.inspecting.record_files import save_record
 from regard.training.checkpoints import Progress, save_checkpoint, write_tensors
+from tests.factories import ENCODER, make_run
 from tests.inspecting.hand_made import of_a_model
-from tests.making import ENCODER, make_run
 
 PACKAGE = Path(__file__).parents[2] / "regard"
 

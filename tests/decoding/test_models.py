@@ -21,7 +21,7 @@ from regard.decoding import (
 from regard.decoding.cpu.packed_linear import PackedLinear
 from regard.errors import SettingError
 from regard.models import Stepper
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 from tests.decoding.writers import (
     SPECS,
     WITHOUT_SELF_ATTENTION,

@@ -18,7 +18,7 @@ from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.events import Step
 from regard.training.run import Notice
-from tests.making import make_run
+from tests.factories import make_run
 
 CORE = "cpu{core} {user} 0 {system} {idle} {waiting} 0 0 {stolen} 0 0"
 

@@ -9,7 +9,7 @@ from regard.attention.capture import captured
 from regard.data.subword_kinds import BOS
 from regard.errors import SettingError
 from regard.inspecting.capture import attention_of, weights_of
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 from tests.decoding.writers import WITHOUT_SELF_ATTENTION, other_model, transformer
 
 SOURCE, TARGET = [5, 6, 7, 4, 2], [8, 9, 10]

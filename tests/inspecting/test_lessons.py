@@ -9,7 +9,7 @@ from regard.attention.scores.dot import DotScore
 from regard.attention.selections.soft import SoftSelection
 from regard.inspecting.lessons import X, Y, worked
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DOT = DotScore()
 

@@ -10,7 +10,7 @@ from regard.errors import SettingError
 from regard.inspecting import meetings
 from regard.layers.convolution import GatedConvolution
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
-from tests.asserting import doubles
+from tests.assertions import doubles
 
 KINDS = {
     "convolution": ("constant", False),

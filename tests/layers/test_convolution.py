@@ -7,7 +7,7 @@ from torch.nn.functional import conv1d, glu, pad
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.convolution import GatedConvolution
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 from tests.oracles.convolution import block
 
 WINDOWS = {

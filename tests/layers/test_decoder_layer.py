@@ -10,7 +10,7 @@ from regard.attention.selections.local_monotonic import LocalMonotonicSelection
 from regard.dims import Dims
 from regard.layers import RESIDUALS, DecoderLayer, FeedForward, Norm
 from regard.positions.rotary import RotaryPositions
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 
 DIMS = Dims(d_model=12, n_heads=3)
 SOURCE_LENGTHS = torch.tensor([4, 11])

@@ -11,7 +11,7 @@ from regard.attention.relations.structural import StructuralRelation
 from regard.dims import Dims
 from regard.layers import RESIDUALS, EncoderLayer, FeedForward, PreNorm
 from regard.places import Places, Tree
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 
 DIMS = Dims(d_model=15, n_heads=3)
 

@@ -9,7 +9,7 @@ import torch
 from regard.dims import Dims
 from regard.errors import UnknownChoice
 from regard.layers.feed_forward import FeedForward, NoFeedForward
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=5)
 

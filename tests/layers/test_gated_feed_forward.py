@@ -5,7 +5,7 @@ import torch
 
 from regard.dims import Dims
 from regard.layers import FeedForward, GatedFeedForward
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 
 def test_it_is_the_equation():

@@ -6,7 +6,7 @@ import torch
 
 from regard.dims import Dims
 from regard.layers.norm import Norm
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 DIMS = Dims(d_model=7)
 

@@ -13,7 +13,7 @@ from regard.layers.recurrent import (
     RecurrentEncoder,
     RecurrentLayer,
 )
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}
 WAYS = {

@@ -8,7 +8,7 @@ from torch.nn.functional import layer_norm
 from regard.dims import Dims
 from regard.layers.norm import Norm
 from regard.layers.residual import RESIDUALS, NoNorm, NoResidual, PostNorm, PreNorm
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=7)
 

@@ -4,7 +4,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.layers.recurrent.shared_weight import SharedWeight, add_product
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 
 def chained(weight, base, x):

@@ -23,7 +23,7 @@ from regard.layers.weighted_branches import (
     project_all,
     project_to_simplex,
 )
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 DIMS = Dims(d_model=15, n_heads=3)
 

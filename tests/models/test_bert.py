@@ -11,7 +11,7 @@ from regard.errors import SettingError, ShapeError
 from regard.models import EncoderSpec, build_encoder
 from regard.models.encoders.spec import ENCODER_SIZES
 from regard.models.stepper import BOS, EOS, PAD
-from tests.asserting import assert_close, gradients
+from tests.assertions import assert_close, gradients
 
 V = 29
 SMALL = EncoderSpec(

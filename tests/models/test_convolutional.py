@@ -18,7 +18,7 @@ from regard.models.convolutional.network import build_convolutional
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
 from regard.models.stepper import BOS, PAD
 from regard.models.trainable import shifted
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.decoding.writers import decided, decode_all
 from tests.oracles.convolution import logits as loops
 

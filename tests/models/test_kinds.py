@@ -24,7 +24,7 @@ from regard.models.mask_checks import check_future, check_hidden, check_padding
 from regard.models.parts import LAYER_KINDS
 from regard.models.spec import LAYERS
 from regard.models.stepper import PAD
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 V = 29
 SMALL = TransformerSpec(

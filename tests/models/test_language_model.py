@@ -12,7 +12,7 @@ from regard.errors import SettingError
 from regard.models import LanguageSpec, TransformerSpec, build_language_model, build_model
 from regard.models.language_model import joined
 from regard.models.stepper import BOS, EOS, PAD
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 SMALL = TransformerSpec(
     d_model=16, n_heads=2, d_hidden=24, n_encoder_layers=2, n_decoder_layers=2, max_len=32

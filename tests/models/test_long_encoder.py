@@ -10,7 +10,7 @@ from regard.choices import Choice
 from regard.errors import LengthError, MeetingError, SettingError, UnknownChoice
 from regard.models import TransformerSpec, build_transformer
 from regard.models.stepper import PAD
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 SMALL = TransformerSpec(
     d_model=16, n_heads=2, d_hidden=24, n_encoder_layers=2, n_decoder_layers=2, max_len=40

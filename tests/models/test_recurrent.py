@@ -12,7 +12,7 @@ from regard.choices import Choice
 from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.stepper import BOS, EOS, PAD
-from tests.asserting import assert_close, assert_same_gradients, gradients
+from tests.assertions import assert_close, assert_same_gradients, gradients
 from tests.oracles import recurrent as oracle
 
 ROOT = Path(__file__).parents[2]

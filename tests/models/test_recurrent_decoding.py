@@ -15,7 +15,7 @@ from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
 from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import RecurrentSpec
 from regard.models.stepper import BOS, EOS, PAD, count_rows
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 from tests.decoding.writers import decided, decode_all
 
 V, LIMITS = 11, Limits(max_tokens=4)

@@ -15,7 +15,7 @@ from regard.models.recurrent.initialisation import INITIALISATIONS
 from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.stepper import EOS, PAD
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 V = 29
 SMALL = {"d_embedding": 16, "d_hidden": 16, "n_layers": 1}

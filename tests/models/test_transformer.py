@@ -18,7 +18,7 @@ from regard.models import (
 )
 from regard.models.mask_checks import check_masks
 from regard.models.stepper import PAD, Stepper
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 SMALL = TransformerSpec(
     d_model=16, n_heads=2, d_hidden=24, n_encoder_layers=2, n_decoder_layers=2, max_len=32

@@ -6,7 +6,7 @@ import torch
 from regard.dims import Dims
 from regard.errors import LengthError
 from regard.positions.learned import LearnedPositions
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=5, max_len=11)
 

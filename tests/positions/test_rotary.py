@@ -9,7 +9,7 @@ from regard.attention.scores.general import GeneralScore
 from regard.dims import Dims
 from regard.errors import DimsError, MeetingError
 from regard.positions.rotary import RotaryPositions
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=30, n_heads=3)
 ROTARY = RotaryPositions(DIMS)

@@ -8,7 +8,7 @@ import torch
 from regard.dims import Dims
 from regard.errors import DimsError
 from regard.positions.sinusoidal import SinusoidalPositions
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 WAVES = SinusoidalPositions(Dims(d_model=14))
 

@@ -9,7 +9,7 @@ from regard.errors import ShapeError
 from regard.places import Tree
 from regard.positions.sinusoidal import SinusoidalPositions
 from regard.positions.tree_depth import TreeDepthPositions
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 
 DIMS = Dims(d_model=6)
 HEADS = torch.tensor([[1, -1, 1, 4, 1], [-1, 0, 1, 2, 3]])

@@ -32,7 +32,7 @@ from regard.runs.demo import (
     unseen,
     write_demo_report,
 )
-from tests.making import make_run
+from tests.factories import make_run
 
 SMALL = ("data.train.count=1500", "data.valid.count=120", "data.test.count=150")
 DATE = write(datetime.date(2029, 5, 9), "de", "EEEE, d. MMMM y")

@@ -19,7 +19,7 @@ from regard.runs.evaluation import answer
 from regard.runs.trained import Request
 from regard.tasks.predictions import AnswerOptions
 from regard.tasks.word_links import replaced
-from tests.making import TRANSFORMER, make_run
+from tests.factories import TRANSFORMER, make_run
 
 LANGUAGE_MODEL = """\
 kind = "language_model"

@@ -25,7 +25,7 @@ from regard.runs.alignment import align, read_gold
 from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers, answer, score, search_for
 from regard.runs.evaluation_texts import chosen_texts, texts_of_files
 from regard.tasks.predictions import AnswerOptions
-from tests.making import make_run
+from tests.factories import make_run
 
 PAIRS = [
     Example("a b c", ("c b a", "a c")),

@@ -14,7 +14,7 @@ from regard.errors import (
     UnknownChoice,
 )
 from regard.runs.trained import Request, Trained
-from tests.making import ENCODER, TRANSFORMER, make_run
+from tests.factories import ENCODER, TRANSFORMER, make_run
 
 TEXTS = ["a b", "e d c b a", "c", "d d d e"]
 GREEDY = Greedy(limits=Limits(max_tokens=12))

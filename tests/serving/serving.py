@@ -8,7 +8,7 @@ from regard.recipes import read_recipe
 from regard.recipes.data_paths import data_files
 from regard.serving.registry import GoldPairs, Registry, open_runs
 from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text
-from tests.making import ENCODER, make_run
+from tests.factories import ENCODER, make_run
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TEXTS = ("a dog ate the food because it was hungry", HOSTILE, "</script>", "الكلب يأكل", "我很好")

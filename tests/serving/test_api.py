@@ -24,7 +24,7 @@ from regard.serving import build_app
 from regard.serving.app import PAGE_TYPES, page_files
 from regard.serving.atlas import profile
 from regard.serving.registry import names_of, open_runs
-from tests.making import make_run
+from tests.factories import make_run
 from tests.serving.serving import TEXTS
 
 TEXT = "a dog ate"

@@ -66,9 +66,9 @@ def until(is_so):
 def ask(address, path):
     """A request whose answer nobody has read yet."""
     where = urlsplit(address)
-    asking = socket.create_connection((where.hostname, where.port))
-    asking.sendall(f"GET /api/{path} HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
-    return asking
+    connection = socket.create_connection((where.hostname, where.port))
+    connection.sendall(f"GET /api/{path} HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
+    return connection
 
 
 def read(address, path):

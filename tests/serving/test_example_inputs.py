@@ -10,7 +10,7 @@ from regard.serving import build_app
 from regard.serving.example_inputs import SENTENCES, own_examples
 from regard.serving.registry import open_runs
 from regard.tasks.masked_words import MaskedWords
-from tests.making import ENCODER, make_run
+from tests.factories import ENCODER, make_run
 from tests.serving.serving import write_card
 
 LINES = "= Cats =\nthe cat , it saw the dog\nthe dog saw 3 cats\n"

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from regard.data.subwords import Subwords
 from regard.serving import build_app
 from regard.serving.registry import open_runs
-from tests.making import make_run
+from tests.factories import make_run
 
 
 @pytest.fixture(params=["words", "characters"])

@@ -8,7 +8,7 @@ from regard.runs.trained import load
 from regard.serving.loaded_head import loaded_head
 from regard.serving.schemas import WorkedExampleRequest, WorkedHead
 from regard.serving.worked_steps import worked_steps
-from tests.making import TRANSFORMER, make_run
+from tests.factories import TRANSFORMER, make_run
 
 RELATIVE = TRANSFORMER + '\nrelation = "shaw"'
 RECURRENT = 'kind = "recurrent"\nsize = "bahdanau"\nd_embedding = 8\nd_hidden = 8\nn_layers = 1'

@@ -7,7 +7,7 @@ from regard.serving import build_app
 from regard.serving.quantities import QUANTITIES
 from regard.serving.registry import open_runs
 from tests.cli.test_kinds_of_models import SECTIONS
-from tests.making import ENCODER, TRANSFORMER, make_run
+from tests.factories import ENCODER, TRANSFORMER, make_run
 
 TEXT, N_PIECES = "a b c", 6
 TWO_LAYERS = TRANSFORMER.replace("n_encoder_layers = 1", "n_encoder_layers = 2")

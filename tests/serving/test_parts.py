@@ -27,7 +27,7 @@ from regard.serving.registry import GoldPairs
 from regard.serving.schemas import WorkedExampleRequest
 from regard.serving.side_by_side import side_by_side
 from regard.serving.worked_steps import HEADS, worked_steps
-from tests.making import make_run
+from tests.factories import make_run
 
 MATRICES = ("W_Q", "W_K", "W_V")
 

@@ -11,7 +11,7 @@ from regard.serving.registry import open_runs
 from regard.training import run as train
 from regard.training.card_json import Quoted, QuotedFile, file_hash, quoted_text
 from tests.captioning import draw, trained_captioner
-from tests.making import make_run
+from tests.factories import make_run
 from tests.serving.serving import write_card
 
 SECRET = "the password is swordfish"

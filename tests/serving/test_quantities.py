@@ -24,7 +24,7 @@ from regard.serving.quantities import (
     spans_of,
 )
 from regard.serving.registry import Registry
-from tests.making import make_run
+from tests.factories import make_run
 
 TEXT = "a dog ate"
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from regard.serving import build_app
 from regard.serving.api import info, prepare_prediction
 from regard.serving.registry import open_runs
-from tests.making import ENCODER, make_run
+from tests.factories import ENCODER, make_run
 from tests.serving.serving import make_readers
 
 

@@ -13,8 +13,8 @@ from regard.serving.guard import MAX_PICTURE_BYTES
 from regard.serving.registry import open_runs
 from regard.serving.server import running
 from tests.captioning import draw, trained_captioner
-from tests.making import make_run
-from tests.serving import asking
+from tests.factories import make_run
+from tests.serving import clients
 
 MEGABYTE = 1 << 20
 PART = bytes(64 << 10)
@@ -53,15 +53,15 @@ def temporary(tmp_path, monkeypatch):
     ],
 )
 def test_what_cannot_be_used_is_refused_before_it_is_sent(registry, path, kind, status, message):
-    with running(build_app(registry)) as address, asking.connected(address) as connection:
+    with running(build_app(registry)) as address, clients.connected(address) as connection:
         # the head alone: the client waits with the rest
-        connection.sendall(asking.head_of(f"api/runs/{path}", MEGABYTE, kind))
-        got, said = asking.answer_to(connection)
+        connection.sendall(clients.head_of(f"api/runs/{path}", MEGABYTE, kind))
+        got, said = clients.answer_to(connection)
         assert (got, message in said["error"]["message"]) == (status, True)
         # what was announced may still come, and the connection is good for more
         connection.sendall(bytes(MEGABYTE))
-        asking.post(connection, "api/runs/texts/predict", {"text": "a b"})
-        assert asking.answer_to(connection)[0] == 200
+        clients.post(connection, "api/runs/texts/predict", {"text": "a b"})
+        assert clients.answer_to(connection)[0] == 200
 
 
 def _upload(app, parts):

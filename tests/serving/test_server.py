@@ -15,7 +15,7 @@ import pytest
 from regard.cli import main
 from regard.serving import build_app
 from regard.serving.server import address_of, bind, run_server, running
-from tests.making import make_run
+from tests.factories import make_run
 
 
 def test_a_port_that_is_taken_is_the_user_s_mistake(tmp_path, capsys):

@@ -16,7 +16,7 @@ from regard.runs.alignment import align
 from regard.runs.trained import Request
 from regard.tasks import task_of
 from regard.tasks.input_format import form_name
-from tests.making import make_run
+from tests.factories import make_run
 
 
 def read_text(recipe, text):

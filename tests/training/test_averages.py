@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.errors import CheckpointError
 from regard.training.averages import MovingAverage, mean_of
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 
 def test_the_average_follows_by_its_formula():

@@ -19,7 +19,7 @@ from regard.runs.evaluation_texts import texts_of_split
 from regard.tasks.predictions import WithPrecision
 from regard.training.events import Step
 from regard.training.run import run
-from tests.making import ENCODER, make_run
+from tests.factories import ENCODER, make_run
 from tests.training.encoder_recipes import TAGS, WORDS, trained
 
 

@@ -17,7 +17,7 @@ from regard.training.accumulation import Accumulator
 from regard.training.corpus_losses import summed_loss
 from regard.training.loop import epoch_updates
 from regard.training.losses import Objective
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 SPEC = TransformerSpec(
     d_model=16, n_heads=2, d_hidden=16, n_encoder_layers=1, n_decoder_layers=1, dropout=0.0

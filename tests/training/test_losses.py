@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from regard.training import losses
 from regard.training.losses import token_loss
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 
 def _case(smoothing):

@@ -7,7 +7,7 @@ from torch.nn.functional import log_softmax
 from regard.errors import SettingError
 from regard.models import LossInputs
 from regard.training.losses import Objective, token_loss
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 GOLD = torch.tensor([[4, 5, 2], [6, 2, 0]])
 SOURCE = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)

@@ -8,7 +8,7 @@ from regard.models import LossInputs, TransformerSpec, build_transformer
 from regard.recipes.recipe import TrainingRecipe
 from regard.training import losses
 from regard.training.losses import Objective, divergence
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 GOLD = torch.tensor([[4, 5, 2], [6, 2, 0]])
 

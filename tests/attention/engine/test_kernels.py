@@ -11,7 +11,7 @@ from regard.attention.engine.kernels import (
     softmax_attention,
     softmax_attention_backward,
 )
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 
 SIZES = [(1, 1), (2, 3), (17, 13), (65, 129)]
 

@@ -30,7 +30,7 @@ from regard.attention.selections.soft import SoftSelection
 from regard.dims import Dims
 from regard.errors import PathError, UnknownChoice
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 B, H, D, DV = 2, 3, 5, 7
 DIMS = Dims(d_model=D, n_heads=H, d_value=DV, max_len=160)

@@ -13,7 +13,7 @@ from regard.attention.scores.location import LocationScore
 from regard.attention.selections.hard import HardSelection
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.attention.selections.top_k import TopKSelection
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.attention.engine.test_paths import (
     DIMS,
     DV,

@@ -8,7 +8,7 @@ from regard.attention.patterns.causal import CausalPattern
 from regard.dims import Dims
 from regard.errors import DimsError
 from regard.positions.rotary import RotaryPositions
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 
 DIMS = Dims(d_model=30, n_heads=6)
 

@@ -12,7 +12,7 @@ from regard.errors import DimsError, MeetingError
 from regard.places import Places
 from regard.positions.rotary import RotaryPositions
 from regard.positions.sinusoidal import SinusoidalPositions
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=15, n_heads=3, d_query=7, d_key=11, d_value=13)
 

@@ -11,7 +11,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.dims import Dims
 from regard.errors import LengthError, MeetingError, SettingError, ShapeError, UnknownChoice
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 DIMS = Dims(d_model=5, n_heads=3, max_len=17)
 

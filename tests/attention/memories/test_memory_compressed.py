@@ -12,7 +12,7 @@ from regard.attention.selections.hard import HardSelection
 from regard.dims import Dims
 from regard.errors import MeetingError, SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 DIMS = Dims(d_model=5, n_heads=3, d_value=7)
 CAUSAL = CausalPattern()

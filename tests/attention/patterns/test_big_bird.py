@@ -11,7 +11,7 @@ from regard.attention.links import Grid
 from regard.attention.patterns.big_bird import BigBirdPattern
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 BLOCK, N_BLOCKS = 3, 17
 LENGTH = BLOCK * N_BLOCKS

@@ -10,7 +10,7 @@ from regard.attention.patterns.blocks import BlocksPattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 
 def by_loops(n_queries, n_keys, past, size):

@@ -8,7 +8,7 @@ from regard.attention import Chain
 from regard.attention.links import Grid, KernelMask
 from regard.attention.patterns.causal import CausalPattern
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 
 
 def by_loops(n_queries, n_keys, past):

@@ -9,7 +9,7 @@ from regard.attention.masks import is_full
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.full import FullPattern
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 
 def test_everything_is_visible_whatever_the_positions():

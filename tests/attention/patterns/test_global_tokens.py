@@ -11,7 +11,7 @@ from regard.attention.patterns.global_tokens import GlobalTokensPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 
 def by_loops(n_queries, n_keys, past, first, last):

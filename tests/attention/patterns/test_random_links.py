@@ -12,7 +12,7 @@ from regard.attention.patterns.random_links import RandomLinksPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 
 def drawn(pattern, length):

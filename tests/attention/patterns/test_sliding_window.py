@@ -9,7 +9,7 @@ from regard.attention.links import Grid
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles
+from tests.assertions import assert_close, assert_same_gradients, doubles
 
 
 def by_loops(n_queries, n_keys, past, size):

@@ -7,7 +7,7 @@ from regard.attention import attend
 from regard.attention.relations.linear_bias import LinearBiasRelation, slopes
 from regard.dims import Dims
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import chain, patterns, relations, scores, selections
 
 

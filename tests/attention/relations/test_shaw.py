@@ -9,7 +9,7 @@ from regard.attention.relations.shaw import ShawRelation
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, assert_same_gradients, doubles, gradients
+from tests.assertions import assert_close, assert_same_gradients, doubles, gradients
 from tests.oracles import chain, patterns, relations, scores, selections
 
 DIMS = Dims(d_model=5, n_heads=3, d_value=2)

@@ -11,7 +11,7 @@ from regard.attention.relations.structural import StructuralRelation, tree_dista
 from regard.dims import Dims
 from regard.errors import SettingError, ShapeError
 from regard.places import Places, Tree
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import chain, patterns, relations, scores, selections
 
 DIMS = Dims(d_model=5, n_heads=3)

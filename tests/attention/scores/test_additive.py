@@ -8,7 +8,7 @@ from regard.attention import attend
 from regard.attention.scores.additive import ACTIVATIONS, AdditiveScore
 from regard.dims import Dims
 from regard.errors import UnknownChoice
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import scores
 
 DIMS = Dims(d_model=5, n_heads=3, d_key=2)

@@ -4,7 +4,7 @@ from torch.autograd import gradcheck
 from regard.attention.scores.additive import AdditiveScore
 from regard.attention.scores.concat import ConcatScore
 from regard.dims import Dims
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import scores
 
 DIMS = Dims(d_model=5, n_heads=3, d_key=2)

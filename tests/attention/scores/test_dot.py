@@ -3,7 +3,7 @@ from torch.autograd import gradcheck
 
 from regard.attention import attend
 from regard.attention.scores.dot import DotScore
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import scores
 
 X = torch.tensor([[1, 3, 2], [1, 1, 3], [1, 2, 1]], dtype=torch.float64)

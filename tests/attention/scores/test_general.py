@@ -5,7 +5,7 @@ from regard.attention.scores.dot import DotScore
 from regard.attention.scores.general import GeneralScore
 from regard.attention.scores.scaled_dot import ScaledDotScore
 from regard.dims import Dims
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import scores
 
 

@@ -9,7 +9,7 @@ from regard.attention.scores.location import LocationScore
 from regard.dims import Dims
 from regard.errors import LengthError
 from regard.places import Places
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 from tests.oracles import scores
 
 DIMS = Dims(d_model=5, n_heads=3, d_key=2, max_len=17)

@@ -5,7 +5,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from regard.attention import attend
 from regard.attention.scores.dot import DotScore
 from regard.attention.scores.scaled_dot import ScaledDotScore
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import scores
 
 

@@ -11,7 +11,7 @@ from regard.attention.selections.hard import NO_KEY, HardSelection
 from regard.attention.selections.soft import SoftSelection
 from regard.errors import UnknownChoice
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import selections
 
 SEEN = torch.tensor([[True]])

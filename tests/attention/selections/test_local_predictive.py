@@ -10,7 +10,7 @@ from regard.attention.selections.soft import SoftSelection
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, doubles, gradients
+from tests.assertions import assert_close, doubles, gradients
 from tests.oracles import selections
 
 DIMS = Dims(d_model=5, n_heads=3)

@@ -6,7 +6,7 @@ from torch.autograd.functional import jacobian
 from regard.attention.selections.soft import SoftSelection
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import selections
 
 SEEN = torch.tensor([[True]])

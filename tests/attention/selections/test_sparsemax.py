@@ -5,7 +5,7 @@ from torch.autograd.functional import jacobian
 
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import selections
 
 SEEN = torch.tensor([[True]])

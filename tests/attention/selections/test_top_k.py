@@ -7,7 +7,7 @@ from regard.attention.selections.soft import SoftSelection
 from regard.attention.selections.top_k import TopKSelection
 from regard.errors import SettingError
 from regard.places import Places
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 from tests.oracles import selections
 
 SEEN = torch.tensor([[True]])

@@ -20,7 +20,7 @@ from regard.dims import Dims
 from regard.layers import DecoderLayer, FeedForward, PostNorm, PreNorm
 from regard.models import TransformerSpec, build_transformer
 from regard.models.stepper import PAD
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 DIMS = Dims(d_model=32, n_heads=4)
 HEADS = {

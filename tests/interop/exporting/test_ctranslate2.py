@@ -12,8 +12,8 @@ from regard.decoding import Beam, Limits, NoPenalty, Sentence
 from regard.interop.exporting import export_huggingface
 from regard.interop.importing import import_run
 from regard.training.checkpoints import distinct_tensors, write_tensors
+from tests.factories import make_run
 from tests.interop.importing.published import WORDS, marian
-from tests.making import make_run
 
 MODEL = """\
 d_model = 24

@@ -13,8 +13,8 @@ from regard.errors import RunError, SettingError
 from regard.interop.exporting import export_huggingface
 from regard.interop.importing import import_run
 from regard.training.checkpoints import read_tensors
+from tests.factories import make_run
 from tests.interop.importing.published import gpt2, marian
-from tests.making import make_run
 
 TRANSFORMER = """\
 d_model = 24

@@ -8,7 +8,7 @@ from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.feed_forward import FeedForward
 from regard.layers.mixtures.experts import Experts, imbalance, listening
-from tests.asserting import assert_close, doubles
+from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=6)
 

@@ -6,7 +6,7 @@ import torch
 from regard.errors import UnknownChoice
 from regard.layers.vision import EfficientNetLite0
 from regard.layers.vision.published_weights import load_lite0, their_name
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.layers.vision.plain import lite0, lite0_shapes, random_lite0
 
 

@@ -8,7 +8,7 @@ from regard.dims import Dims
 from regard.errors import ShapeError, UnknownChoice
 from regard.layers.vision import ENCODERS
 from regard.layers.vision.image_encoder import GridSize, as_annotations, freeze, standardise
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 CHOICES = {
     "residual": Choice("residual"),

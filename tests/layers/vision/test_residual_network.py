@@ -5,7 +5,7 @@ import torch
 
 from regard.errors import SettingError
 from regard.layers.vision import ResidualNetwork
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.layers.vision.plain import residual
 
 

@@ -12,7 +12,7 @@ from regard.models.captioner.focus import uneven
 from regard.models.stepper import PAD
 from regard.training.checkpoints import distinct_tensors, load_weights, write_tensors
 from regard.training.losses import Objective
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 from tests.models.captioner.small import (
     DRAWN,
     HARD,

@@ -7,7 +7,7 @@ import torch
 
 from regard.models.captioner.lstm import StateDropout
 from regard.models.trainable import shifted
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.models.captioner.small import SOFT, annotations, build, captions, read
 from tests.oracles import captioner as oracle
 from tests.oracles.recurrent import lstm, weights_of

@@ -7,7 +7,7 @@ from torch.nn.functional import pad
 from regard.models.captioner.focus import Focused
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.stepper import PAD
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.models.captioner.small import DRAWN, SOFT, SPECS, Forced, annotations, build, read
 from tests.oracles import captioner as oracle
 

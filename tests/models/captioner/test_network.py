@@ -21,7 +21,7 @@ from regard.models.stepper import BOS, EOS, PAD
 from regard.models.trainable import shifted
 from regard.training.checkpoints import Progress, load_checkpoint, save_checkpoint
 from regard.training.losses import Objective
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 from tests.decoding.writers import decided, decode_all
 from tests.models.captioner.small import (
     HARD,

@@ -4,7 +4,7 @@ import torch
 
 from regard.models import TransformerSpec, build_transformer
 from regard.models.stepper import PAD
-from tests.asserting import assert_close, assert_same_gradients
+from tests.assertions import assert_close, assert_same_gradients
 from tests.models.captioner.small import SPECS, V, annotations, build, read
 
 SPEC = SPECS["transformer"]

@@ -15,7 +15,7 @@ from regard.models import ExpertsSpec, LanguageSpec, build_language_model
 from regard.models.language.rows import NOWHERE, ROWS
 from regard.models.language.token_maps import by_token
 from regard.models.stepper import BOS, EOS, PAD, UNK
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_hidden": 24, "n_layers": 2, "max_len": 64}
 SOURCE = torch.tensor([[7, 8, EOS], [9, EOS, PAD]])

@@ -13,7 +13,7 @@ from regard.errors import SettingError, UnknownChoice
 from regard.models import LanguageSpec, build_language_model
 from regard.models.language.cache_sizes import cache_size_note, layer_keys
 from regard.models.stepper import BOS, PAD
-from tests.asserting import assert_close
+from tests.assertions import assert_close
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_hidden": 24, "n_layers": 2, "max_len": 64}
 BLOCKS, SLOTS = Choice("blocks", {"size": 5}), Choice("memory_compressed", {"stride": 3})

@@ -4,7 +4,7 @@ import pytest
 from jaxtyping import Float, TypeCheckError, jaxtyped
 from torch import Tensor, zeros
 
-from tests.checking import OFTEN, begin_test, checked
+from tests.type_checker import OFTEN, begin_test, checked
 
 
 @jaxtyped(typechecker=checked)

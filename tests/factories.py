@@ -1,4 +1,4 @@
-"""Making small things that many tests need."""
+"""Factories: small models, runs and corpora that many tests need."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The door of the command line: nothing heavy is loaded before a verb needs it."""
+"""Lazy imports: nothing heavy is loaded before a verb needs it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A client that leaves: what it asked for is not computed any more."""
+"""Disconnects: what a client that has gone asked for is not computed any more."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ from regard.serving.registry import Registry, Served
 from regard.serving.request_limits import Client, answer_while_there
 from regard.serving.server import running
 from tests.captioning import draw, trained_captioner
-from tests.making import make_run
-from tests.serving import asking
-from tests.serving.asking import SeenLock, SeenModel
+from tests.factories import make_run
+from tests.serving import clients
+from tests.serving.clients import SeenLock, SeenModel
 
 GONE = 'regard_requests_total{{route="/api/runs/{{run}}/{verb}",status="499"}}'
 
@@ -34,11 +34,11 @@ def test_a_request_that_waits_for_the_model_is_dropped_when_its_client_leaves(re
     lock, served = SeenLock(), Served("run", load(run, device="cpu"))
     object.__setattr__(served, "busy", lock)
     with running(build_app(Registry({"run": served}))) as address, lock.taken():
-        with asking.connected(address) as connection:
-            asking.post(connection, f"api/runs/run/{verb}", asked)
-            assert lock.wanted.wait(asking.PATIENCE)
+        with clients.connected(address) as connection:
+            clients.post(connection, f"api/runs/run/{verb}", asked)
+            assert lock.wanted.wait(clients.PATIENCE)
         # the model is still held: what waits for it ends by itself
-        assert asking.came(lambda: GONE.format(verb=verb) in asking.get(address, "metrics"))
+        assert clients.came(lambda: GONE.format(verb=verb) in clients.get(address, "metrics"))
 
 
 @pytest.mark.parametrize("verb", ["predict", "caption"])
@@ -55,10 +55,10 @@ def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, m
 
     monkeypatch.setattr(Client, "set", noticed)
     with running(build_app(Registry({"run": Served("run", trained)}))) as address:
-        with asking.connected(address) as connection:
-            asking.post(connection, f"api/runs/run/{verb}", asked)
-            assert model.is_writing.wait(asking.PATIENCE)
-        assert asking.came(lambda: GONE.format(verb=verb) in asking.get(address, "metrics"))
+        with clients.connected(address) as connection:
+            clients.post(connection, f"api/runs/run/{verb}", asked)
+            assert model.is_writing.wait(clients.PATIENCE)
+        assert clients.came(lambda: GONE.format(verb=verb) in clients.get(address, "metrics"))
     assert model.steps == 2
 
 
@@ -66,9 +66,9 @@ def test_an_answer_that_is_waited_for_is_the_same_as_without_a_server(requests):
     run, asked = requests["predict"]
     trained = load(run, device="cpu")
     registry = Registry({"run": Served("run", trained)})
-    with running(build_app(registry)) as address, asking.connected(address) as connection:
-        asking.post(connection, "api/runs/run/predict", asked)
-        status, said = asking.answer_to(connection)
+    with running(build_app(registry)) as address, clients.connected(address) as connection:
+        clients.post(connection, "api/runs/run/predict", asked)
+        status, said = clients.answer_to(connection)
     assert status == 200
     assert said["answers"][0]["text"] == trained.predict([asked["text"]])[0].text
 

@@ -1,4 +1,4 @@
-"""A capture that hears nothing says why: what it can hear, or that the model was not called."""
+"""Empty captures: a capture that records nothing says why, and what it can record."""
 
 import re
 import subprocess
