@@ -3,7 +3,8 @@
     logits[t] = layers(embed(tokens[:t])) Eᵀ
 
 A source is a prefix: source and target are in one row (language/rows.py). Each layer may attend
-in its own way; in decoding, keys that it can no longer see are dropped (attention/looking_back.py).
+in its own way; in decoding, keys that it can no longer see are dropped
+(attention/cached_attention.py).
 
 Paper: Radford et al. 2018; Liu et al. 2018 (T-D, T-DMCA), section 4.2.
 """

@@ -12,7 +12,7 @@ from regard.choices import Choice
 from regard.errors import SettingError
 from regard.inspecting import capture
 from regard.models import EncoderSpec, build_encoder
-from regard.models.recurrent.attention import Look
+from regard.models.recurrent.attention import SourceAttention
 from tests.decoding.writers import (
     SPECS,
     WITHOUT_SELF_ATTENTION,
@@ -95,7 +95,7 @@ def test_weights_times_values_are_what_every_layer_of_a_language_model_gave_out(
 def test_weights_times_states_are_what_every_other_model_read(name):
     model, read = other_model(name).eval(), []
     for part in model.modules():
-        if isinstance(part, Look):
+        if isinstance(part, SourceAttention):
             part.register_forward_hook(lambda _, __, out: read.append(out[0].squeeze(1)))
     seen = contexts_of(model)
     with torch.no_grad(), capture(model) as record:
