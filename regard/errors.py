@@ -56,6 +56,11 @@ class MissingExtra(RegardError):
     """An optional package that is not installed."""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: "1 line", "1,200 lines"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def check_least(name: str, value: float | int, least: int) -> None:
     """Refuse a setting below its least value; `name` is the part and setting in the message."""
     # NaN fails this comparison

@@ -8,7 +8,8 @@ from pathlib import Path
 import typer
 
 from regard.data.atomic_writes import written_beside
-from regard.errors import CheckpointError, RunError, SettingError
+from regard.data.files import names_like
+from regard.errors import CheckpointError, RunError, SettingError, counted
 from regard.recipes.data_paths import Start, read_start, write_start
 from regard.recipes.recipe import read_recipe
 from regard.runs.trained import load_run
@@ -17,7 +18,7 @@ from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
 from regard.training.card_json import MODEL, recorded_data
 from regard.training.checkpoints import checkpoints, tensor_forms, write_tensors
-from regard.training.run_folder import check_can_be_made
+from regard.training.run_folder import check_can_be_made, check_is_run
 
 
 def average(
@@ -62,17 +63,22 @@ def average(
 def _files(path: Path, last: int | None) -> list[Path]:
     """The files of weights that a path names."""
     if last is not None:
+        check_is_run(path, "average")
         found = checkpoints(path / "checkpoints")
         if len(found) < last:
+            fewer = "Ask for fewer, or train" if found else "Train"
             raise RunError(
-                f"average: '{path}' has {len(found)} checkpoints, but --last asks for {last}. Ask "
-                "for fewer, or train with a larger training.keep_checkpoints."
+                f"average: '{path}' has {counted(len(found), 'checkpoint')}, but --last asks for "
+                f"{last}. {fewer} with a larger training.keep_checkpoints."
             )
         return [each / MODEL for each in found[-last:]]
     file = path / MODEL if path.is_dir() else path
+    if not path.exists():
+        raise RunError(f"average: there is no '{path}'. {names_like(path)}")
     if not file.exists():
         raise RunError(
-            f"average: '{path}' is neither a checkpoint nor a finished run nor a .safetensors file."
+            f"average: '{path}' is neither a checkpoint nor a finished run nor a .safetensors "
+            "file. Give one, or a run with --last 5."
         )
     return [file]
 
@@ -88,8 +94,9 @@ def _check_alike(files: Sequence[Path]) -> None:
             )
             if ours != theirs:
                 raise CheckpointError(
-                    f"average: '{file}' is not of the shape of '{files[0]}': '{name}' is {theirs}, "
-                    f"not {ours}. Only weights of one recipe have a mean."
+                    f"average: '{files[0]}' and '{file}' are weights of different models: '{name}' "
+                    f"is {ours} in the first and {theirs} in the second. Only weights of one "
+                    "recipe have a mean: leave one of the two out."
                 )
 
 

@@ -13,7 +13,7 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -35,6 +35,8 @@ PACKINGS: Mapping[str, Callable[[Path], BufferedIOBase]] = {
 """The function that opens a file with this ending; every other file is plain."""
 UNPACKING = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """The errors that reading a file, packed or plain, may raise."""
+MAX_NAMED_FILES = 5
+"""How many names of a folder an error lists."""
 CONVERT = "Convert the file, for instance with iconv -f {} -t utf-8."
 """What to do about a text of another encoding."""
 
@@ -87,7 +89,16 @@ def names_like(path: Path) -> str:
     near = difflib.get_close_matches(path.name, names, n=3)
     if near:
         return f"'{path.parent}' holds {', '.join(near)}."
-    return f"'{path.parent}' holds nothing with a name like it."
+    visible = [name for name in names if not name.startswith(".")]
+    if not visible:
+        return f"'{path.parent}' is empty."
+    return f"'{path.parent}' holds nothing with a name like it, but {first_names(visible)}."
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first of some names, separated by commas."""
+    more = ", …" if len(names) > MAX_NAMED_FILES else ""
+    return ", ".join(names[:MAX_NAMED_FILES]) + more
 
 
 def read_bytes(path: Path) -> bytes:

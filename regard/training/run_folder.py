@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
-from regard.data.files import is_text, names_like
+from regard.data.files import first_names, is_text, names_like
 from regard.errors import RunError
 from regard.recipes.recipe import Recipe, read_recipe
 
@@ -115,11 +115,33 @@ def finished_weights(path: Path) -> Path:
     if not path.is_dir():
         raise RunError(f"{problem}: there is no such folder. {names_like(path)}")
     if not weights.exists():
+        if not os.path.lexists(path / "recipe.toml"):
+            raise RunError(f"'{path}' is no run: {_without_recipe(path)}")
         raise RunError(
             f"{problem}: there is no model.safetensors in it. Train it to its end with regard "
             "train --resume."
         )
     return weights
+
+
+def check_is_run(path: Path, who: str) -> None:
+    """Refuse what is no run; it may be unfinished."""
+    problem = f"{who}: '{path}' is no run"
+    if path.is_file():
+        raise RunError(f"{problem} but a file. Give the folder that regard train made.")
+    if not path.is_dir():
+        raise RunError(f"{problem}: there is no such folder. {names_like(path)}")
+    if not os.path.lexists(path / "recipe.toml"):
+        raise RunError(f"{problem}: {_without_recipe(path)}")
+
+
+def _without_recipe(folder: Path) -> str:
+    """What a folder lacks to be a run, and the runs in it, of which one may be meant."""
+    lacks = "there is no recipe.toml in it."
+    runs = sorted(each.name for each in folder.iterdir() if (each / "recipe.toml").is_file())
+    if not runs:
+        return f"{lacks} Give a folder that regard train made."
+    return f"{lacks} Give a run that it holds: {first_names(runs)}."
 
 
 @contextmanager

@@ -97,7 +97,14 @@ def test_nothing_is_overwritten(run, tmp_path, capsys):
 def test_weights_that_do_not_fit_together_are_refused(run, tmp_path, capsys):
     larger = make_run(tmp_path / "larger", "a b c d e f g h")
     err = _says(capsys, run, larger, "--out", tmp_path / "mean", code=2).err
-    assert "is not of the shape of" in err
+    assert (
+        f"'{run / 'model.safetensors'}' and '{larger / 'model.safetensors'}' are weights of" in err
+    )
+    assert "Only weights of one recipe have a mean: leave one of the two out." in err
+    shorter = tmp_path / "shorter.safetensors"
+    write_tensors(shorter, dict([*_own(run).items()][1:]))
+    err = _says(capsys, run, shorter, "--out", tmp_path / "mean", code=2).err
+    assert " in the first and missing in the second. " in err
     other = make_run(tmp_path / "other", "f g h i j")
     err = _says(capsys, run, other, "--out", tmp_path / "mean", code=2).err
     assert "has other sub-words than" in err
@@ -110,7 +117,17 @@ def test_mistakes_are_told_in_a_line_or_two(run, tmp_path, capsys):
     err = _says(capsys, run, "--last", 5, *out, code=2).err
     assert "has 3 checkpoints, but --last asks for 5" in err
     err = _says(capsys, tmp_path / "gone", run, *out, code=2).err
-    assert "is neither a checkpoint nor a finished run" in err
+    assert f"average: there is no '{tmp_path / 'gone'}'. '{tmp_path}' holds" in err
+    err = _says(capsys, tmp_path, run, *out, code=2).err
+    assert "is neither a checkpoint nor a finished run nor a .safetensors file. Give one" in err
+    err = _says(capsys, tmp_path / "gone", "--last", 2, *out, code=2).err
+    assert f"average: '{tmp_path / 'gone'}' is no run: there is no such folder. " in err
+    err = _says(capsys, run / "recipe.toml", "--last", 2, *out, code=2).err
+    assert "is no run but a file. Give the folder that regard train made." in err
+    err = _says(capsys, tmp_path, "--last", 2, *out, code=2).err
+    assert "is no run: there is no recipe.toml in it. Give a run that it holds: other-1, ot" in err
+    err = _says(capsys, tmp_path / "other-1", "--last", 2, *out, code=2).err
+    assert "has 0 checkpoints, but --last asks for 2. Train with a larger training.keep_" in err
     spoilt = tmp_path / "spoilt.safetensors"
     spoilt.write_bytes(b"no")
     assert "cannot be read as safetensors" in _says(capsys, run, spoilt, *out, code=2).err

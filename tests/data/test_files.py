@@ -86,8 +86,11 @@ def test_a_missing_file_is_an_error_at_once_that_names_its_likes(tmp_path):
     (tmp_path / "train.en").touch()
     with pytest.raises(DataError, match=r"no file '.*train\.eng'\. '.*' holds train\.en\."):
         lines(tmp_path / "train.eng")
-    with pytest.raises(DataError, match="holds nothing with a name like it"):
+    with pytest.raises(DataError, match=r"holds nothing with a name like it, but train\.en\."):
         lines(tmp_path / "zzz")
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(DataError, match="bare' is empty"):
+        lines(tmp_path / "bare" / "zzz")
     with pytest.raises(DataError, match=r"Its folder '.*nowhere' does not exist either"):
         lines(tmp_path / "nowhere" / "a")
     with pytest.raises(DataError, match="is a folder; a file was expected"):
