@@ -13,6 +13,7 @@ from rich.console import Console
 
 import regard
 from regard.cli.streams import lasting_streams
+from regard.cli.usage_errors import UsageError, as_regard_error, is_help
 from regard.cli.verbs import VERBS, VerbGroup, not_loaded
 from regard.errors import RegardError
 
@@ -79,9 +80,15 @@ def _set_environment() -> None:
 
 def _exit_code(argv: Sequence[str] | None) -> int:
     try:
-        app(args=argv, prog_name="regard", standalone_mode=True)
+        # not standalone, so that a mistake in the words is told as every other mistake
+        code = app(args=argv, prog_name="regard", standalone_mode=False)
     except SystemExit as done:
-        # printed text reaches the disk only here, where a full disk raises
-        print(end="", flush=True)
-        return int(done.code or 0)
-    return 0
+        code = done.code
+    except UsageError as error:
+        if is_help(error):
+            print(error, file=sys.stderr)
+            return 2
+        raise as_regard_error(error, sys.argv[1:] if argv is None else argv) from error
+    # printed text reaches the disk only here, where a full disk raises
+    print(end="", flush=True)
+    return code if isinstance(code, int) else 0

@@ -5,7 +5,7 @@ settings that hold without options, so that explaining a mechanism needs no torc
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,13 @@ from regard.catalogue import Mechanism, mechanism, mechanisms
 from regard.choices import Choice, unknown
 from regard.errors import SettingError, UnknownChoice
 
-LESSONS = ("worked", "scaling", "paths")
+LESSONS: Mapping[str, Sequence[str]] = {
+    "worked": (),
+    "scaling": (),
+    "paths": ("length", "window", "width"),
+}
+"""The lessons, and the sizes that each takes."""
+SIZES_OF_MECHANISMS = ("queries", "keys", "heads", "width")
 
 MAX_TOKENS = 10**12
 """The most queries or keys that a cost can be asked for."""
@@ -42,14 +48,24 @@ def explain(
     name: str = typer.Argument(
         help="A mechanism (regard list), or a lesson: worked, scaling, paths."
     ),
-    queries: int = typer.Option(USUAL.queries, min=1, max=MAX_TOKENS, help="Number of queries."),
+    queries: int | None = typer.Option(
+        None, min=1, max=MAX_TOKENS, show_default=str(USUAL.queries), help="Number of queries."
+    ),
     keys: int | None = typer.Option(
         None, min=1, max=MAX_TOKENS, help="Number of keys; as many as queries unless given."
     ),
-    heads: int = typer.Option(USUAL.heads, min=1, help="Number of heads."),
-    width: int = typer.Option(USUAL.width, min=1, help="Model width, shared by the heads."),
-    length: int = typer.Option(USUAL.length, help="Words in the sentence (paths)."),
-    window: int = typer.Option(USUAL.window, help="Words in a window (paths)."),
+    heads: int | None = typer.Option(
+        None, min=1, show_default=str(USUAL.heads), help="Number of heads."
+    ),
+    width: int | None = typer.Option(
+        None, min=1, show_default=str(USUAL.width), help="Model width, shared by the heads."
+    ),
+    length: int | None = typer.Option(
+        None, show_default=str(USUAL.length), help="Words in the sentence (paths)."
+    ),
+    window: int | None = typer.Option(
+        None, show_default=str(USUAL.window), help="Words in a window (paths)."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Explain a mechanism: equation, settings, cost, the path it takes, a drawing.
@@ -58,11 +74,15 @@ def explain(
 
     Example: regard explain sliding_window --queries 4096
     """
-    sizes = Sizes(queries, keys or queries, heads, width, length, window)
+    each = (queries, keys, heads, width, length, window)
+    named = zip(Sizes._fields, each, strict=True)
+    given = {name: size for name, size in named if size is not None}
     choice = Choice.parse(name)
     known = [*LESSONS, *(entry.name for entry in mechanisms())]
     if choice.name not in known:
         raise UnknownChoice(unknown(choice.name, known))
+    _check_options(choice.name, given)
+    sizes = USUAL._replace(**{"keys": queries or USUAL.keys, **given})
     if choice.name in LESSONS:
         check_settings(choice, {})
         from regard.cli.explanations import lesson
@@ -75,6 +95,17 @@ def explain(
     else:
         text, data = _text(choice, sizes), {}
     print(json.dumps(data, ensure_ascii=False) if as_json else text)
+
+
+def _check_options(name: str, given: Mapping[str, int]) -> None:
+    """Refuse a size that would change nothing, and name those that would."""
+    takes = LESSONS.get(name, SIZES_OF_MECHANISMS)
+    if size := next((size for size in given if size not in takes), None):
+        options = ", ".join(f"--{size}" for size in takes) or "no sizes"
+        raise SettingError(
+            f"explain: '{name}' takes {options}; got --{size} {given[size]}, which would change "
+            "nothing. Leave it out."
+        )
 
 
 def check_settings(choice: Choice, known: Mapping[str, str]) -> None:

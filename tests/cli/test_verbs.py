@@ -134,7 +134,41 @@ MISTAKES = {
     "explain top_k:size=3": "'top_k' has no setting 'size'; it takes count: int = 8",
     "explain soft:temperature=nan": "'soft': temperature must be a finite number, got nan",
     "explain feed_forward:dropout=x": "'feed_forward': dropout must be float, got 'x'",
-    f"explain soft --queries {10**25}": "Invalid value for '--queries'",
+    f"explain soft --queries {10**25}": "--queries must be at most 1000000000000, got '1000",
+    "explain worked --queries 5": "explain: 'worked' takes no sizes; got --queries 5, which would "
+    "change nothing. Leave it out.",
+    "explain worked --length 7": "'worked' takes no sizes; got --length 7",
+    "explain scaling --heads 3": "'scaling' takes no sizes; got --heads 3",
+    "explain paths --queries 7": "'paths' takes --length, --window, --width; got --queries 7",
+    "explain soft --window 7": "'soft' takes --queries, --keys, --heads, --width; got --window 7",
+    "explain soft --heads x": "regard: explain: --heads must be a whole number, got 'x'. Give one "
+    "that is, such as --heads 1.",
+    "explain sliding_window --size 3": "regard: explain: there is no option --size. Settings "
+    "follow the mechanism's name: regard explain sliding_window:size=3",
+    "explain --sise=3 sliding_window": "explain: there is no option --sise. regard explain --help",
+    "explain --size sliding_window": "the mechanism's name: regard explain sliding_window:size",
+    "explain": "regard: explain: NAME is missing: a mechanism (regard list), or a lesson: worked, "
+    "scaling, paths. Write, for instance: regard explain sliding_window --queries 4096",
+    "predict R --beam x": "predict: --beam must be a whole number, got 'x'. Give one that is, "
+    "such as --beam 5.",
+    "predict R --length-penalty x": "predict: --length-penalty must be a number, got 'x'. Give one "
+    "that is, such as --length-penalty 0.6.",
+    "predict R --bem 3": "predict: there is no option --bem. Did you mean --beam",
+    "predict R --dev": "there is no option --dev. Did you mean --device? regard predict --help",
+    "look R a --head x": "look: --head must be a whole number, got 'x'.",
+    "look R a --layer 0": "look: --layer must be at least 1, got '0'. Give one that is, such as "
+    "--layer 1.",
+    "serve --port x": "serve: --port must be a whole number, got 'x'. Give one that is, such as "
+    "--port 8000.",
+    "serve --port 99999": "serve: --port must be at most 65535, got '99999'.",
+    "demo --steps 0": "demo: --steps must be at least 1, got '0'. Give one that is, such as",
+    "demo --steps": "demo: --steps expects a value, got none. Write one behind it; regard demo",
+    "list --json=3": "list: --json takes no value, got one. Write --json alone.",
+    "list selection": "list: expected no argument, got 'selection'. Write regard list --kind selec",
+    "list all": "list: expected no argument, got 'all'. Leave it out, or see regard list --help.",
+    "train a b --out c": "train: expected no argument but RECIPE, got 'b'. Leave it out, or see",
+    "train a": "train: --out is missing: the run directory",
+    "--foo": "regard: there is no option --foo. regard --help lists the options.",
     "explain top_k:count": "'count' is not a setting. Write top_k:KEY=VALUE",
     "explain grouped_query:n_groups=3": "n_groups (3) must divide n_heads (8)",
     "explain paths --length 1": "length and window of at least 2",
@@ -150,6 +184,8 @@ def test_a_mistake_exits_with_2_and_says_what_to_do(words, text, capsys):
     assert main(words.split()) == 2
     said = capsys.readouterr()
     assert text in said.err
+    assert said.err.startswith("regard: ")
+    assert said.err.count("\n") <= 2
     assert "Traceback" not in said.err
     assert said.out == ""
 
