@@ -14,7 +14,7 @@ from regard.data import Example, lines
 from regard.data.atomic_writes import write_text
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
-from regard.errors import DataError, RegardError, SettingError
+from regard.errors import DataError, RegardError, SettingError, counted
 from regard.evaluating import Resampling
 from regard.evaluating import compare as compared
 from regard.evaluating.tokenizers import chosen_tokenizer
@@ -70,6 +70,7 @@ def compare(
     Example: regard compare runs/a runs/b --source test.en --reference test.de --out ab.html
     """
     options.check_file("compare", "--out is a page and ends in .html", out, {".html"})
+    options.check_beam("compare", beam)
     chosen_tokenizer(tokenizer, [])
     how = Resampling(samples=samples, trials=trials, seed=seed)
     paths = runs or []
@@ -188,7 +189,8 @@ def _given(hypotheses: Sequence[str], count: int) -> Iterator[tuple[str, list[st
         found = list(lines(Path(path)))
         if len(found) != count:
             raise DataError(
-                f"compare: '{path}' has {len(found):,} lines, but there are {count:,} sentences. "
+                f"compare: '{path}' has {counted(len(found), 'line')}, but there are "
+                f"{counted(count, 'sentence')}. "
                 "Give the answers to these sentences, a line each."
             )
         yield name, found

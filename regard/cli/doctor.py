@@ -16,7 +16,7 @@ from regard.data.documents import Documents
 from regard.data.examples import FileReader
 from regard.data.readers import JsonLines, Shards
 from regard.data.treebanks import Treebank
-from regard.errors import SettingError
+from regard.errors import SettingError, counted
 
 Names = tuple[str, str] | None
 
@@ -87,8 +87,11 @@ def _doctor(
     if why := first_given(clashes):
         raise SettingError(f"doctor: {why}. Leave one of the two out.")
     readers = [
-        _reader(paths, named, pair, documents=documents, trees=trees)
-        for paths in (data, test)
+        _reader(paths, named, pair, documents=documents, trees=trees, remedy=remedy)
+        for paths, remedy in (
+            (data, "Give the source file and then its target file."),
+            (test, "Give both after --test: the source file and then its target file."),
+        )
         if paths
     ]
     if not any(isinstance(each, JsonLines | Documents | Shards) for each in readers):
@@ -108,7 +111,7 @@ def _doctor(
 
 
 def _reader(
-    paths: list[Path], keys: Names, suffixes: Names, *, documents: bool, trees: bool
+    paths: list[Path], keys: Names, suffixes: Names, *, documents: bool, trees: bool, remedy: str
 ) -> FileReader:
     """The reader of these paths, as a recipe's readers of documents and of treebanks have it."""
     if documents:
@@ -121,7 +124,7 @@ def _reader(
             return Documents(paths[0])
         parts = tuple(part.strip() for part in keys[0].split("+"))
         return Documents(paths[0], source=parts, target=keys[1])
-    reader = reader_for(paths, keys=keys or ("source", "target"), suffixes=suffixes)
+    reader = reader_for(paths, keys=keys or ("source", "target"), suffixes=suffixes, remedy=remedy)
     if not trees:
         return reader
     if not isinstance(reader, Treebank):
@@ -149,10 +152,10 @@ def _data(found: Diagnosis) -> dict[str, object]:
 
 
 def _text(found: Diagnosis) -> str:
-    tested = "" if found.test_examples is None else f", {found.test_examples} test examples"
-    n = len(found.findings)
-    verdict = "nothing wrong" if found.is_clean else f"{n} finding{'s' * (n != 1)}"
-    lines = [f"{found.examples} examples{tested}: {verdict}."]
+    n_test = found.test_examples
+    tested = "" if n_test is None else f", {counted(n_test, 'test example')}"
+    verdict = "nothing wrong" if found.is_clean else counted(len(found.findings), "finding")
+    lines = [f"{counted(found.examples, 'example')}{tested}: {verdict}."]
     for finding in found.findings:
         lines += ["", f"{finding.check:<12} {finding.message}"]
         # each file is named once: 12 in all: train.en 3, 7, 9 ...

@@ -15,7 +15,7 @@ from regard.cli.requests import load_for_verb, print_unread
 from regard.data.atomic_writes import write_text
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
-from regard.errors import DataError, RunError, SettingError
+from regard.errors import DataError, RunError, SettingError, counted
 from regard.evaluating import MetricScore
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.head_errors import head_grid
@@ -83,6 +83,7 @@ def evaluate(
     _check_is_new(out)
     trained = load_for_verb(run, device=device, precision=precision)
     limits = trained.limits(max_tokens, "evaluate", options.LIMIT)
+    options.check_beam("evaluate", beam)
     search = evaluation.search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
     task, recipe = trained.task, trained.loaded.recipe
     chosen = wanted or list(task.default_metrics(recipe))
@@ -202,7 +203,7 @@ def evaluation_text(
 ) -> str:
     """An evaluation for reading."""
     lines = [
-        f"{report['run']} on {report['texts']}: {report['sentences']:,} sentences, "
+        f"{report['run']} on {report['texts']}: {counted(report['sentences'], 'sentence')}, "
         f"{report['search'] or 'nothing decoded'}",
         "",
     ]
@@ -241,8 +242,8 @@ def alignment_text(aligned: AlignmentErrors) -> str:
     )
     return "\n\n".join(
         [
-            f"Alignment error rate in per cent, {aligned.sentences:,} sentences{long}, when made "
-            "to write the reference",
+            f"Alignment error rate in per cent, {counted(aligned.sentences, 'sentence')}{long}, "
+            "when made to write the reference",
             "\n".join(one_by_one) if is_one else head_grid(aligned.table),
             chosen,
         ]

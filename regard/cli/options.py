@@ -101,6 +101,15 @@ def search_given(
     }
 
 
+def check_beam(verb: str, beam: int) -> None:
+    """Refuse a beam without a place for a hypothesis."""
+    if beam < 1:
+        raise SettingError(
+            f"{verb}: --beam must be at least 1, got {beam}. Give 1 for greedy search, or leave it "
+            f"out for {BEAM}."
+        )
+
+
 def refuse_without_links(
     verb: str, *, kind: str | None, first: int | None, is_swapped: bool
 ) -> None:

@@ -273,8 +273,12 @@ def reader_for(
     *,
     suffixes: tuple[str, str] | None = None,
     keys: tuple[str, str] = ("source", "target"),
+    remedy: str = "Give the source file and then its target file.",
 ) -> FileReader:
-    """The reader for paths a user typed: one file, one folder, or a source and its targets."""
+    """The reader for paths a user typed: one file, one folder, or a source and its targets.
+
+    `remedy` is what an error says about a single file that holds only sources.
+    """
     if not paths:
         raise DataError("data: no file was given.")
     first, *others = paths
@@ -288,7 +292,7 @@ def reader_for(
     if ending not in FILE_READERS:
         raise DataError(
             f"data: '{first}' alone is neither .tsv nor .jsonl nor .conllu (also .gz, .xz) nor a "
-            "folder. Give the source file and then its target file."
+            f"folder. {remedy}"
         )
     return FILE_READERS[ending](first, keys)
 

@@ -38,7 +38,8 @@ def texts_of_files(
                 "and their lines would be taken for texts. Give it alone, as --source."
             )
     like = reader_of_file(recipe, source, run) if recipe and not references else None
-    found = list((like or reader_for([source, *references])).examples())
+    remedy = "Give the answers to its texts with --reference."
+    found = list((like or reader_for([source, *references], remedy=remedy)).examples())
     if not found:
         raise DataError(f"test texts: '{source}' is empty. Give at least one line.")
     if train is None or like is not None:

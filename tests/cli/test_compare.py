@@ -149,7 +149,7 @@ def test_a_run_meets_a_file_on_a_split(files, tmp_path, capsys, monkeypatch):
         ("one --source source --reference wanted --hypotheses x", "takes NAME=FILE, got 'x'"),
         (
             "one --source source --reference wanted --hypotheses x=short",
-            "'short' has 1 lines, but there are 4 sentences",
+            "'short' has 1 line, but there are 4 sentences",
         ),
         (
             "one --source source --reference wanted --hypotheses one=right",

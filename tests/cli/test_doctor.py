@@ -239,7 +239,8 @@ def test_trees_of_a_treebank_are_looked_at_where_somebody_asks(tmp_path, capsys)
 
 MISTAKES = {
     "doctor nowhere.tsv": "there is no file 'nowhere.tsv'",
-    "doctor README.md": "'README.md' alone is neither .tsv nor .jsonl",
+    "doctor README.md": "nor a folder. Give the source file and then its target file.",
+    "doctor README.md README.md --test README.md": "nor a folder. Give both after --test: the sou",
     "doctor README.md nowhere": "there is no file 'nowhere'",
     "doctor regard --suffixes en": "--suffixes takes two names and a comma, got 'en'",
     "doctor README.md README.md --keys a,b,c": "--keys takes two names and a comma, got 'a,b,c'",
@@ -265,8 +266,8 @@ MISTAKES = {
     "doctor README.md README.md --keys a,b": "no .jsonl file is read, so --keys would change",
     "doctor README.md README.md --suffixes a,b": "no folder is read, so --suffixes would change",
     "doctor docs": "is no shard. Expected *.tsv, *.jsonl",
-    "doctor README.md README.md --max-tokens 0": "--max-tokens",
-    "doctor --test a b": "Missing argument 'data'",
+    "doctor README.md README.md --max-tokens 0": "--max-tokens must be at least 1, got '0'.",
+    "doctor --test a b": "doctor: DATA is missing: SOURCE TARGET [TARGET ...], or one .tsv",
 }
 
 

@@ -231,7 +231,7 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
         ("nowhere --split valid", "'nowhere' is not a finished run"),
         ("run --source source --reference short", "must have as many lines as each other"),
         ("run --source empty --reference empty", "'empty' is empty. Give at least one line."),
-        ("run --source source", "'source' alone is neither .tsv nor .jsonl"),
+        ("run --source source", "nor a folder. Give the answers to its texts with --reference."),
         ("run --source gone --reference wanted", "there is no file 'gone'"),
         ("run --split tset", "Did you mean 'test'"),
         ("run --split test", "the recipe has no data.test"),
@@ -252,7 +252,10 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
             "run --source blank --reference blank --metrics words",
             "nothing to score: no text of 1 has a token that is asked for and fits into the 20",
         ),
-        ("run --split valid --beam 0", "--beam must be at least 1, got 0"),
+        (
+            "run --split valid --beam 0",
+            "evaluate: --beam must be at least 1, got 0. Give 1 for greedy search, or leave",
+        ),
         (
             "run --split valid --max-tokens 20",
             "must lie between 1 and 19, the model's limit, got 20",
