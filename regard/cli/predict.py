@@ -21,7 +21,7 @@ from regard.data.atomic_writes import as_any_file, written_beside
 from regard.decoding import Limits, Sampling, Search
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
-from regard.errors import DataError, SettingError
+from regard.errors import DataError, SettingError, counted
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained
@@ -83,9 +83,10 @@ def predict(
     for each text instead, empty ones too; a text that is too long is an error with its line.
 
     A run that captions takes pictures, folders of them, or a file of captions; standard input has
-    an address a line. A picture that cannot be read gives an empty line and exit code 1 at the end.
+    an address a line. A picture that cannot be read gives an empty line and exit code 1 at the end;
+    if no picture that was typed can be read, nothing is answered, and the exit code is 2.
 
-    Example: regard predict runs/dates --text "9. Mai 2029"
+    Example: regard predict demo-run --text "9. Mai 2029"
     """
     if vectors is not None:
         options.check_file("predict", f"--vectors ends in {' or '.join(FORMATS)}", vectors, FORMATS)
@@ -140,6 +141,11 @@ def predict(
         for line in sources.requests(trained, name, request_lines, print_note)
     ]
     known += [sources.typed(recipe, each, "--text", print_note) for each in text]
+    # whether every input is a request itself, and none a file of requests
+    is_typed = not is_stream and (not names or known == [*names, *text])
+    if is_typed:
+        sources.check_any_readable(recipe, known)
+    place_name = "input" if is_typed else "line"
     lines = iter(known)
     if is_stream:
         lines = sources.requests(trained, "-", request_lines, print_note)
@@ -149,17 +155,17 @@ def predict(
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
         return
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
     # a user who types sees the answers come
-    is_typed = bool(is_stream and sys.stdin and sys.stdin.isatty())
-    bar = counter(console) if len(known) > 1 else spinner(console, is_hidden=is_typed)
+    is_terminal = bool(is_stream and sys.stdin and sys.stdin.isatty())
+    bar = counter(console) if len(known) > 1 else spinner(console, is_hidden=is_terminal)
     number, n_failed, empty = 0, 0, list[int]()
     with bar:
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
         task_shown = bar.add_task(what, total=len(known) or None)
         for batch in _batches(lines):
             requests = [
-                Request(line, prefix, phrases.get(i, ()), seed=i, name=f"line {i + 1:,}")
+                Request(line, prefix, phrases.get(i, ()), seed=i, name=f"{place_name} {i + 1:,}")
                 for i, line in enumerate(batch, number)
             ]
             answers = trained.predict_each(requests, answering)
@@ -170,7 +176,7 @@ def predict(
                     empty.append(number)
                 bar.advance(task_shown)
                 if answer.note:
-                    console.print(f"line {number}: {answer.note}", markup=False)
+                    console.print(f"{place_name} {number}: {answer.note}", markup=False)
                 if as_json:
                     row = {k: v for k, v in asdict(answer).items() if v or k != "candidates"}
                     shown = json.dumps(finite(row), ensure_ascii=False)
@@ -185,7 +191,7 @@ def predict(
     if empty:
         more = " …" if len(empty) > MAX_NAMED_LINES else ""
         console.print(
-            f"{len(empty):,} of {number:,} answers are empty (line "
+            f"{len(empty):,} of {number:,} answers are empty ({place_name} "
             f"{', '.join(map(str, empty[:MAX_NAMED_LINES]))}{more}): the model ended them at once",
             markup=False,
         )
@@ -197,8 +203,7 @@ def predict(
 def _search(
     trained: Trained, beam: int, n_best: int, length_penalty: float, limits: Limits
 ) -> Search:
-    if beam < 1:
-        raise SettingError(f"predict: --beam must be at least 1, got {beam}.")
+    options.check_beam("predict", beam)
     if beam != DEFAULT_BEAM_WIDTH and beam < n_best:
         raise SettingError(
             f"predict: --n-best {n_best} needs a beam at least as wide, got --beam {beam}. Take "
@@ -219,8 +224,8 @@ def _check_count(path: Path | None, phrases: Sized, n_texts: int) -> None:
     """Refuse a file of phrases whose number of lines is not that of the texts."""
     if path is not None and len(phrases) != n_texts:
         raise DataError(
-            f"predict: '{path}' has {len(phrases)} lines, but there are {n_texts} texts. "
-            "Give a line, empty if need be, for each text."
+            f"predict: '{path}' has {counted(len(phrases), 'line')}, but there are {n_texts} "
+            "texts. Give a line, empty if need be, for each text."
         )
 
 

@@ -200,6 +200,11 @@ def _opened(address: str) -> BufferedIOBase:
 
 def _located(address: str) -> tuple[Path, str]:
     """The file, or the zip and the name inside it."""
+    if not address.strip():
+        raise DataError(
+            "picture: expected the address of a picture, got an empty one. Give a file, such as "
+            "photos/dog.jpg."
+        )
     path = Path(address)
     if not path.is_file():
         for parent in path.parents:

@@ -7,7 +7,7 @@ A picture that cannot be read is left out, and named.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -25,7 +25,7 @@ from regard.data.framings import FRAMINGS, Framing
 from regard.data.picture_store import PictureStore, write_pictures
 from regard.data.pictures import read_picture
 from regard.data.sources import StoredRows
-from regard.errors import DataError
+from regard.errors import DataError, counted
 from regard.hardware.hardware import Hardware
 from regard.models import Captioner, CaptionerSpec, Model, Stepper
 from regard.models.captioner.network import Album
@@ -114,11 +114,12 @@ class PictureSources(SourceType):
         refused = [one.text for one in store.refused]
         remarked = [f"'{one.address}': {one.text}" for one in store.notes]
         for told, what in (
-            (refused, "cannot be read and are left out"),
-            (remarked, "are taken with a remark"),
+            (refused, ("cannot be read and are left out", "cannot be read and is left out")),
+            (remarked, ("are taken with a remark", "is taken with a remark")),
         ):
             if told:
-                yield f"{split.name}: {len(told):,} pictures {what}"
+                is_one, count = len(told) == 1, counted(len(told), "picture")
+                yield f"{split.name}: {count} {what[is_one]}"
                 yield from (f"{split.name}: {one}" for one in told[:MAX_NAMED_PICTURES])
             if len(told) > MAX_NAMED_PICTURES:
                 yield f"{split.name}: … all of them are in {file}"
@@ -180,6 +181,23 @@ class PictureSources(SourceType):
     def typed(self, recipe: Recipe, text: str, where: str, tell: Tell) -> str:
         """The address that was typed."""
         return text
+
+    def check_any_readable(self, recipe: Recipe, typed: Sequence[str]) -> None:
+        """Refuse addresses of which none is that of a picture, with the reasons of the first."""
+        reasons: list[str] = []
+        for address in typed:
+            try:
+                see(recipe, address)
+                return
+            except DataError as error:
+                reasons.append(str(error))
+        if reasons:
+            more = len(reasons) - MAX_NAMED_PICTURES
+            also = [f"… and {more:,} more"] if more > 0 else []
+            raise DataError(
+                "predict: this run captions pictures, and nothing given is one that can be read. "
+                "Give pictures.\n" + "\n".join([*reasons[:MAX_NAMED_PICTURES], *also])
+            )
 
     def title(self, source: str) -> str:
         """The name of the picture's file."""

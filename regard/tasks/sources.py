@@ -4,7 +4,7 @@ The defaults of `SourceType` are those of texts, which have sub-words of their o
 target's; `PictureSources` (picture_sources.py) overrides them for pictures.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -119,6 +119,9 @@ class SourceType:
         if found is not text:
             tell(input_format.unread_note(recipe.data.train))
         return found
+
+    def check_any_readable(self, recipe: Recipe, typed: Sequence[str]) -> None:
+        """Refuse requests of which none can be read; texts always can."""
 
     def title(self, source: str) -> str:
         """The name of a source on pages, which hides the paths of files."""

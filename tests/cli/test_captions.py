@@ -2,6 +2,7 @@
 
 import json
 import math
+from io import BytesIO, TextIOWrapper
 
 import pytest
 
@@ -48,6 +49,37 @@ def test_a_bad_picture_is_named_and_the_others_are_captioned_as_without_it(run, 
     for name in names[1:5]:
         assert name in error
     assert "4 of 6 pictures could not be read" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["gone.jpg"], "files: there is no file 'gone.jpg'. '.' holds"),
+        (["note.txt"], "picture: 'note.txt' is no picture that can be read"),
+        (["--text", "hello"], "files: there is no file 'hello'"),
+        (["--text", ""], "picture: expected the address of a picture, got an empty one. Give a f"),
+        (["cut.jpg", "gone.jpg", "--json"], "files: there is no file 'gone.jpg'"),
+        (["cut.jpg", "dot.png", *"abcd"], "\n… and 3 more\n"),
+    ],
+)
+def test_where_nothing_that_was_typed_can_be_read_nothing_is_answered(
+    run, pictures, capsys, monkeypatch, words, why
+):
+    monkeypatch.chdir(pictures)
+    said = _predicts(capsys, run, *words, code=2)
+    assert said.out == ""
+    assert why in said.err
+    assert "regard: predict: this run captions pictures, and nothing given is one that" in said.err
+    assert "line 1" not in said.err
+
+
+def test_standard_input_keeps_a_line_for_each_picture_that_cannot_be_read(run, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"gone.jpg\n\n")))
+    said = _predicts(capsys, run, code=1)
+    assert said.out == "\n\n"
+    assert "line 1: files: there is no file 'gone.jpg'" in said.err
+    assert "line 2: picture: expected the address of a picture, got an empty one." in said.err
+    assert "2 of 2 pictures could not be read" in said.err
 
 
 def test_json_says_what_was_written_and_what_was_wrong(run, pictures, capsys):

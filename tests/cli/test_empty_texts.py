@@ -126,7 +126,7 @@ def test_a_prefix_is_told_to_be_left_out_for_each_empty_line_of_a_file(tmp_path,
     found = capsys.readouterr()
     assert found.out.splitlines()[1] == ""
     assert "line 2: the text is empty, and so is its answer" in " ".join(found.err.split())
-    assert "line 1: the text is empty" not in found.err
+    assert "1: the text is empty" not in found.err
 
 
 def test_no_tokens_are_counted_for_an_empty_text(run):

@@ -76,6 +76,7 @@ def test_json_and_pages_hold_several_pictures_and_a_sheet_one(look, pictures, tm
         (("{}", "{}", "--target", "a"), "--target is for one picture, got 2"),
         (("{}", "{}", "--out", "x.png"), "a .png is for one picture, got 2"),
         (("nowhere.jpg",), "nowhere.jpg"),
+        (("",), "picture: expected the address of a picture, got an empty one. Give a file"),
         # told before the second is looked for
         (("{}", "nowhere.jpg", "--layer", "2"), "there is no layer 2: cross attention has 1 layer"),
     ],

@@ -81,9 +81,9 @@ def test_predict_speaks_of_each_odd_picture_and_captions_the_rest_as_if_alone(
     told = " ".join(said.err.split())
     for name, why in REFUSED.items():
         number = 1 + [path.name for path in paths].index(name)
-        assert f"line {number}: picture: '{photos / name}' {why}" in told
+        assert f"input {number}: picture: '{photos / name}' {why}" in told
     number = 1 + [path.name for path in paths].index("moving.gif")
-    assert f"line {number}: {FIRST_IS_TAKEN}" in told
+    assert f"input {number}: {FIRST_IS_TAKEN}" in told
     assert f"3 of {len(paths)} pictures could not be read" in told
 
 
@@ -105,7 +105,7 @@ def test_training_leaves_out_the_odd_pictures_by_name_and_learns_from_the_rest(t
     assert "train: 3 pictures cannot be read and are left out" in said
     for name, why in REFUSED.items():
         assert any(f"train: picture: '{photos / name}' {why}" in each for each in said)
-    assert "train: 1 pictures are taken with a remark" in said
+    assert "train: 1 picture is taken with a remark" in said
     assert f"train: '{photos / 'moving.gif'}': {FIRST_IS_TAKEN}" in said
     corpus = prepare(recipe, tmp_path / "run", SINGLE_PROCESS).train.corpus
     facts = json.loads((tmp_path / "run" / "pictures" / "train" / "pictures.json").read_text())

@@ -113,7 +113,7 @@ def test_an_answer_cannot_be_wished_to_hold_what_the_vocabulary_has_not(
     (tmp_path / "wishes").write_text("a €\n")
     given = {"--prefix": "a €", "--constraints": tmp_path / "wishes"}[option]
     said = " ".join(_says(capsys, run, "--text", "a b", option, given, code=2).err.split())
-    assert "predict: line 1: no answer of this run can hold '€', which is not in its vocab" in said
+    assert "predict: input 1: no answer of this run can hold '€', which is not in its vocab" in said
 
 
 def test_a_folder_is_no_file_of_texts(run, tmp_path, capsys):
@@ -134,7 +134,10 @@ def test_constraints_have_a_line_for_each_text(run, tmp_path, capsys, lines):
     asked = ["--text", "a b", "--text", "a b", "--constraints", tmp_path / "wishes"]
     said = _says(capsys, run, *asked, code=2)
     n = lines.count("\n")
-    assert f"has {n} lines, but there are 2 texts. Give a line, empty if need be" in said.err
+    assert (
+        f"has {n} line{'s' * (n > 1)}, but there are 2 texts. Give a line, empty if need be"
+        in said.err
+    )
     assert said.out == "", "nothing is answered before"
 
 
@@ -159,7 +162,7 @@ def test_phrases_need_a_beam(run, tmp_path, capsys):
         (["--text", "a" * 10_000], "has at least 10,001 tokens, but the model reads at most 64"),
         (["nowhere.txt"], "there is no file 'nowhere.txt'. For a text itself, use --text."),
         (["a.jsonl.xz"], "there is no file 'a.jsonl.xz'"),
-        (["--text", "a", "--beam", "0"], "--beam must be at least 1, got 0"),
+        (["--text", "a", "--beam", "0"], "predict: --beam must be at least 1, got 0. Give 1 for"),
         (["--text", "a", "--top-k", "3"], "Add --sample, or leave --top-k out"),
         (["--text", "a", "--seed", "3"], "--seed is for answers that are drawn"),
         (["-", "-"], "standard input (-) can be read once only"),
@@ -198,7 +201,16 @@ def test_a_line_that_is_not_utf_8_is_named(run, capsys, monkeypatch):
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     err = _says(capsys, tmp_path, "--text", "a", code=2).err
+    assert "is no run: there is no recipe.toml in it. Give a folder that regard train made." in err
+    for name in "abcdef":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.toml").touch()
+    err = _says(capsys, tmp_path, "--text", "a", code=2).err
+    assert "there is no recipe.toml in it. Give a run that it holds: a, b, c, d, e, …." in err
+    err = _says(capsys, tmp_path / "a", "--text", "a", code=2).err
     assert "is not a finished run: there is no model.safetensors in it" in err
+    err = _says(capsys, tmp_path / "zzz", "--text", "a", code=2).err
+    assert "holds nothing with a name like it, but a, b, c, d, e, …." in err
 
 
 def test_a_run_whose_name_was_mistyped_is_found_by_its_likes(run, capsys):
@@ -209,11 +221,11 @@ def test_a_run_whose_name_was_mistyped_is_found_by_its_likes(run, capsys):
 
 def test_long_lines_are_split_or_left_out_and_counted(run, capsys):
     said = _says(capsys, run, "--text", "b " * 100, "--on-long", "split")
-    assert "line 1: answered in 4 pieces" in said.err
+    assert "input 1: answered in 4 pieces" in said.err
     assert said.out.count("\n") == 1
     said = _says(capsys, run, "--text", "b " * 100, "--on-long", "split", "--max-tokens", "1")
     cut = "n-best list; 4 answers of pieces were cut at the longest allowed"
     assert cut in " ".join(said.err.split())
     said = _says(capsys, run, "--text", "b " * 100, "--on-long", "skip", "--json")
-    assert "line 1: left out" in said.err
+    assert "input 1: left out" in said.err
     assert json.loads(said.out)["score"] is None

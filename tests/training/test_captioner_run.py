@@ -158,7 +158,7 @@ def test_pictures_that_cannot_be_read_are_left_out_and_named(tmp_path):
     recipe = _recipe(tmp_path, text)
     events = list(run(recipe, tmp_path / "run"))
     said = [event.text for event in events if isinstance(event, Notice)]
-    assert "train: 1 pictures cannot be read and are left out" in said
+    assert "train: 1 picture cannot be read and is left out" in said
     assert any("text.jpg' is no picture that can be read" in each for each in said)
     card = (tmp_path / "run" / "card.md").read_text()
     assert "6 files, SHA-256 of their names and sizes" in card
