@@ -43,6 +43,8 @@ MAX_HALF_ERROR = 1e-3
 """How much half precision may change a weight."""
 CHECKED_ROWS = 64
 """Rows that are compared at a time; of a very large map, the number compared in all."""
+REMEDY = "Give the folder of a run, or a record made by save_record or save_caption."
+"""What to do about a file that is no record."""
 LINKS = ("rows", "places", "mask", "score", "relation", "select", "columns")
 """The fields of a map beside query and key."""
 
@@ -173,8 +175,12 @@ def _read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[s
     except Unreadable as error:
         raise DataError(f"record: '{path}' {error}. Make it again with save_record.") from error
     except (OSError, SafetensorError) as error:
-        raise DataError(f"record: '{path}' cannot be read as a record: {error}.") from error
+        raise DataError(
+            f"record: '{path}' cannot be read as a record ({error}). {REMEDY}"
+        ) from error
     found_form = plain.get("form") if isinstance(plain, dict) else None
+    if found_form is None:
+        raise DataError(f"record: '{path}' is no record. {REMEDY}")
     if found_form != form:
         raise DataError(
             f"record: '{path}' is no record that this version reads; expected '{form}', got "

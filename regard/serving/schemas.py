@@ -5,12 +5,13 @@ once. A picture is streamed to a file, so that memory does not grow with uploads
 same time, or that never arrive completely.
 """
 
-from collections.abc import AsyncIterator
+import difflib
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -71,8 +72,23 @@ async def read_json(request: Request, form: type[Form]) -> Form:
     try:
         return form.model_validate_json(await request.body())
     except ValidationError as error:
-        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        found = [
+            {**one, "loc": ("body", *one["loc"]), "msg": _told(one, form)} for one in error.errors()
+        ]
         raise RequestValidationError(found) from error
+
+
+def _told(one: Mapping[str, Any], form: type[BaseModel]) -> str:
+    """What is wrong with a key of the body, and what to do."""
+    if one["type"] == "missing":
+        return "the key is missing. Give it"
+    if one["type"] != "extra_forbidden":
+        return str(one["msg"])
+    # the keys of a list's objects are those of another schema
+    known = list(form.model_fields) if len(one["loc"]) == 1 else []
+    near = difflib.get_close_matches(str(one["loc"][-1]), known, n=1)
+    hint = f"Did you mean '{near[0]}'? " if near else "Take it out. " if known else "Take it out"
+    return f"there is no such key. {hint}{'Known: ' * bool(known)}{', '.join(known)}"
 
 
 def described(form: type[BaseModel]) -> dict[str, object]:

@@ -4,6 +4,7 @@ What happens to a request is in app.py (routes), guard.py (checks before the bod
 request_limits.py (how many are worked on at a time).
 """
 
+import errno
 import socket
 import threading
 import time
@@ -45,6 +46,11 @@ def bind(host: str, port: int) -> socket.socket:
         listening.listen(MAX_WAITING_CLIENTS)
     except OSError as error:
         listening.close()
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise SettingError(
+                f"serve: '{host}' is no address of this machine ({error.strerror or error}). Give "
+                "another with --host, or leave --host out for 127.0.0.1."
+            ) from error
         raise SettingError(
             f"serve: cannot listen on {host}, port {port}: {error.strerror or error}. Give another "
             "with --port, or --port 0 for any that is free."

@@ -15,6 +15,7 @@ from regard.serving import build_app
 from regard.serving.colour_maps import MAPS, colour_ramps
 from regard.serving.registry import open_runs
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
+from tests.making import make_run
 
 
 @pytest.fixture
@@ -56,8 +57,12 @@ def test_records_are_named_apart_wherever_they_stand(saved):
 
 def test_a_file_that_is_no_record_is_told_as_one(tmp_path):
     (tmp_path / "x.safetensors").write_text("no record")
-    with pytest.raises(DataError, match=r"x.safetensors' cannot be read as a record"):
+    remedy = "Give the folder of a run, or a record made by save_record or save_caption."
+    with pytest.raises(DataError, match=rf"x.safetensors' cannot be read as a record .*{remedy}"):
         open_runs([tmp_path / "x.safetensors"])
+    weights = make_run(tmp_path / "run") / "model.safetensors"
+    with pytest.raises(DataError, match=rf"model.safetensors' is no record\. {remedy}"):
+        open_runs([weights])
 
 
 @pytest.mark.parametrize("name", MAPS)

@@ -32,7 +32,16 @@ def test_a_port_that_is_taken_is_the_user_s_mistake(tmp_path, capsys):
 
 def test_a_folder_that_is_no_run_is_told(tmp_path, capsys):
     assert main(["serve", str(tmp_path), "--port", "0"]) == 2
-    assert "not a finished run" in capsys.readouterr().err
+    assert "is no run: there is no recipe.toml in it. Give a folder" in capsys.readouterr().err
+
+
+def test_an_address_that_is_not_of_this_machine_is_told_as_one(tmp_path, capsys):
+    # TEST-NET-1, which no machine has
+    for host in ("nohost.invalid", "192.0.2.1"):
+        assert main(["serve", str(tmp_path), "--host", host, "--port", "0"]) == 2
+        said = capsys.readouterr().err
+        assert f"serve: '{host}' is no address of this machine (" in said
+        assert "). Give another with --host, or leave --host out for 127.0.0.1." in said
 
 
 def test_one_run_twice_is_a_mistake(tmp_path, capsys):
