@@ -106,7 +106,7 @@ def check_beam(verb: str, beam: int) -> None:
     if beam < 1:
         raise SettingError(
             f"{verb}: --beam must be at least 1, got {beam}. Give 1 for greedy search, or leave it "
-            f"out for {BEAM}."
+            f"out for {DEFAULT_BEAM_WIDTH}."
         )
 
 

@@ -15,15 +15,16 @@ from typing import final
 
 import numpy as np
 
+from regard.choices import Choice
 from regard.data.batches import padding_share
 from regard.data.corpus import Corpus
 from regard.data.parsed_words import PARSED_WORDS, heads_of_source
 from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
-from regard.errors import DataError, LengthError, RecipeError, RunError, SettingError
+from regard.errors import DataError, LengthError, RecipeError, RunError, SettingError, counted
 from regard.hardware.hardware import Hardware
 from regard.models import Model, build_model
-from regard.recipes.data_paths import examples_of
+from regard.recipes.data_paths import examples_of, path_or_unchanged, paths_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TokensRecipe, read_recipe
 from regard.tasks import task_of
@@ -36,6 +37,11 @@ from regard.training.workers import Workers
 
 DOES = {"source": "reads", "target": "writes"}
 """The verbs of a model for each side, in errors."""
+WHERE_DATA_COME_FROM = (
+    "Bring the files to these places, or name others with --set data.train.KEY=PATH. The recipes "
+    "that come with regard say in their first lines where their data come from."
+)
+"""What to do where files of a recipe are missing."""
 
 
 @final
@@ -102,7 +108,8 @@ class Prepared:
         limit = self.recipe.data.max_tokens
         for split, count in self.left_out.items():
             if count:
-                yield f"{split}: {count} examples past {limit} tokens are left out"
+                verb = "is" if count == 1 else "are"
+                yield f"{split}: {counted(count, 'example')} past {limit} tokens {verb} left out"
             yield from task_of(self.recipe).sources.notes(Split(self.recipe, self.folder, split))
         corpus, training = self.train.corpus, self.recipe.training
         updates = epoch_updates(corpus, training, 0, self.train.rows)
@@ -127,6 +134,14 @@ class Prepared:
 
         self.workers.first_does(cut)
         return Corpus.open(path)
+
+
+def check_data(recipe: Recipe, folder: Path) -> None:
+    """Refuse data that a new run cannot begin with; one that has read them needs them no more."""
+    check_trees(recipe)
+    task_of(recipe).check_recipe(recipe)
+    if not _is_encoded(folder):
+        check_first_examples(recipe, folder)
 
 
 def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
@@ -159,22 +174,25 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
-    check_trees(recipe)
-    corpora = {split: folder / "corpus" / split for split in ("train", "valid")}
-    # a resumed run no longer needs files that it has read to their end
-    is_begun = all(path.exists() for path in corpora.values())
-    task_of(recipe).check_recipe(recipe)
-    if not is_begun:
-        check_first_examples(recipe, folder)
+    check_data(recipe, folder)
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
     source, target = load_subwords(recipe, folder)
-    if not is_begun:
+    if not _is_encoded(folder):
         _check_table(recipe, source, target)
-    for split, path in corpora.items():
+    for split, path in _corpora(folder).items():
         if not path.exists():
             _write_corpus(Split(recipe, folder, split), path, source, target)
+
+
+def _corpora(folder: Path) -> dict[str, Path]:
+    return {split: folder / "corpus" / split for split in ("train", "valid")}
+
+
+def _is_encoded(folder: Path) -> bool:
+    """Whether the texts were read to their end, so that their files are no longer needed."""
+    return all(path.exists() for path in _corpora(folder).values())
 
 
 def _write_corpus(split: Split, path: Path, source: Subwords, target: Subwords) -> None:
@@ -188,6 +206,7 @@ def check_first_examples(recipe: Recipe, folder: Path | None = None) -> None:
     Paths start from `folder`, the run's directory, or from here without one.
     """
     found: list[str] = []
+    has_all = True
     for split in ("train", "valid", "test"):
         choice = getattr(recipe.data, split)
         if choice is None:
@@ -195,13 +214,26 @@ def check_first_examples(recipe: Recipe, folder: Path | None = None) -> None:
         try:
             first = next(examples_of(choice, split, folder)(), None)
             if first is None:
-                found.append(f"data.{split}: '{choice.name}' gives no example. Give at least one.")
+                read = ", ".join(f"'{path}'" for path in _paths(choice, folder))
+                where = f" from {read}" if read else ""
+                found.append(
+                    f"data.{split}: '{choice.name}' gives no example{where}. Give at least one."
+                )
             elif recipe.tokens.kind == PARSED_WORDS.name:
                 heads_of_source(first.source)
         except (DataError, SettingError) as error:
             found.append(f"data.{split}: {error}")
+            has_all = has_all and all(path.exists() for path in _paths(choice, folder))
+    if not has_all:
+        found.append(WHERE_DATA_COME_FROM)
     if found:
         raise DataError("\n".join(found))
+
+
+def _paths(choice: Choice, folder: Path | None) -> list[Path]:
+    """The files that a reader reads, each where it is found."""
+    given = [path for paths in paths_of(choice).values() for path in paths]
+    return given if folder is None else [path_or_unchanged(path, folder) for path in given]
 
 
 def _check_table(recipe: Recipe, source: Subwords, target: Subwords) -> None:

@@ -18,7 +18,7 @@ import tomli_w
 import torch
 
 from regard.data.atomic_writes import sync, write_text
-from regard.errors import RegardError, RunError
+from regard.errors import RegardError, RunError, counted
 from regard.hardware.hardware import CPU, Hardware, random_states
 from regard.hardware.memory import lacks_memory
 from regard.hardware.threads import Threads, use_threads
@@ -46,7 +46,7 @@ from regard.training.checkpoints import (
 from regard.training.events import Event, Finished, Notice, Validated
 from regard.training.loop import learn, make_optimiser
 from regard.training.metrics_file import Metrics
-from regard.training.preparation import Prepared, prepare
+from regard.training.preparation import Prepared, check_data, prepare
 from regard.training.report import write_report
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import Best, validate
@@ -127,6 +127,7 @@ class _Training:
                 record_start(self.out, self.recipe.data)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
         sources = task_of(self.recipe).sources
+        self.workers.first_does(lambda: check_data(self.recipe, self.out))
         yield from map(Notice, sources.slow_steps(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
         # a run with updates continues with its first settings
@@ -144,7 +145,8 @@ class _Training:
         if not progress.step:
             check_reaches_all_weights(self.model, prepared, self.hardware)
         count = sum(weight.numel() for weight in self.model.parameters())
-        yield Notice(f"{count:,} parameters, {len(prepared.train.used):,} training examples")
+        n_used = len(prepared.train.used)
+        yield Notice(f"{count:,} parameters, {counted(n_used, 'training example')}")
         learned = (self.model, self.optimiser, prepared.of_epoch, self.recipe, progress)
         steps = learn(*learned, hardware=self.hardware, workers=self.workers)
         # a run may have been killed after it gave up and before its final weights were there

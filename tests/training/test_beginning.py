@@ -10,7 +10,7 @@ from regard.models import KINDS
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.events import Step
-from regard.training.preparation import prepare
+from regard.training.preparation import WHERE_DATA_COME_FROM, prepare
 from regard.training.workers import SINGLE_PROCESS
 from tests.captioning import RECIPE as CAPTIONS
 from tests.small_recipe import RECIPE
@@ -82,19 +82,31 @@ def test_files_that_are_not_there_are_named_with_their_split_before_anything_is_
     monkeypatch.setattr(Subwords, "train", lambda *_, **__: pytest.fail("sub-words were learned"))
     recipe, out = _splits(tmp_path, "valid.tsv", "tset.tsv"), tmp_path / "run"
     assert main([verb, str(recipe), "--out", str(out)]) == 2
-    assert capsys.readouterr().err.endswith(
-        f"regard: data.valid: files: there is no file '{tmp_path}/valid.tsv'. '{tmp_path}' holds "
-        f"nothing with a name like it.\ndata.test: files: there is no file '{tmp_path}/tset.tsv'. "
-        f"'{tmp_path}' holds nothing with a name like it.\n"
-    )
+    said = capsys.readouterr().err.splitlines()
+    valid = f"regard: data.valid: files: there is no file '{tmp_path}/valid.tsv'. '{tmp_path}' hold"
+    test = f"data.test: files: there is no file '{tmp_path}/tset.tsv'. '{tmp_path}' holds nothing w"
+    assert said[-3].startswith(valid)
+    assert said[-2].startswith(test)
+    assert said[-1] == WHERE_DATA_COME_FROM
     assert not out.exists()
     (tmp_path / "empty.tsv").write_text("")
     recipe = _splits(tmp_path, "empty.tsv", "empty.tsv")
     assert main([verb, str(recipe), "--out", str(out)]) == 2
     assert capsys.readouterr().err.endswith(
-        "regard: data.valid: 'tsv' gives no example. Give at least one.\n"
-        "data.test: 'tsv' gives no example. Give at least one.\n"
+        f"regard: data.valid: 'tsv' gives no example from '{tmp_path}/empty.tsv'. Give at least "
+        f"one.\ndata.test: 'tsv' gives no example from '{tmp_path}/empty.tsv'. Give at least one.\n"
     )
+
+
+def test_missing_pictures_are_told_before_any_are_announced(tmp_path, capsys):
+    gone = '{ name = "caption_lines", path = "gone.jsonl", pictures = "photos" }'
+    text = CAPTIONS.replace('{ name = "scenes", count = 24 }', gone)
+    (tmp_path / "recipe.toml").write_text(text)
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "data.train: files: there is no file 'gone.jsonl'." in said
+    assert said.endswith(f"\n{WHERE_DATA_COME_FROM}\n")
+    assert "decoding every picture" not in said
 
 
 def test_a_run_goes_on_without_the_files_that_it_has_read(tmp_path):

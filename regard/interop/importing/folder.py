@@ -129,7 +129,7 @@ class Folder:
                 f" '{pickled.name}' is a pickle, which could run code and is never opened: convert "
                 "it to safetensors first."
                 if pickled
-                else ""
+                else " Fetch the model's weights into the folder too: nothing is downloaded."
             )
             raise self.refusal(f" has no {name}.{hint}")
         return self.path / name

@@ -204,6 +204,10 @@ def test_a_pickle_is_never_opened(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin' is a pickle"):
         read_published(folder)
+    (folder / "pytorch_model.bin").unlink()
+    said = r"has no model\.safetensors\. Fetch the model's weights into the folder too"
+    with pytest.raises(CheckpointError, match=said):
+        read_published(folder)
 
 
 def test_a_folder_without_a_vocabulary_or_a_configuration_is_an_error(folder):
