@@ -1,7 +1,7 @@
 """Requests, the inputs that a run is to answer, and predictions, its answers."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -191,8 +191,17 @@ def one_line(text: str) -> str:
 
 
 def check_are_several(texts: object, who: str) -> None:
-    """Reject a string where a list of texts is expected."""
+    """Reject whatever is no list of texts, such as a text alone."""
     if isinstance(texts, str):
         raise DataError(
             f"{who}: expected a list of texts, got the text '{texts[:40]}'. Write [text]."
         )
+    if not isinstance(texts, Iterable):
+        raise DataError(f"{who}: expected a list of texts, got {texts!r:.40}. Write [text].")
+    for place, text in enumerate(texts):
+        if not isinstance(text, str | Request):
+            kind = type(text).__name__
+            raise DataError(
+                f"{who}: expected a list of texts, got {text!r:.40} ({kind}) at place {place}. "
+                "Write each as a text, in quotation marks."
+            )

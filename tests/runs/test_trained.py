@@ -43,6 +43,11 @@ def test_answers_come_in_the_order_of_the_texts_whoever_else_is_asked(trained):
 def test_a_text_is_no_list_of_texts(trained, verb):
     with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got the text 'a b'\."):
         getattr(trained, verb)("a b")
+    with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got 3\. Write \[text"):
+        getattr(trained, verb)(3)
+    said = rf"{verb}: expected a list of texts, got 3 \(int\) at place 1\. Write each as a text"
+    with pytest.raises(DataError, match=said):
+        getattr(trained, verb)(["a", 3])
 
 
 def test_the_best_answer_is_the_first_of_the_n_best(trained):
