@@ -49,7 +49,7 @@ def look(
     are kept as a record (--out x.safetensors), which regard.inspecting.load_record reads.
     A run that captions pictures shows where in the picture each word of the caption looked.
 
-    Example: regard look runs/dates "Mittwoch, 9. Mai 2029" --out look.html
+    Example: regard look demo-run "Mittwoch, 9. Mai 2029" --out look.html
     """
     check_file("look", f"--out ends in {', '.join(WRITERS)}", out, WRITERS)
     if heads and (out is None or out.suffix not in GRID_SUFFIXES):
@@ -63,6 +63,11 @@ def look(
         raise SettingError(
             f"look: --target is the answer to look at, so --max-tokens {max_tokens} limits none. "
             "Leave one of the two out."
+        )
+    if target is not None and not target.strip():
+        raise SettingError(
+            "look: --target is the answer to look at; expected a text, got an empty one. Give one, "
+            "or leave --target out to look at the model's own answer."
         )
     unit = "pieces" if pieces else "words"
     layer, head = (None if number is None else number - 1 for number in (layer, head))

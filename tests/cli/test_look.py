@@ -249,6 +249,14 @@ def test_what_is_not_there_is_told_before_an_answer_is_searched_for(
     assert f"here is no {said}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("target", ["", "  "])
+def test_an_empty_target_is_no_answer_to_look_at(target, look, capsys):
+    assert look("a", "--target", target) == 2
+    assert "look: --target is the answer to look at; expected a text, got an empty one. Give" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("most", ["0", "-1", "900"])
 def test_a_limit_that_is_none_is_refused(most, look, capsys):
     assert look("a", "--max-tokens", most) == 2
