@@ -82,6 +82,14 @@ def test_the_python_of_a_mechanism_s_page_runs(page, tmp_path, monkeypatch):
         exec(compile(block, page.name, "exec"), {})
 
 
+def test_the_python_that_records_any_model_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "looking.md").read_text()
+    (block,) = re.findall(r"### Any model\n\n```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(block, "looking.md", "exec"), {})
+    assert (tmp_path / "captured.safetensors").exists()
+
+
 def test_the_version_is_the_changelog_s_newest():
     newest = re.search(r"^## \[(\d.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
