@@ -32,6 +32,7 @@ from regard.serving.schemas import (
     PredictRequest,
     WorkedExampleRequest,
     described,
+    mistakes,
     read_json,
     received,
 )
@@ -261,10 +262,8 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def unfit(request: Request, error: RequestValidationError) -> Response:
-        found = "; ".join(
-            f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()
-        )
-        return JSONResponse(error_body("bad_request", f"serve: {found}."), 422)
+        message = f"serve: {mistakes(error.errors())}."
+        return JSONResponse(error_body("bad_request", message), 422)
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:

@@ -6,7 +6,7 @@ same time, or that never arrive completely.
 """
 
 import difflib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -72,23 +72,26 @@ async def read_json(request: Request, form: type[Form]) -> Form:
     try:
         return form.model_validate_json(await request.body())
     except ValidationError as error:
-        found = [
-            {**one, "loc": ("body", *one["loc"]), "msg": _told(one, form)} for one in error.errors()
-        ]
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
         raise RequestValidationError(found) from error
 
 
-def _told(one: Mapping[str, Any], form: type[BaseModel]) -> str:
-    """What is wrong with a key of the body, and what to do."""
+def mistakes(errors: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with each key of a request, and what to do."""
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {_told(one, errors)}" for one in errors)
+
+
+def _told(one: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
     if one["type"] == "missing":
         return "the key is missing. Give it"
     if one["type"] != "extra_forbidden":
         return str(one["msg"])
-    # the keys of a list's objects are those of another schema
-    known = list(form.model_fields) if len(one["loc"]) == 1 else []
-    near = difflib.get_close_matches(str(one["loc"][-1]), known, n=1)
-    hint = f"Did you mean '{near[0]}'? " if near else "Take it out. " if known else "Take it out"
-    return f"there is no such key. {hint}{'Known: ' * bool(known)}{', '.join(known)}"
+    *place, name = one["loc"]
+    missing = [each["loc"] for each in errors if each["type"] == "missing"]
+    wanted = [str(key) for *where, key in missing if where == place]
+    near = difflib.get_close_matches(str(name), wanted, n=1)
+    remedy = f"Did you mean '{near[0]}'?" if near else "Take it out;"
+    return f"there is no such key. {remedy} /openapi.json lists the keys"
 
 
 def described(form: type[BaseModel]) -> dict[str, object]:

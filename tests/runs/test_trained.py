@@ -14,6 +14,7 @@ from regard.errors import (
     UnknownChoice,
 )
 from regard.runs.trained import Request, Trained
+from regard.tasks.predictions import check_are_several
 from tests.factories import ENCODER, TRANSFORMER, make_run
 
 TEXTS = ["a b", "e d c b a", "c", "d d d e"]
@@ -43,11 +44,19 @@ def test_answers_come_in_the_order_of_the_texts_whoever_else_is_asked(trained):
 def test_a_text_is_no_list_of_texts(trained, verb):
     with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got the text 'a b'\."):
         getattr(trained, verb)("a b")
-    with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got 3\. Write \[text"):
-        getattr(trained, verb)(3)
-    said = rf"{verb}: expected a list of texts, got 3 \(int\) at place 1\. Write each as a text"
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (3, r"predict: expected a list of texts, got 3\. Write \[text\]\."),
+        (["a", 3], r"got 3 \(int\) at place 1\. Write each as a text, in quotation marks\."),
+    ],
+)
+def test_numbers_are_no_texts(texts, said):
+    # types are checked in tests before `predict` itself is reached
     with pytest.raises(DataError, match=said):
-        getattr(trained, verb)(["a", 3])
+        check_are_several(texts, "predict")
 
 
 def test_the_best_answer_is_the_first_of_the_n_best(trained):

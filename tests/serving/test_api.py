@@ -274,14 +274,14 @@ def test_the_worked_example_begins_with_the_numbers_of_explain(client):
             422,
             "bad_request",
             "serve: body.text: the key is missing. Give it; body.txt: there is no such key. Did "
-            "you mean 'text'? Known: text, target, n_best, max_tokens.",
+            "you mean 'text'? /openapi.json lists the keys.",
         ),
         (("POST", "/api/worked", {"head": []}), 422, "bad_request", "Did you mean 'heads'?"),
         (
             ("POST", "/api/worked", {**WORKED, "heads": [{**WORKED["heads"][0], "W": []}]}),
             422,
             "bad_request",
-            "serve: body.heads.0.W: there is no such key. Take it out.",
+            "serve: body.heads.0.W: there is no such key. Take it out; /openapi",
         ),
         (("POST", "/api/runs/first/predict", {"text": "a" * 90}), 413, "LengthError", "at most 48"),
         (("POST", "/api/runs/first/predict", {"text": "", "n_best": 9}), 422, "bad_request", "n"),

@@ -6,6 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
+from tests.making import make_run
 
 from regard.data.pictures import pillow
 from regard.errors import DataError
@@ -15,7 +16,6 @@ from regard.serving import build_app
 from regard.serving.colour_maps import MAPS, colour_ramps
 from regard.serving.registry import open_runs
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
-from tests.making import make_run
 
 
 @pytest.fixture
