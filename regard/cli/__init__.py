@@ -84,6 +84,10 @@ def _exit_code(argv: Sequence[str] | None) -> int:
         code = app(args=argv, prog_name="regard", standalone_mode=False)
     except SystemExit as done:
         code = done.code
+    except typer.Abort:
+        # typer's word for an input that ended
+        print("regard: the input ended before it was whole. Give it again.", file=sys.stderr)
+        return 1
     except UsageError as error:
         if is_help(error):
             print(error, file=sys.stderr)

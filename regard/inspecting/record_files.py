@@ -175,9 +175,8 @@ def _read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[s
     except Unreadable as error:
         raise DataError(f"record: '{path}' {error}. Make it again with save_record.") from error
     except (OSError, SafetensorError) as error:
-        raise DataError(
-            f"record: '{path}' cannot be read as a record ({error}). {REMEDY}"
-        ) from error
+        why = str(error).removeprefix("Error while deserializing header: ")
+        raise DataError(f"record: '{path}' cannot be read as a record ({why}). {REMEDY}") from error
     found_form = plain.get("form") if isinstance(plain, dict) else None
     if found_form is None:
         raise DataError(f"record: '{path}' is no record. {REMEDY}")

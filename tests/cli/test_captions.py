@@ -49,6 +49,10 @@ def test_a_bad_picture_is_named_and_the_others_are_captioned_as_without_it(run, 
     for name in names[1:5]:
         assert name in error
     assert "4 of 6 pictures could not be read" in said.err
+    # a note is a line, however long
+    assert [line.split(": ")[0] for line in said.err.splitlines()[:4]] == [
+        f"input {number}" for number in (2, 3, 4, 5)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,9 @@ def test_an_empty_address_is_a_picture_that_cannot_be_read(tmp_path, capsys):
     (said,) = regard.load(run, device="cpu").predict([""])
     assert said.text == ""
     assert math.isnan(said.score)
-    assert "a file was expected" in said.note
-    assert main(["predict", str(run), "--text", "", "--json"]) == 1
-    row = json.loads(capsys.readouterr().out)
+    assert said.note.startswith("picture: expected the address of a picture, got an empty one.")
+    assert main(["predict", str(run), "--text", "", "--text", "scene:3-1", "--json"]) == 1
+    row = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (row["text"], row["note"]) == ("", said.note)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import regard
 from regard.catalogue import mechanisms
@@ -104,3 +105,14 @@ def test_what_explain_keeps_is_what_it_computes(entry):
 @pytest.mark.parametrize("name", VERBS)
 def test_a_verb_is_listed_with_the_first_sentence_of_its_own_help(name):
     assert load_verb(name).help.split("\n\n")[0] == VERBS[name]
+
+
+def test_an_input_that_ended_is_told_without_a_traceback(monkeypatch, capsys):
+    def ended(**_):
+        raise typer.Abort
+
+    monkeypatch.setattr("regard.cli.app", ended)
+    assert main(["list"]) == 1
+    assert capsys.readouterr().err == (
+        "regard: the input ended before it was whole. Give it again.\n"
+    )
