@@ -6,7 +6,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
-from tests.making import make_run
 
 from regard.data.pictures import pillow
 from regard.errors import DataError
@@ -15,6 +14,7 @@ from regard.plots.colours import colour
 from regard.serving import build_app
 from regard.serving.colour_maps import MAPS, colour_ramps
 from regard.serving.registry import open_runs
+from tests.factories import make_run
 from tests.inspecting.captions_by_hand import captioned, random_maps, written
 
 
