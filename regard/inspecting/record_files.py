@@ -191,7 +191,8 @@ def _read_file(path: Path | str, form: str) -> tuple[dict[str, Any], Callable[[s
     def tensor(name: str) -> Tensor:
         if name not in names:
             raise DataError(f"record: '{path}' lacks the numbers '{name}'; it is damaged.")
-        return file.get_tensor(name)
+        # in a file numbers stand anywhere, and a product's last digit depends on their alignment
+        return file.get_tensor(name).clone()
 
     return plain, tensor
 
