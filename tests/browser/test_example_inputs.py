@@ -53,7 +53,7 @@ def base_url(unknown):
 def test_a_run_whose_data_are_not_known_says_why_it_offers_none(page, unknown, view, run):
     page.goto(f"/#/{view}?run={run}")
     said = page.locator(".ask").get_by_text("No examples of this run's data:")
-    expect(said).to_have_text(unknown.run(run).offer().why_not)
+    expect(said).to_have_text(unknown.run(run).example_inputs().why_none)
     expect(said).to_contain_text("is neither part of the run nor what card.md records.")
     expect(page.get_by_text("From this run's data:")).to_have_count(0)
     assert violations(page) == []
