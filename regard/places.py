@@ -103,6 +103,13 @@ class Places:
         return self._key
 
     @property
+    def device(self) -> torch.device:
+        """Where the positions are, or will be when they are read."""
+        if isinstance(self._key, Counted):
+            return self._device or torch.get_default_device()
+        return self._key.device
+
+    @property
     def n_queries(self) -> int:
         """How many queries there are."""
         query = self._query

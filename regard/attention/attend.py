@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
+from regard.attention.additive_masks import split_mask
 from regard.attention.links import NO_RELATION, AnyMask, Relation, Score, Selection
 from regard.attention.maps import AttentionMap
-from regard.attention.masks import FULL, given
+from regard.attention.masks import FULL
 from regard.attention.scores.scaled_dot import ScaledDotScore
 from regard.attention.selections.soft import SoftSelection
 from regard.errors import ShapeError
@@ -68,17 +69,19 @@ def attend(
             [1.0000, 1.7288, 2.5839],
             [1.0000, 2.6080, 2.0000]])
 
-    The mask is a pattern, or a boolean matrix with True = may attend. Queries and keys are counted
+    The mask is a pattern, a boolean matrix with True = may attend, or a matrix of floats that is
+    added to the scores. Queries and keys are counted
     from 0 unless `places` says where they stand. `dropout` is the share of the weights that is
     dropped (training only; 0 in the papers).
     """
     check_shapes(query, key, value)
-    mask = given(mask) if isinstance(mask, Tensor) else mask
+    mask, relation = split_mask(mask, relation)
     places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
     visible = mask.visible(places)
     scores = score(query, key, places) + relation.to_scores(query, places)
     rows = select.summarise(scores, visible, query, places)
-    weights = drop(select.weigh(scores, visible, rows, places), dropout, training=dropout > 0)
+    weights = select.weigh(scores, visible, rows, places)
+    weights = drop(weights, dropout) if dropout > 0 else weights
     context = weights @ value + relation.to_context(weights, places)
     see = partial(
         AttentionMap,

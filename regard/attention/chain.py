@@ -8,10 +8,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import engine
+from regard.attention.additive_masks import split_mask
 from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
 from regard.attention.engine.case import Case
 from regard.attention.links import NO_RELATION, AnyMask, Memory, Pattern, Relation, Score, Selection
-from regard.attention.masks import FULL, all_of, given
+from regard.attention.masks import FULL, all_of
 from regard.attention.tables import check_meetings
 from regard.choices import find
 from regard.errors import SettingError
@@ -89,7 +90,9 @@ class Chain(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
     ) -> Case:
         check_shapes(query, key, value)
-        mask = given(mask) if isinstance(mask, Tensor) else mask
+        mask, relation = split_mask(mask, self.relation)
+        if self.memory is not None and relation is not self.relation:
+            check_meetings([self.memory, relation])
         return Case(
             query=query,
             key=key,
@@ -97,7 +100,7 @@ class Chain(nn.Module):
             mask=all_of(self.pattern, mask),
             places=places or Places.between(query.shape[-2], key.shape[-2], device=query.device),
             score=self.score,
-            relation=self.relation,
+            relation=relation,
             select=self.select,
             memory=self.memory,
             dropout=self.dropout if self.training else 0.0,

@@ -7,6 +7,7 @@ models read these, and contain no names of links. A class that inherits a protoc
 defaults, which claim no ability.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -43,11 +44,47 @@ class SoftRows(NamedTuple):
     lse: RowNumber
 
 
+class LocalRows(NamedTuple):
+    """The window's centre, and the logarithm of the normaliser inside it."""
+
+    lse: RowNumber
+    centre: RowNumber
+
+
 class KernelMask(NamedTuple):
     """A mask that torch's kernels can express: causal or not, and which keys exist."""
 
     is_causal: bool
     valid: Bool[Tensor, "b k"] | None
+
+
+class Banded(NamedTuple):
+    """A relation by the distance `j - i`, which is constant or a straight line beyond `reach`."""
+
+    by_distance: Float[Tensor, "#b #h #q r"]
+    """What is added to each row's scores at each distance from `-reach` to `reach`."""
+    to_values: Float[Tensor, "#h r dv"] | None
+    """What is added to the values at each distance, if anything."""
+    slope: Float[Tensor, " h"] | None = None
+    """What each step beyond `reach` adds to the scores, on either side, if anything."""
+
+    @property
+    def reach(self) -> int:
+        """The distance from which on it is constant or a straight line."""
+        return self.by_distance.shape[-1] // 2
+
+
+class Threshold(NamedTuple):
+    """A selection of the keys whose score is not below one number of their row.
+
+    With a number of best keys, these share the weight as in a softmax, and keys tied with the last
+    of them stay. Without, a key's weight is what its score has above the threshold, and the weights
+    of a row sum to 1.
+    """
+
+    best: int | None
+    rows: Callable[[RowNumber, RowNumber], tuple[Tensor, ...]]
+    """The selection's row numbers, from the threshold and the log-sum-exp of the kept keys."""
 
 
 class Grid(NamedTuple):
@@ -146,6 +183,10 @@ class Relation(ChainLink, Protocol):
     """Whether what it adds depends on the query, and not on the places alone."""
     adds_to_keys: bool = False
     """Whether it adds vectors to the keys, which is only defined for a scaled dot product."""
+    reach: int | None = None
+    """The distance from which on it is constant, or a straight line; None if there is none."""
+    has_slope: bool = False
+    """Whether it is a straight line from there on."""
 
     def cannot_meet(self, other: object) -> str | None:
         """Refuse scores that cannot read what it adds to the keys."""
@@ -170,6 +211,10 @@ class Relation(ChainLink, Protocol):
         """The whole relation as a bias that depends on the places alone, where it is one."""
         return None
 
+    def as_banded(self, query: Queries) -> Banded | None:
+        """The whole relation by distance, where it has a `reach`."""
+        return None
+
 
 @runtime_checkable
 class Pattern(ChainLink, Protocol):
@@ -186,9 +231,13 @@ class Pattern(ChainLink, Protocol):
         """The pattern in the form of torch's kernels, or None."""
         return None
 
+    def as_text(self) -> str | None:
+        """Its name and settings, as `Choice.parse` reads them, if they are all that it is."""
+        return None
+
 
 AnyMask = Pattern | Tensor
-"""A mask as callers give it; a matrix is boolean, True = may attend."""
+"""A mask as callers give it; a matrix is boolean, True = may attend, or floats added to scores."""
 
 
 @runtime_checkable
@@ -234,8 +283,19 @@ class Selection(ChainLink, Protocol):
         """The inverse temperature, where the weights are the softmax of scaled scores."""
         return None
 
+    def as_threshold(self) -> Threshold | None:
+        """The rule, where a key's weight depends on its score and the row's threshold alone."""
+        return None
+
     def as_window(self) -> Window | None:
         """The window outside which every weight is zero, where there is one."""
+        return None
+
+    def as_faded_softmax(self) -> float | None:
+        """The rate r of a softmax inside the window times exp(-r · (key - centre)²), or None.
+
+        Its row numbers are `LocalRows`; the rate of a softmax that does not fade is 0.
+        """
         return None
 
 

@@ -52,31 +52,14 @@ class Given(Pattern):
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """The matrix at these places."""
-        n_queries = 0 if places.past is None else places.past + places.query.shape[-2]
-        self._check(n_queries, places.length)
-        query = places.query.clamp(max=self.matrix.shape[-2] - 1)
-        key = places.key.clamp(max=self.matrix.shape[-1] - 1)
-        if places.key.dim() == 2:
-            return self.matrix[..., query, key]
-        matrix = self.matrix.reshape(*(1,) * (4 - self.matrix.dim()), *self.matrix.shape)
-        sentence, head = (torch.arange(n, device=matrix.device) for n in matrix.shape[:2])
-        return matrix[sentence[:, None, None, None], head[:, None, None], query, key]
+        return at_places(self.matrix, places)
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """True where the matrix has a True inside the block."""
         n_queries, n_keys = int(grid.q_last.max()) + 1, int(grid.k_last.max()) + 1
-        self._check(n_queries, n_keys)
+        _check_reach(self.matrix, n_queries, n_keys)
         flat = self.matrix.reshape(-1, *self.matrix.shape[-2:]).any(0).cpu()
         return any_in_blocks(flat[:n_queries, :n_keys].expand(n_queries, n_keys), grid)
-
-    def _check(self, n_queries: int, n_keys: int) -> None:
-        rows, columns = self.matrix.shape[-2:]
-        if 1 < rows < n_queries or 1 < columns < n_keys:
-            raise ShapeError(
-                f"mask: the matrix has {rows} rows and {columns} columns, but queries reach "
-                f"position {n_queries - 1} and keys {n_keys - 1}. Give it a row and a column for "
-                "each position, those of a cache included; one row or column serves all."
-            )
 
 
 @final
@@ -119,6 +102,29 @@ class AnyOf(Pattern):
         return reduce(torch.logical_or, [part.touches(grid) for part in self.parts])
 
 
+def at_places(matrix: Tensor, places: Places) -> Tensor:
+    """The numbers of a matrix `*b n k`, which has a row and a column for each position."""
+    n_queries = 0 if places.past is None else places.past + places.query.shape[-2]
+    _check_reach(matrix, n_queries, places.length)
+    query = places.query.clamp(max=matrix.shape[-2] - 1)
+    key = places.key.clamp(max=matrix.shape[-1] - 1)
+    if places.key.dim() == 2:
+        return matrix[..., query, key]
+    matrix = matrix.reshape(*(1,) * (4 - matrix.dim()), *matrix.shape)
+    sentence, head = (torch.arange(n, device=matrix.device) for n in matrix.shape[:2])
+    return matrix[sentence[:, None, None, None], head[:, None, None], query, key]
+
+
+def _check_reach(matrix: Tensor, n_queries: int, n_keys: int) -> None:
+    rows, columns = matrix.shape[-2:]
+    if 1 < rows < n_queries or 1 < columns < n_keys:
+        raise ShapeError(
+            f"mask: the matrix has {rows} rows and {columns} columns, but queries reach "
+            f"position {n_queries - 1} and keys {n_keys - 1}. Give it a row and a column for "
+            "each position, those of a cache included; one row or column serves all."
+        )
+
+
 def padding(lengths: Int[Tensor, " b"] | Bool[Tensor, "b k"], n_keys: int | None = None) -> Padding:
     """Hide the keys that only fill up the batch.
 
@@ -136,7 +142,8 @@ def given(matrix: Bool[Tensor, "*b n k"]) -> Given:
     if matrix.dtype != torch.bool:
         raise ShapeError(
             f"mask: expected a boolean matrix (True = may attend), got {matrix.dtype}. "
-            "Write mask.bool(), or mask == 0 if yours marks what is blocked."
+            "Write mask.bool(), or mask == 0 if yours marks what is blocked. A matrix of floats is "
+            "added to the scores where it is the whole mask of a call."
         )
     return Given(matrix)
 
@@ -149,7 +156,8 @@ def is_full(mask: Pattern | Tensor) -> bool:
 
 def all_of(*parts: Pattern) -> Pattern:
     """The pairs that every part allows."""
-    rest = [part for part in parts if not is_full(part)]
+    flat = [one for part in parts for one in (part.parts if isinstance(part, AllOf) else (part,))]
+    rest = [part for part in flat if not is_full(part)]
     if len(rest) <= 1:
         return rest[0] if rest else FULL
     return AllOf(*rest)
@@ -159,13 +167,20 @@ def split_padding(mask: Pattern) -> tuple[tuple[Pattern, ...], Bool[Tensor, "b k
     """The parts of a mask that depend on both places, and the padding mask of the other parts."""
     linking: list[Pattern] = []
     valid: list[Tensor] = []
-    for part in mask.parts if isinstance(mask, AllOf) else (mask,):
+    for part in _single(mask):
         known = part.as_kernel()
         if known is None or known.is_causal or known.valid is None:
             linking.append(part)
         else:
             valid.append(known.valid)
     return tuple(linking), _all(valid)
+
+
+def _single(mask: Pattern) -> tuple[Pattern, ...]:
+    """The parts of a mask that all have to allow a pair."""
+    if not isinstance(mask, AllOf):
+        return (mask,)
+    return tuple(single for part in mask.parts for single in _single(part))
 
 
 def _all(valid: Iterable[Tensor | None]) -> Tensor | None:

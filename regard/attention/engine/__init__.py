@@ -1,8 +1,8 @@
 """case → context and map, by the fastest path that computes exactly the same function.
 
 Paths are tried in order, and the first that can compute the case and is fast for its sizes runs it:
-short, windowed, fused, sparse, streamed, dense. None of them checks the class of a link; links
-lower themselves (`links.py`) and the paths match the lowered forms.
+short, windowed, fused, joined, sparse, thresholded, streamed, dense. None of them checks the class
+of a link; links lower themselves (`links.py`) and the paths match the lowered forms.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,10 @@ from regard.attention.attend import Attended
 from regard.attention.engine.case import Case, Cost, Path, every_pair
 from regard.attention.engine.dense import DensePath
 from regard.attention.engine.fused import FusedPath
+from regard.attention.engine.joined import JoinedPath
 from regard.attention.engine.sparse import SparsePath
 from regard.attention.engine.streamed import StreamedPath
+from regard.attention.engine.thresholded import ThresholdedPath
 from regard.attention.engine.windowed import WindowedPath
 from regard.choices import find
 from regard.errors import PathError
@@ -50,7 +52,9 @@ PATHS: Mapping[str, Path] = {
     "short": ShortPath(),
     "windowed": WindowedPath(),
     "fused": FusedPath(),
+    "joined": JoinedPath(),
     "sparse": SparsePath(),
+    "thresholded": ThresholdedPath(),
     "streamed": StreamedPath(),
     "dense": DensePath(),
 }

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from regard.attention.links import (
     Relation,
     Score,
     Selection,
+    Threshold,
     Window,
 )
 from regard.attention.maps import AttentionMap
@@ -49,14 +51,30 @@ class Case:
     """The selection's inverse temperature if it is a softmax, or None."""
     window: Window | None = field(init=False)
     """The selection's window, or None."""
+    threshold: Threshold | None = field(init=False)
+    """The selection as a threshold of each row, or None."""
     kernel_mask: KernelMask | None = field(init=False)
     """The mask in the form of torch's kernels, or None."""
 
     def __post_init__(self) -> None:
+        if not self.query.dtype == self.key.dtype == self.value.dtype:
+            self._cast()
         self.dot = self.score.as_dot(self.query, self.key)
+        if self.dot is not None and self.dot.query.dtype != self.value.dtype:
+            # autocast makes the product of a score's own weights in its precision
+            self.dot = self.dot._replace(query=self.dot.query.to(self.value.dtype))
         self.softmax = self.select.as_softmax()
         self.window = self.select.as_window()
+        self.threshold = self.select.as_threshold()
         self.kernel_mask = self.mask.as_kernel()
+
+    def _cast(self) -> None:
+        """Autocast has made some tensors in its precision, such as a memory's: make the others."""
+        device = self.query.device.type
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            self.query, self.key = self.query.to(dtype), self.key.to(dtype)
+            self.value = self.value.to(dtype)
 
     def short(self) -> "Case":
         """The same case over the slots of its memory; itself if it has none."""
@@ -79,8 +97,13 @@ class Case:
         b, h, q, _ = self.query.shape
         return b * h * q * self.key.shape[-2]
 
-    def attended(self, context: Tensor, rows: tuple[Tensor, ...]) -> Attended:
-        """The result of a path: its context, and a map that rebuilds the weights."""
+    def attended(
+        self, context: Tensor, rows: tuple[Tensor, ...], *, precision: torch.dtype | None = None
+    ) -> Attended:
+        """The result of a path: its context, and a map that rebuilds the weights.
+
+        `precision` is the dtype of the path's scores, if it is not that of query and key.
+        """
         see = partial(
             AttentionMap,
             query=self.query,
@@ -92,6 +115,7 @@ class Case:
             relation=self.relation,
             select=self.select,
             columns=self.columns,
+            precision=precision,
         )
         return Attended(context, see, rows, self.value)
 

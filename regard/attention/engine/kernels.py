@@ -33,6 +33,11 @@ EMPTY_ROW = 0.0
 """The log-sum-exp of a row that sees nothing; its weights are masked anyway."""
 
 
+def is_transformed() -> bool:
+    """Whether torch.func (vmap, grad) runs the call, which takes no autograd function of ours."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
 def softmax_attention(
     query: Float[Tensor, "b h q d"],
     key: Float[Tensor, "b h k d"],
@@ -50,8 +55,6 @@ def softmax_attention(
     """
     width = value.shape[-1]
     query, key, value = _same_width(query, key, value)
-    if query.is_cuda and query.shape[-1] % WHOLE:
-        query, key, value = (pad(x, (0, -x.shape[-1] % WHOLE)) for x in (query, key, value))
     if bias is None and _fits_a_tile(query, key):
         # Triton comes with torch only where there is a GPU
         from regard.attention.engine.short_kernel import AttendInATile
@@ -91,21 +94,83 @@ def softmax_attention_backward(
     lse: Float[Tensor, "b h q"],
     bias: Float[Tensor, "b h q k"] | None,
     *,
+    valid: Bool[Tensor, "b k"] | None = None,
+    is_causal: bool = False,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `softmax_attention` (not causal), computed from its results."""
+    """Gradients of `softmax_attention`, computed from its results.
+
+    `out` and `lse` may be those of a larger attention, of which these keys are a part.
+    """
     d, width = key.shape[-1], value.shape[-1]
+    q, k, v = _same_width(query, key, value)
+    fill = (0, v.shape[-1] - width)
+    grad, out = pad(grad, fill), pad(out, fill)
+    bias = _with_hidden(bias, valid, query)
     if query.is_cpu:
-        q, k, v = _same_width(query, key, value)
-        fill = (0, v.shape[-1] - width)
-        dq, dk, dv = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
-            pad(grad, fill), q, k, v, pad(out, fill), lse, 0.0, False, attn_mask=bias, scale=scale
+        found = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, q, k, v, out, lse, 0.0, is_causal, attn_mask=_for_all(bias, query), scale=scale
         )
-        return dq[..., :d], dk[..., :d], dv[..., :width]
+    elif query.is_cuda:
+        found = _on_cuda_backward(grad, q, k, v, out, lse, bias, is_causal=is_causal, scale=scale)
+    else:
+        found = _algebra_backward(grad, q, k, v, out, lse, bias, is_causal=is_causal, scale=scale)
+    return found[0][..., :d], found[1][..., :d], found[2][..., :width]
+
+
+def _on_cuda_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    bias: Tensor | None,
+    *,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, ...]:
+    """By cuDNN's kernel, by flash, or under a bias and in single precision by the efficient one."""
+    seed = torch.zeros((), dtype=torch.int64, device=query.device)
+    grad, out, lse = grad.contiguous(), out.contiguous(), lse.contiguous()
+    lengths = (query.shape[-2], key.shape[-2])
+    if bias is None and _suits_cudnn(query, key, value, is_causal=is_causal):
+        return _ops._scaled_dot_product_cudnn_attention_backward(
+            grad, query, key, value, out, lse[..., None], seed, seed, None, None, None,
+            *lengths, 0.0, is_causal, scale=scale,
+        )  # fmt: skip
+    if bias is None and query.dtype in HALF and query.shape[-1] <= FLASH_WIDTH:
+        return _ops._scaled_dot_product_flash_attention_backward(
+            grad, query, key, value, out, lse, None, None, *lengths, 0.0, is_causal, seed, seed,
+            scale=scale,
+        )  # fmt: skip
+    # this kernel reads whole groups of rows
+    lse = pad(lse, (0, -lse.shape[-1] % 32), value=torch.inf)
+    wanted = [True, True, True, False]
+    return _ops._scaled_dot_product_efficient_attention_backward(
+        grad, query, key, value, _aligned(bias, query), out, lse, seed, seed, 0.0, wanted,
+        is_causal, scale=scale,
+    )[:3]  # fmt: skip
+
+
+def _algebra_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    bias: Tensor | None,
+    *,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     dtype = query.dtype
     query, key, value, grad, out = (wide(x) for x in (query, key, value, grad, out))
     scores = query @ key.mT * scale
     scores = scores if bias is None else scores + bias
+    if is_causal:
+        scores = scores.masked_fill(_late(scores), -torch.inf)
     weights = (scores - lse.unsqueeze(-1)).exp()
     level = (grad * out).sum(-1, keepdim=True)
     d_scores = weights * (grad @ value.mT - level) * scale
@@ -164,12 +229,13 @@ def _with_hidden(bias: Tensor | None, valid: Tensor | None, query: Tensor) -> Te
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad vectors with zeros to one width, as kernels need; no dot product changes."""
+    """Pad vectors with zeros to the one width that kernels need; no dot product changes."""
     d, dv = key.shape[-1], value.shape[-1]
-    if d == dv:
+    width = max(d, dv)
+    width += -width % WHOLE if query.is_cuda else 0
+    if d == dv == width:
         return query, key, value
-    wide = max(d, dv)
-    return pad(query, (0, wide - d)), pad(key, (0, wide - d)), pad(value, (0, wide - dv))
+    return pad(query, (0, width - d)), pad(key, (0, width - d)), pad(value, (0, width - dv))
 
 
 def _aligned(bias: Tensor | None, query: Tensor) -> Tensor | None:
@@ -190,11 +256,15 @@ def _algebra(
     scores = query @ key.mT * scale
     scores = scores if bias is None else scores + bias
     if is_causal:
-        late = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(late, -torch.inf)
+        scores = scores.masked_fill(_late(scores), -torch.inf)
     # finite where hidden, so that a row that sees nothing has finite gradients
     hidden = scores == -torch.inf
     scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     lse = scores.logsumexp(-1, keepdim=True)
     weights = (scores - lse).exp().masked_fill(hidden, 0.0)
     return weights @ value, lse.masked_fill(hidden.all(-1, keepdim=True), EMPTY_ROW).squeeze(-1)
+
+
+def _late(scores: Tensor) -> Bool[Tensor, "q k"]:
+    """The keys after each query."""
+    return torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)

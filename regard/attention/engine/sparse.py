@@ -7,8 +7,7 @@ chunk's calls would cost more than its numbers, one kernel walks over all visibl
 """
 
 from collections.abc import Iterable
-from itertools import product
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,15 +16,22 @@ from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
 from regard.attention.engine import kernels
+from regard.attention.engine.agreement import disagreement
 from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
-from regard.attention.engine.tiles import Tiling, differs_by_head
+from regard.attention.engine.tiled_band import MAX_REACH, attend_over_tiles, fits_tiles
+from regard.attention.engine.tiles import SIDE, Tiling, differs_by_head
 from regard.attention.links import Grid, SoftRows, wide
+from regard.attention.masks import split_padding
 
 CHUNKS = (64, 128, 256, 512)
 """Candidate sizes of chunks and blocks; the cheapest is taken."""
 
 PAIRS_PER_CALL = 100_000
 """The cost of a kernel call, in pairs that could be computed in its time (2 cores)."""
+
+
+TRIED, TRIED_SHORT = 150, 50
+"""Queries and keys with which the kernels for relations are tried: several tiles, and one."""
 
 
 class Chunk(NamedTuple):
@@ -54,7 +60,7 @@ def _cut(case: Case, size: int) -> tuple[Chunk, ...]:
     rows, columns = range(case.query.shape[-2]), range(case.key.shape[-2])
     grid = Grid.over(case.places, rows, columns, q_size=size, k_size=size)
     return tuple(
-        Chunk(slice(first, min(first + size, len(rows))), _stretches(blocks, size, len(columns)))
+        Chunk(slice(first, min(first + size, len(rows))), stretches(blocks, size, len(columns)))
         for first, blocks in zip(rows[::size], case.mask.touches(grid), strict=True)
     )
 
@@ -64,7 +70,7 @@ def _n_pairs(chunks: Iterable[Chunk]) -> int:
     return sum(chunk.n_pairs for chunk in chunks)
 
 
-def _stretches(blocks: Bool[Tensor, " nk"], size: int, n_keys: int) -> tuple[slice, ...]:
+def stretches(blocks: Bool[Tensor, " nk"], size: int, n_keys: int) -> tuple[slice, ...]:
     """The blocks, neighbouring ones joined into one slice."""
     edges = pad(blocks.int(), (1, 1)).diff()
     starts, stops = (edges == 1).nonzero().flatten(), (edges == -1).nonzero().flatten()
@@ -86,7 +92,11 @@ class SparsePath(Path):
             return reason
         if case.places.past is None:
             return "the rows or columns have gaps"
-        if case.relation.is_zero:
+        if kernels.is_transformed():
+            return "torch.func cannot transform its chunks"
+        if torch.compiler.is_compiling() and (reason := _not_compiled(case)):
+            return reason
+        if case.relation.is_zero or _is_related(case):
             return None
         bias = case.relation.as_bias(case.places.tile(slice(0, 1), slice(0, 1)))
         if bias is None:
@@ -108,38 +118,60 @@ class SparsePath(Path):
         return Cost(work, b * h * q + max(chunk.n_pairs for chunk in chunks))
 
     def run(self, case: Case) -> Attended:
-        """Run tile by tile on a GPU, else chunk by chunk; torch.compile skips the cutting."""
+        """Run tile by tile on a GPU, else chunk by chunk; a compiler sees one operator."""
+        if _is_related(case):
+            return attend_over_tiles(case)
+        assert case.dot is not None and case.softmax is not None
+        tensors, scale = (case.dot.query, case.dot.key, case.value), case.dot.scale * case.softmax
         if torch.compiler.is_compiling():
-            return cast("Attended", torch.compiler.disable(_run)(case))
-        return _run(case)
+            # it knows this module's cuts and kernels
+            from regard.attention.engine.sparse_operator import attend_by_operator
+
+            context, lse = attend_by_operator(*tensors, case.mask, case.places, scale)
+        elif _fits_tiles(case):
+            # Triton comes with torch only where there is a GPU
+            from regard.attention.engine.sparse_kernel import AttendInTiles
+
+            n_queries, n_keys = case.query.shape[-2], case.key.shape[-2]
+            tiling = Tiling.of(case.mask, case.places, n_queries, n_keys)
+            context, lse = AttendInTiles.apply(*tensors, tiling, scale)
+        else:
+            context, lse = _Chunked.apply(*tensors, best_cut(case), case, scale)
+        return case.attended(context, SoftRows(lse.unsqueeze(-1)))
 
 
-def _run(case: Case) -> Attended:
-    assert case.dot is not None and case.softmax is not None
-    tensors, scale = (case.dot.query, case.dot.key, case.value), case.dot.scale * case.softmax
-    if _fits_tiles(case):
-        # Triton comes with torch only where there is a GPU
-        from regard.attention.engine.sparse_kernel import AttendInTiles
-
-        n_queries, n_keys = case.query.shape[-2], case.key.shape[-2]
-        tiling = Tiling.of(case.mask, case.places, n_queries, n_keys)
-        context, lse = AttendInTiles.apply(*tensors, tiling, scale)
-    else:
-        context, lse = _Chunked.apply(*tensors, best_cut(case), case, scale)
-    return case.attended(context, SoftRows(lse.unsqueeze(-1)))
+def _not_compiled(case: Case) -> str | None:
+    """The reason why no operator of a compiler's graph can cut the map, or None."""
+    if not case.relation.is_zero:
+        return f"{type(case.relation).__name__} has no text from which an operator builds it"
+    for part in split_padding(case.mask)[0]:
+        if part.as_text() is None:
+            return f"{type(part).__name__} has no text from which an operator builds it"
+    return None
 
 
 def _fits_tiles(case: Case) -> bool:
     """Whether the kernel for tiles can run the case."""
     assert case.dot is not None
-    kinds = {(x.dtype, x.shape[-1]) for x in (case.dot.query, case.dot.key, case.value)}
     return (
-        case.query.is_cuda
-        and len(kinds) == 1
-        and kinds <= set(product(kernels.HALF, kernels.TILE_WIDTHS))
+        fits_tiles(case.dot.query, case.dot.key, case.value)
         and case.relation.is_zero
         and not differs_by_head(case.mask, case.places)
     )
+
+
+def _is_related(case: Case) -> bool:
+    """Whether the kernel for tiles takes the relation: constant far away, and not too far."""
+    assert case.dot is not None
+    if case.relation.is_zero or not fits_tiles(case.dot.query, case.dot.key, case.value):
+        return False
+    reach = case.relation.reach
+    if reach is None or reach > MAX_REACH or case.relation.has_slope:
+        return False
+    if differs_by_head(case.mask, case.places):
+        return False
+    n = TRIED_SHORT if max(case.query.shape[-2], case.key.shape[-2]) <= SIDE else TRIED
+    return disagreement(case, attend_over_tiles, n) is None
 
 
 class _Chunked(torch.autograd.Function):
@@ -155,18 +187,7 @@ class _Chunked(torch.autograd.Function):
         case: Case,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
-        out = query.new_zeros(*query.shape[:-1], value.shape[-1])
-        lse = wide(query[..., 0]).new_zeros(query.shape[:-1])
-        for rows, columns in chunks:
-            if columns:
-                out[..., rows, :], lse[..., rows] = kernels.softmax_attention(
-                    query[..., rows, :],
-                    _at(key, columns, -2),
-                    _at(value, columns, -2),
-                    _bias(case, rows, columns, query),
-                    is_causal=False,
-                    scale=scale,
-                )
+        out, lse = attend_in_chunks(query, key, value, chunks, case, scale)
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.chunks, ctx.case, ctx.scale = chunks, case, scale
         ctx.mark_non_differentiable(lse)
@@ -175,26 +196,68 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
-        d_query, d_key, d_value = (torch.zeros_like(x) for x in (query, key, value))
-        for rows, columns in ctx.chunks:
-            if not columns:
-                continue
-            d_query[..., rows, :], dk, dv = kernels.softmax_attention_backward(
-                grad[..., rows, :],
+        found = differentiate_in_chunks(
+            grad, query, key, value, out, lse, ctx.chunks, ctx.case, ctx.scale
+        )
+        return (*found, None, None, None)
+
+
+def attend_in_chunks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    chunks: tuple[Chunk, ...],
+    case: Case,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Context and log-sum-exp, chunk by chunk."""
+    out = query.new_zeros(*query.shape[:-1], value.shape[-1])
+    lse = wide(query[..., 0]).new_zeros(query.shape[:-1])
+    for rows, columns in chunks:
+        if columns:
+            out[..., rows, :], lse[..., rows] = kernels.softmax_attention(
                 query[..., rows, :],
-                _at(key, columns, -2),
-                _at(value, columns, -2),
-                out[..., rows, :],
-                lse[..., rows],
-                _bias(ctx.case, rows, columns, query),
-                scale=ctx.scale,
+                at_columns(key, columns, -2),
+                at_columns(value, columns, -2),
+                _bias(case, rows, columns, query),
+                is_causal=False,
+                scale=scale,
             )
-            _add(d_key, columns, dk)
-            _add(d_value, columns, dv)
-        return d_query, d_key, d_value, None, None, None
+    return out, lse
 
 
-def _at(whole: Tensor, columns: tuple[slice, ...], axis: int) -> Tensor:
+def differentiate_in_chunks(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    chunks: tuple[Chunk, ...],
+    case: Case,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of query, key and value, chunk by chunk."""
+    d_query, d_key, d_value = (torch.zeros_like(x) for x in (query, key, value))
+    for rows, columns in chunks:
+        if not columns:
+            continue
+        d_query[..., rows, :], dk, dv = kernels.softmax_attention_backward(
+            grad[..., rows, :],
+            query[..., rows, :],
+            at_columns(key, columns, -2),
+            at_columns(value, columns, -2),
+            out[..., rows, :],
+            lse[..., rows],
+            _bias(case, rows, columns, query),
+            scale=scale,
+        )
+        _add(d_key, columns, dk)
+        _add(d_value, columns, dv)
+    return d_query, d_key, d_value
+
+
+def at_columns(whole: Tensor, columns: tuple[slice, ...], axis: int) -> Tensor:
     """The ranges joined; a single one is not copied."""
     parts = [whole.narrow(axis, c.start, c.stop - c.start) for c in columns]
     return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
@@ -211,7 +274,7 @@ def _bias(
     """Minus infinity where a pair is hidden, plus the relation's bias; None if all is zero."""
     assert case.softmax is not None
     every = case.places.tile(rows, slice(None))
-    places = every.at_keys(_at(every.key, columns, -1))
+    places = every.at_keys(at_columns(every.key, columns, -1))
     hidden = ~case.mask.visible(places)
     bias = case.relation.as_bias(places)
     # on a GPU this check would wait for the device

@@ -20,7 +20,7 @@ from regard.attention.engine.tiles import SIDE, Tiling
 
 
 @triton.jit
-def _seen(
+def seen_in_tile(
     bits, valid, b, stride_b, tile, side, columns, nk, SIDE: tl.constexpr, HAS_VALID: tl.constexpr
 ):
     """The visible pairs of a tile, from one int64 for each of its rows."""
@@ -50,7 +50,7 @@ def _forward(
         columns = tl.load(other + t) * SIDE + side
         k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
         v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
-        seen = _seen(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
+        seen = seen_in_tile(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
         scores = tl.where(seen, tl.dot(q, tl.trans(k)) * scale, -1e30)
         higher = tl.maximum(top, tl.max(scores, 1))
         weights = tl.where(seen, tl.exp(scores - higher[:, None]), 0.0)
@@ -89,7 +89,7 @@ def _to_queries(
         columns = tl.load(other + t) * SIDE + side
         k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
         v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
-        seen = _seen(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
+        seen = seen_in_tile(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
         scores = tl.dot(q, tl.trans(k)) * scale - lse[:, None]
         weights = tl.where(seen, tl.exp(tl.where(seen, scores, 0.0)), 0.0)
         d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
@@ -120,7 +120,7 @@ def _to_keys(
         lse = tl.load(L + at, mask=rows < nq, other=0.0)
         level = tl.load(LEVEL + at, mask=rows < nq, other=0.0)
         at_bits = tl.load(tile + t)
-        seen = _seen(bits, valid, b, bits_b, at_bits, side, columns, nk, SIDE, HAS_VALID)
+        seen = seen_in_tile(bits, valid, b, bits_b, at_bits, side, columns, nk, SIDE, HAS_VALID)
         scores = tl.dot(q, tl.trans(k)) * scale - lse[:, None]
         weights = tl.where(seen, tl.exp(tl.where(seen, scores, 0.0)), 0.0)
         d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
@@ -139,17 +139,7 @@ class AttendInTiles(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, tiling: Tiling, scale: float
     ) -> tuple[Tensor, Tensor]:
         """Attend."""
-        query, key, value = (plain(x) for x in (query, key, value))
-        b, h, nq, d = query.shape
-        out, lse = like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
-        rows = tiling.by_row
-        _forward[(len(rows.order), b * h)](
-            query, key, value, out, lse,
-            tiling.bits, address_of(tiling.valid, query), *rows[:3],
-            h, nq, key.shape[-2], scale, _batch_stride(tiling),
-            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
-            D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=4,
-        )  # fmt: skip
+        out, lse = attend_in_tiles(query, key, value, tiling, scale)
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.tiling, ctx.scale = tiling, scale
         ctx.mark_non_differentiable(lse)
@@ -157,31 +147,64 @@ class AttendInTiles(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """Rebuild the weights and differentiate, first along the rows, then down the columns."""
+        """Rebuild the weights and differentiate."""
         query, key, value, out, lse = ctx.saved_tensors
-        tiling, grad = ctx.tiling, plain(grad)
-        b, h, nq, d = query.shape
-        nk = key.shape[-2]
-        d_query, level = like_queries(query, nq), torch.empty_like(lse)
-        d_key, d_value = like_queries(query, nk), like_queries(query, nk)
-        strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
-        sizes = (h, nq, nk, ctx.scale, _batch_stride(tiling))
-        shown = (tiling.bits, address_of(tiling.valid, query))
-        has_valid = tiling.valid is not None
-        rows, columns = tiling.by_row, tiling.by_column
-        _to_queries[(len(rows.order), b * h)](
-            query, key, value, out, lse, grad, d_query, level, *shown, *rows[:3],
-            *sizes, *strides, *out.stride()[:3], *grad.stride()[:3],
-            D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
-        )  # fmt: skip
-        _to_keys[(len(columns.order), b * h)](
-            query, key, value, lse, grad, level, d_key, d_value, *shown, *columns,
-            *sizes, *strides, *grad.stride()[:3],
-            D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
-        )  # fmt: skip
-        return d_query, d_key, d_value, None, None
+        found = differentiate_in_tiles(grad, query, key, value, out, lse, ctx.tiling, ctx.scale)
+        return (*found, None, None)
 
 
-def _batch_stride(tiling: Tiling) -> int:
+def attend_in_tiles(
+    query: Tensor, key: Tensor, value: Tensor, tiling: Tiling, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Context (laid out as `b q h d`, ready to be joined) and log-sum-exp."""
+    query, key, value = (plain(x) for x in (query, key, value))
+    b, h, nq, d = query.shape
+    out, lse = like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
+    rows = tiling.by_row
+    _forward[(len(rows.order), b * h)](
+        query, key, value, out, lse,
+        tiling.bits, address_of(tiling.valid, query), *rows[:3],
+        h, nq, key.shape[-2], scale, batch_stride(tiling),
+        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
+        D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=4,
+    )  # fmt: skip
+    return out, lse
+
+
+def differentiate_in_tiles(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    tiling: Tiling,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of query, key and value, first along the rows, then down the columns."""
+    query, key, value, out, grad = (plain(x) for x in (query, key, value, out, grad))
+    b, h, nq, d = query.shape
+    nk = key.shape[-2]
+    d_query, level = like_queries(query, nq), torch.empty_like(lse)
+    d_key, d_value = like_queries(query, nk), like_queries(query, nk)
+    strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
+    sizes = (h, nq, nk, scale, batch_stride(tiling))
+    shown = (tiling.bits, address_of(tiling.valid, query))
+    has_valid = tiling.valid is not None
+    rows, columns = tiling.by_row, tiling.by_column
+    _to_queries[(len(rows.order), b * h)](
+        query, key, value, out, lse, grad, d_query, level, *shown, *rows[:3],
+        *sizes, *strides, *out.stride()[:3], *grad.stride()[:3],
+        D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
+    )  # fmt: skip
+    _to_keys[(len(columns.order), b * h)](
+        query, key, value, lse, grad, level, d_key, d_value, *shown, *columns,
+        *sizes, *strides, *grad.stride()[:3],
+        D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
+    )  # fmt: skip
+    return d_query, d_key, d_value
+
+
+def batch_stride(tiling: Tiling) -> int:
     """The stride between the bits of two sentences; 0 if all see the same."""
     return 0 if len(tiling.bits) == 1 else tiling.bits.stride(0)

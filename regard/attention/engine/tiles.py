@@ -57,7 +57,7 @@ class Tiling(NamedTuple):
     def of(cls, mask: Pattern, places: Places, n_queries: int, n_keys: int) -> "Tiling":
         """Cut a gapless map."""
         parts, valid = split_padding(mask)
-        sizes = (n_queries, n_keys, places.past or 0, places.length, str(places.key.device))
+        sizes = (n_queries, n_keys, places.past or 0, places.length, str(places.device))
         tiling = _known(parts, sizes, lambda: _cut(all_of(*parts), places, n_queries, n_keys))
         return tiling._replace(valid=None if valid is None else keys_that_exist(valid, n_keys))
 
@@ -103,7 +103,7 @@ def _cut(mask: Pattern, places: Places, n_queries: int, n_keys: int) -> Tiling:
         *_listed(touched.sum(0), row[turned], turned),
         row,
     )
-    *moved, row = _together(lists, places.key.device)
+    *moved, row = _together(lists, places.device)
     by_row, by_column = Lists(*moved[:4]), Lists(*moved[4:])
     parts = zip(row.split(TILES_AT_ONCE), by_row.other.split(TILES_AT_ONCE), strict=True)
     bits = [_bits(mask, places, r.long(), c.long()) for r, c in parts]

@@ -44,6 +44,26 @@ class CompleteSlots(Pattern):
         """Blocks with a complete slot; the grid counts slots, which end `stride` times later."""
         return grid.k_first * self.stride - 1 <= grid.q_last
 
+    def as_text(self) -> str:
+        """The same pattern for places that count slots, as a compiler's operator has them."""
+        return f"counted_slots:stride={self.stride}"
+
+
+@final
+class CountedSlots(Pattern):
+    """`CompleteSlots` for places that count slots, from the first token's own."""
+
+    def __init__(self, dims: Dims | None = None, *, stride: int = 3) -> None:
+        self.complete = CompleteSlots(stride)
+
+    def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
+        """True for complete slots."""
+        return self.complete.visible(places.at_keys(places.key * self.complete.stride - 1))
+
+    def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
+        """Blocks with a complete slot."""
+        return self.complete.touches(grid)
+
 
 @final
 class HoldingSlots(Pattern):

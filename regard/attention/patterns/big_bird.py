@@ -59,7 +59,7 @@ class BigBirdPattern(Pattern):
         is_causal: bool = False,
     ) -> None:
         check_least("big_bird: block", block, 1)
-        self.block, self.n_random, self.is_causal = block, n_random, is_causal
+        self.block, self.n_random, self.seed, self.is_causal = block, n_random, seed, is_causal
         near = NeighbourBlocks(block)
         ends = GlobalTokensPattern(first=block, last=0 if is_causal else block)
         seen = AnyOf(near, ends)
@@ -78,6 +78,14 @@ class BigBirdPattern(Pattern):
         """Blocks that one of the three patterns touches."""
         touched = self.union.touches(grid)
         return touched & self.causal.touches(grid) if self.is_causal else touched
+
+    def as_text(self) -> str:
+        """Name and settings, as a recipe has them."""
+        is_causal = "true" if self.is_causal else "false"
+        return (
+            f"big_bird:block={self.block},n_random={self.n_random},seed={self.seed},"
+            f"is_causal={is_causal}"
+        )
 
     def still_seen(self, length: int) -> tuple[range, ...] | None:
         """The first block and the last two; all, if a later row may draw any block at random."""

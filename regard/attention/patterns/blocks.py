@@ -37,6 +37,10 @@ class BlocksPattern(Pattern):
         ends_after = grid.k_last // self.size >= grid.q_first // self.size
         return starts_before & ends_after
 
+    def as_text(self) -> str:
+        """Name and settings, as a recipe has them."""
+        return f"blocks:size={self.size}"
+
     def still_seen(self, length: int) -> tuple[range, ...]:
         """The keys of the block that is not full yet."""
         return (range(length // self.size * self.size, length),)

@@ -36,3 +36,7 @@ class CausalPattern(Pattern):
     def as_kernel(self) -> KernelMask:
         """Kernels know this one by name."""
         return KernelMask(is_causal=True, valid=None)
+
+    def as_text(self) -> str:
+        """Name and settings, as a recipe has them."""
+        return "causal"

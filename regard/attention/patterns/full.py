@@ -33,3 +33,7 @@ class FullPattern(Pattern):
     def as_kernel(self) -> KernelMask:
         """Kernels need no mask for it."""
         return KernelMask(is_causal=False, valid=None)
+
+    def as_text(self) -> str:
+        """Name and settings, as a recipe has them."""
+        return "full"

@@ -45,3 +45,7 @@ class GlobalTokensPattern(Pattern):
         end = grid.length - self.last
         row_is_global = (grid.q_first < self.first) | (grid.q_last >= end)
         return row_is_global | (grid.k_first < self.first) | (grid.k_last >= end)
+
+    def as_text(self) -> str:
+        """Name and settings, as a recipe has them."""
+        return f"global_tokens:first={self.first},last={self.last}"

@@ -6,12 +6,15 @@ Paper: Zaheer et al. 2020 (BigBird), section 2: links as in an Erdős-Rényi gra
 Cost: time O(n · n_random · block · d), memory O(n · n_random · block).
 """
 
+from contextlib import nullcontext
 from functools import lru_cache
+from operator import index
 from typing import final
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from regard.attention.links import Grid, Pattern
 from regard.attention.masks import any_in_blocks
@@ -48,7 +51,12 @@ class RandomLinksPattern(Pattern):
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """True where the key's block was drawn for the query's block."""
-        links = _drawn(self, places.length, places.key.device)
+        # a compiler takes the links for a constant, made anew when one of the settings changes
+        links = self.links_on(
+            index(places.length),
+            places.key.device,
+            (self.block, self.n_random, self.seed, self.is_causal),
+        )
         last = len(links) - 1
         # the position of a token that is nowhere is before or after all others
         row = (places.query // self.block).clamp(0, last)
@@ -64,6 +72,25 @@ class RandomLinksPattern(Pattern):
     def links(self, length: int) -> Bool[Tensor, "nb nb"]:
         """True where a block of keys (column) was drawn for a block of queries (row)."""
         return _drawn(self, length, CPU)
+
+    def as_text(self) -> str | None:
+        """Name and settings, unless it draws besides another pattern."""
+        if self.besides is not None:
+            return None
+        is_causal = "true" if self.is_causal else "false"
+        return (
+            f"random_links:block={self.block},n_random={self.n_random},seed={self.seed},"
+            f"is_causal={is_causal}"
+        )
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def links_on(
+        self, length: int, device: torch.device, settings: tuple[int, ...]
+    ) -> Bool[Tensor, "nb nb"]:
+        """The links on a device; `settings` is what a compiler compares before it runs a graph."""
+        # torch.export traces with tensors that have no numbers, from which nothing can be drawn
+        with _disable_current_modes() if torch.compiler.is_compiling() else nullcontext():
+            return _drawn(self, length, device)
 
 
 @lru_cache(maxsize=8)

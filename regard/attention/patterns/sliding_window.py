@@ -36,6 +36,10 @@ class SlidingWindowPattern(Pattern):
         apart = (grid.k_first - grid.q_last).maximum(grid.q_first - grid.k_last)
         return apart <= self.size
 
+    def as_text(self) -> str:
+        """Name and settings, as a recipe has them."""
+        return f"sliding_window:size={self.size}"
+
     def still_seen(self, length: int) -> tuple[range, ...]:
         """The last `size` keys."""
         return (range(max(0, length - self.size), length),)

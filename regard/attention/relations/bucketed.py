@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from regard.attention.links import Relation
-from regard.attention.shapes import Bias
+from regard.attention.links import Banded, Relation
+from regard.attention.shapes import Bias, Queries
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -40,6 +40,7 @@ class BucketedRelation(nn.Module, Relation):
                 "least 4 buckets, and a max_distance above half of those on one side."
             )
         self.per_side, self.max_distance, self.is_causal = per_side, max_distance, is_causal
+        self.reach = max_distance
         self.t = nn.Parameter(torch.zeros(dims.n_heads, n_buckets))
 
     def as_bias(self, places: Places) -> Bias:
@@ -47,6 +48,11 @@ class BucketedRelation(nn.Module, Relation):
         bias = self.t[:, self.bucket(places.offsets)]
         # places that differ from head to head: each head's own bias
         return bias if places.key.dim() == 2 else bias.diagonal(dim1=0, dim2=2).movedim(-1, 1)
+
+    def as_banded(self, query: Queries) -> Banded:
+        """One row of biases for all queries; far distances share the last bucket."""
+        offsets = torch.arange(-self.max_distance, self.max_distance + 1, device=self.t.device)
+        return Banded(self.t[None, :, self.bucket(offsets[None])], None)
 
     def bucket(self, offsets: Int[Tensor, "*b q k"]) -> Int[Tensor, "*b q k"]:
         """Which bucket an offset (key minus query) falls into."""

@@ -11,8 +11,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from regard.attention.links import Relation
-from regard.attention.shapes import Bias
+from regard.attention.links import Banded, Relation
+from regard.attention.shapes import Bias, Queries
 from regard.dims import Dims
 from regard.places import Places
 
@@ -21,7 +21,7 @@ from regard.places import Places
 class LinearBiasRelation(nn.Module, Relation):
     """One slope for each head."""
 
-    is_movable, reads_query = True, False
+    is_movable, reads_query, reach, has_slope = True, False, 1, True
     m: Tensor
 
     def __init__(self, dims: Dims) -> None:
@@ -31,6 +31,11 @@ class LinearBiasRelation(nn.Module, Relation):
     def as_bias(self, places: Places) -> Bias:
         """Minus slope times distance."""
         return -self.m.view(-1, 1, 1) * places.offsets.abs()
+
+    def as_banded(self, query: Queries) -> Banded:
+        """A straight line on either side."""
+        near = torch.arange(-1, 2, device=self.m.device).abs()
+        return Banded(-self.m.view(1, -1, 1, 1) * near, None, -self.m)
 
 
 def slopes(n_heads: int) -> list[float]:

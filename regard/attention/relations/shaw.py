@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import Relation, wide
+from regard.attention.links import Banded, Relation, wide
 from regard.attention.shapes import Context, Queries, Scores, Weights
 from regard.dims import Dims
 from regard.errors import check_least
@@ -30,6 +30,7 @@ class ShawRelation(nn.Module, Relation):
         super().__init__()
         check_least("shaw: clip", clip, 0)
         self.clip = clip
+        self.reach = max(1, clip)
         n_tables = 1 if is_shared else dims.n_heads
         self.wK = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.query))
         self.wV = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.value))
@@ -44,6 +45,15 @@ class ShawRelation(nn.Module, Relation):
     def to_context(self, weights: Weights, places: Places) -> Context:
         """The mass of each distance times its vector: a scatter, then a product."""
         return mass(weights, self._index(places), 2 * self.clip + 1) @ self.wV
+
+    def as_banded(self, query: Queries) -> Banded:
+        """Both tables, beyond the clip one number and one vector a side."""
+        by_distance, vectors = query @ self.wK.mT * query.shape[-1] ** -0.5, self.wV
+        # without a clip all distances share one vector, that of distance 1 too
+        times = 1 if self.clip else 3
+        return Banded(
+            by_distance.repeat_interleave(times, -1), vectors.repeat_interleave(times, -2)
+        )
 
     def _index(self, places: Places) -> Int[Tensor, "*b q k"]:
         return places.offsets.clamp(-self.clip, self.clip) + self.clip

@@ -6,24 +6,17 @@ Paper: Luong, Pham & Manning 2015, section 3.2 (local-m).
 Cost: time and memory O(q · (2D + 1)) on the windowed path; normaliser and centre are kept per row.
 """
 
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from regard.attention.links import Selection, log_normaliser, normalised
+from regard.attention.links import LocalRows, Selection, log_normaliser, normalised
 from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
 from regard.errors import check_least
 from regard.places import Places
-
-
-class LocalRows(NamedTuple):
-    """The window's centre, and the logarithm of the normaliser inside it."""
-
-    lse: RowNumber
-    centre: RowNumber
 
 
 @final
@@ -55,3 +48,7 @@ class LocalMonotonicSelection(nn.Module, Selection):
     def as_window(self) -> "LocalMonotonicSelection":
         """Itself: no key outside the window counts."""
         return self
+
+    def as_faded_softmax(self) -> float:
+        """A softmax that does not fade inside its window."""
+        return 0.0

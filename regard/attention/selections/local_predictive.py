@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from regard.attention.links import Selection, log_normaliser, normalised, wide
-from regard.attention.selections.local_monotonic import LocalRows
+from regard.attention.links import LocalRows, Selection, log_normaliser, normalised, wide
 from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
 from regard.errors import SettingError, check_least
@@ -48,7 +47,8 @@ class LocalPredictiveSelection(nn.Module, Selection):
     def centre(self, query: Queries, places: Places, extent: Int[Tensor, "*be #q 1"]) -> RowNumber:
         """A real position between 0 and the number of keys."""
         # positions of long sequences do not fit half precision
-        return extent * ((wide(query) @ wide(self.W)).tanh() @ wide(self.v)).sigmoid()
+        with torch.autocast(query.device.type, enabled=False):
+            return extent * ((wide(query) @ wide(self.W)).tanh() @ wide(self.v)).sigmoid()
 
     def settle(self, scores: Scores, mask: Mask, centre: RowNumber, places: Places) -> LocalRows:
         """Centre and normaliser; the window's edges have no gradient."""
@@ -66,3 +66,7 @@ class LocalPredictiveSelection(nn.Module, Selection):
     def as_window(self) -> "LocalPredictiveSelection":
         """Itself: no key outside the window counts."""
         return self
+
+    def as_faded_softmax(self) -> float:
+        """The rate of the Gaussian."""
+        return 1 / (2 * self.sigma**2)

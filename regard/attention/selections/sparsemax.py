@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.links import Selection, largest_negative, wide
+from regard.attention.links import Selection, Threshold, largest_negative, wide
 from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
 from regard.places import Places
@@ -45,6 +45,10 @@ class SparsemaxSelection(nn.Module, Selection):
         """The part of each score above the threshold."""
         above = torch.where(mask, scores - rows.threshold, 0.0).relu()
         return above.to(scores.dtype)
+
+    def as_threshold(self) -> Threshold:
+        """The part of each score above the threshold."""
+        return Threshold(best=None, rows=lambda threshold, _: SparseRows(threshold))
 
 
 def simplex_threshold(points: Float[Tensor, "*b k"]) -> Float[Tensor, "*b 1"]:

@@ -11,7 +11,13 @@ from typing import NamedTuple, final
 import torch
 from torch import nn
 
-from regard.attention.links import Selection, largest_negative, log_normaliser, normalised
+from regard.attention.links import (
+    Selection,
+    Threshold,
+    largest_negative,
+    log_normaliser,
+    normalised,
+)
 from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
 from regard.dims import Dims
 from regard.errors import check_least
@@ -54,6 +60,10 @@ class TopKSelection(nn.Module, Selection):
     def weigh(self, scores: Scores, mask: Mask, rows: TopRows, places: Places) -> Weights:
         """Each kept key's share."""
         return normalised(scores, mask & (scores >= rows.threshold), rows.lse)
+
+    def as_threshold(self) -> Threshold:
+        """The softmax of the best keys."""
+        return Threshold(self.count, rows=lambda threshold, lse: TopRows(lse, threshold))
 
     def stops_gradient(self) -> str | None:
         """One key alone has the whole weight, whatever its score."""

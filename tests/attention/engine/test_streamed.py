@@ -5,6 +5,7 @@ import torch
 
 from regard.attention import Chain
 from regard.attention.engine import streamed
+from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.bucketed import BucketedRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.scores.additive import AdditiveScore
@@ -39,6 +40,14 @@ STREAMED = {
     "sparsemax": {"select": SparsemaxSelection()},
     "top_k": {"select": TopKSelection(count=3)},
     "local_predictive in a window": {**WINDOWED["local_predictive"], **SPARSE["sliding_window"]},
+    "hard at test in a window": {
+        "select": HardSelection(at_test="argmax").eval(),
+        **SPARSE["sliding_window"],
+    },
+    "shaw in a causal window": {
+        "relation": ShawRelation(DIMS, clip=3).double(),
+        **SPARSE["causal window"],
+    },
     "shaw, sparsemax, big_bird": {
         "relation": ShawRelation(DIMS, clip=3).double(),
         "select": SparsemaxSelection(),
@@ -49,7 +58,8 @@ STREAMED = {
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(streamed, "NUMBERS_AT_ONCE", 2 * B * H * 4 * 129)
+    monkeypatch.setattr(streamed, "NUMBERS_AT_ONCE", 2 * B * H * 16 * 129)
+    monkeypatch.setattr(streamed, "CUT_COLUMNS", 8)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -86,3 +96,11 @@ def test_a_long_row_is_streamed_and_holds_no_map():
     assert said.path == "streamed"
     assert said.cost.numbers <= 2 * streamed.NUMBERS_AT_ONCE
     assert said.cost.multiply_adds == said.dense.multiply_adds
+
+
+def test_a_window_is_streamed_against_the_keys_that_it_shows():
+    chain = Chain(AdditiveScore(DIMS), pattern=SlidingWindowPattern(size=256))
+    said = chain.explain(16_384, n_heads=8, d_query=D, d_value=DV)
+    assert said.path == "streamed"
+    assert said.why.endswith("queries at a time, as the equations say, over 4 % of the map")
+    assert said.cost.multiply_adds < 0.05 * said.dense.multiply_adds

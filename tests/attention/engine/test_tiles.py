@@ -11,6 +11,7 @@ from regard.attention.engine.tiles import SIDE, Lists, Tiling, differs_by_head
 from regard.attention.links import Pattern
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.attention.patterns.causal import CausalPattern
+from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.tables import PATTERNS
 from regard.dims import Dims
 from regard.places import Places
@@ -114,6 +115,42 @@ def test_tiles_grow_with_the_length_and_not_with_its_square() -> None:
         return Tiling.of(pattern, Places.between(n, n), n, n).bits.shape[1]
 
     assert count(4096) / count(2048) < 2.2
+
+
+@pytest.mark.parametrize("past", [0, 30])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("reach", [1, 16, 70, 128])
+def test_a_window_of_one_less_than_the_reach_is_the_band(reach: int, mask: str, past: int) -> None:
+    torch.manual_seed(reach)
+    n_keys = 220
+    n_queries = n_keys - past
+    parts = [SlidingWindowPattern(size=reach - 1), MASKS[mask](n_keys)]
+    joined = all_of(*(part for part in parts if part is not None))
+    places = Places.between(n_queries, n_keys, past=past)
+    tiling = Tiling.of(joined, places, n_queries, n_keys)
+    band = (places.offsets.abs() < reach)[None]
+    if parts[1] is not None:
+        band = band & shown(parts[1], places, n_queries, n_keys)
+    assert torch.equal(drawn(tiling, n_queries, n_keys), band)
+
+
+@pytest.mark.parametrize("reach", [1, 16, 128])
+def test_blocks_of_rows_and_columns_list_their_tiles_in_order(reach: int) -> None:
+    band, places = SlidingWindowPattern(size=reach - 1), Places.between(500, 500)
+    tiling = Tiling.of(all_of(band, CausalPattern()), places, 500, 500)
+    for lists in (tiling.by_row, tiling.by_column):
+        for first, last in zip(lists.start[:-1].tolist(), lists.start[1:].tolist(), strict=True):
+            others = lists.other[first:last]
+            assert torch.equal(others, others.sort().values)
+
+
+def test_tiles_that_are_known_need_no_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    band, causal = SlidingWindowPattern(size=15), CausalPattern()
+    first = Tiling.of(all_of(band, causal), Places.between(300, 300), 300, 300)
+    monkeypatch.setattr(torch, "arange", None)
+    padded = all_of(band, causal, padding(torch.ones(BATCH, 300).bool()))
+    second = Tiling.of(padded, Places.between(300, 300), 300, 300)
+    assert second.bits is first.bits
 
 
 def test_layers_and_batches_of_a_length_share_the_tiles_of_a_pattern() -> None:

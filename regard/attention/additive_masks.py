@@ -1,0 +1,69 @@
+"""Additive masks: a matrix of floats that is added to the scores; minus infinity hides a pair.
+
+    e[i,j] += m[i,j],   visible[i,j] = m[i,j] > -inf
+
+It becomes a boolean mask and a relation that depends on the places alone, as all paths know them.
+"""
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.links import AnyMask, Pattern, Relation
+from regard.attention.masks import at_places, given
+from regard.attention.shapes import Bias, Context, Queries, Scores, Weights
+from regard.places import Places
+
+
+@final
+class AdditiveMask(Relation):
+    """A matrix added to the scores, indexed by the positions of queries and keys."""
+
+    reads_query, own_name = False, "an additive mask"
+
+    def __init__(self, matrix: Float[Tensor, "*b n k"]) -> None:
+        self.matrix = matrix
+
+    def to_scores(self, query: Queries, places: Places) -> Bias:
+        """The matrix at these places, in the precision of the scores."""
+        return self.as_bias(places).to(query.dtype)
+
+    def as_bias(self, places: Places) -> Bias:
+        """The matrix at these places."""
+        return at_places(self.matrix, places)
+
+
+@final
+class SumOfRelations(Relation):
+    """What two relations add, together."""
+
+    def __init__(self, one: Relation, other: Relation) -> None:
+        self.one, self.other = one, other
+        self.reads_query = one.reads_query or other.reads_query
+
+    def to_scores(self, query: Queries, places: Places) -> Scores:
+        """Both terms of the scores."""
+        return self.one.to_scores(query, places) + self.other.to_scores(query, places)
+
+    def to_context(self, weights: Weights, places: Places) -> Context | float:
+        """Both terms of the context."""
+        return self.one.to_context(weights, places) + self.other.to_context(weights, places)
+
+    def as_bias(self, places: Places) -> Bias | None:
+        """Both biases, if both are biases."""
+        one, other = self.one.as_bias(places), self.other.as_bias(places)
+        return None if one is None or other is None else one + other
+
+
+def split_mask(mask: AnyMask, relation: Relation) -> tuple[Pattern, Relation]:
+    """What a mask shows, and the relation with what it adds to the scores."""
+    if not isinstance(mask, Tensor):
+        return mask, relation
+    if not mask.is_floating_point():
+        return given(mask), relation
+    hidden = mask == -torch.inf
+    added = AdditiveMask(mask.masked_fill(hidden, 0.0))
+    both = added if relation.is_zero else SumOfRelations(relation, added)
+    return given(~hidden), both

@@ -1,0 +1,212 @@
+"""Tiled band: attention with a banded relation over the visible tiles of a map, by a GPU's kernel.
+
+As a piece it is the band around the diagonal; over all tiles of a sparse map it is the whole
+attention. Kernels: related_kernel.py, related_backward_kernel.py, and related_short_kernel.py for
+sentences of a single tile.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.attend import Attended
+from regard.attention.engine import kernels
+from regard.attention.engine.band import RelatedGradients
+from regard.attention.engine.case import Case
+from regard.attention.engine.tiles import SIDE, Tiling
+from regard.attention.links import Pattern, SoftRows, keys_that_exist, wide
+from regard.attention.masks import all_of
+from regard.attention.patterns.sliding_window import SlidingWindowPattern
+from regard.places import Places
+
+MAX_REACH = 128
+"""The longest reach that was tried; the kernel's tables grow with it."""
+
+
+def fits_tiles(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the kernels for tiles take these tensors."""
+    dtype, width = query.dtype, query.shape[-1]
+    if not query.is_cuda or dtype not in kernels.HALF or width not in kernels.TILE_WIDTHS:
+        return False
+    return all(x.dtype == dtype and x.shape[-1] == width for x in (key, value))
+
+
+@dataclass(frozen=True)
+class TiledBand:
+    """Some tiles of a map, with the position of its first query."""
+
+    tiling: Tiling
+    past: int
+    scale: float
+
+    @classmethod
+    def over(
+        cls, mask: Pattern, places: Places, n_queries: int, n_keys: int, scale: float
+    ) -> "TiledBand":
+        """All tiles of a map."""
+        return cls(Tiling.of(mask, places, n_queries, n_keys), places.past or 0, scale)
+
+    @classmethod
+    def around(
+        cls,
+        reach: int,
+        mask: Pattern,
+        places: Places,
+        n_queries: int,
+        n_keys: int,
+        scale: float,
+    ) -> "TiledBand":
+        """The tiles of the pairs at a distance below `reach`."""
+        return cls.over(all_of(_near(reach), mask), places, n_queries, n_keys, scale)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        by_distance: Float[Tensor, "#b #h #q r"],
+        to_values: Float[Tensor, "#h r dv"] | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Context and log-sum-exp; minus infinity for a row without a key in the tiles."""
+        # Triton comes with torch only where there is a GPU
+        from regard.attention.engine.related_kernel import attend_related
+
+        return attend_related(
+            query, key, value, by_distance, to_values, self.tiling, self.past, self.scale
+        )
+
+    def gradients(
+        self,
+        grad: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        out: Tensor,
+        lse: Tensor,
+        by_distance: Float[Tensor, "#b #h #q r"],
+        to_values: Float[Tensor, "#h r dv"] | None,
+    ) -> RelatedGradients:
+        """The gradients, from the context and the log-sum-exp of the whole map."""
+        from regard.attention.engine.related_backward_kernel import differentiate_related
+
+        found = differentiate_related(
+            grad, query, key, value, out, lse, by_distance, to_values,
+            self.tiling, self.past, self.scale,
+        )  # fmt: skip
+        return RelatedGradients(*found)
+
+
+@dataclass(frozen=True)
+class ShortMap:
+    """The whole map of sentences that fit into one tile."""
+
+    valid: Bool[Tensor, "b k"] | None
+    is_causal: bool
+    past: int
+    scale: float
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        by_distance: Float[Tensor, "#b #h #q r"],
+        to_values: Float[Tensor, "#h r dv"] | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Context and log-sum-exp; minus infinity for a row without a key."""
+        from regard.attention.engine.related_short_kernel import attend_related_short
+
+        return attend_related_short(
+            query, key, value, by_distance, to_values,
+            self.valid, self.is_causal, self.past, self.scale,
+        )  # fmt: skip
+
+    def gradients(
+        self,
+        grad: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        out: Tensor,
+        lse: Tensor,
+        by_distance: Float[Tensor, "#b #h #q r"],
+        to_values: Float[Tensor, "#h r dv"] | None,
+    ) -> RelatedGradients:
+        """The gradients, from the context and the log-sum-exp."""
+        from regard.attention.engine.related_short_kernel import differentiate_related_short
+
+        found = differentiate_related_short(
+            grad, query, key, value, out, lse, by_distance, to_values,
+            self.valid, self.is_causal, self.past, self.scale,
+        )  # fmt: skip
+        return RelatedGradients(*found)
+
+
+def attend_over_tiles(case: Case) -> Attended:
+    """The attention of a case whose relation is banded, over all visible tiles of its map."""
+    assert case.dot is not None and case.softmax is not None
+    banded = case.relation.as_banded(case.query)
+    assert banded is not None
+    by_distance, scale = banded.by_distance * case.softmax, case.dot.scale * case.softmax
+    tensors = (case.dot.query, case.dot.key, case.value, by_distance, banded.to_values)
+    context, lse = _Related.apply(_whole_map(case, scale), *tensors)
+    return case.attended(context, SoftRows(lse.unsqueeze(-1)))
+
+
+def _whole_map(case: Case, scale: float) -> TiledBand | ShortMap:
+    """The map of a case: one tile, if it is short and kernels know its mask."""
+    n_queries, n_keys, mask = case.query.shape[-2], case.key.shape[-2], case.kernel_mask
+    if mask is None or max(n_queries, n_keys) > SIDE:
+        return TiledBand.over(case.mask, case.places, n_queries, n_keys, scale)
+    valid = None if mask.valid is None else keys_that_exist(mask.valid, n_keys)
+    return ShortMap(valid, mask.is_causal, case.places.past or 0, scale)
+
+
+class _Related(torch.autograd.Function):
+    """The attention over all tiles of a map, with the gradients of the relation."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        tiles: TiledBand | ShortMap,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        by_distance: Tensor,
+        to_values: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend."""
+        context, lse = tiles.attend(query, key, value, by_distance, to_values)
+        lse = lse.masked_fill(lse == -torch.inf, kernels.EMPTY_ROW)
+        ctx.save_for_backward(query, key, value, context, lse, by_distance, to_values)
+        ctx.tiles = tiles
+        ctx.mark_non_differentiable(lse)
+        return context, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Rebuild the weights and differentiate."""
+        *_, by_distance, to_values = ctx.saved_tensors
+        found = ctx.tiles.gradients(grad, *ctx.saved_tensors)
+        return None, *found[:3], *table_gradients(found, grad, by_distance, to_values)
+
+
+def table_gradients(
+    found: RelatedGradients, grad: Tensor, by_distance: Tensor, to_values: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The gradients of a relation's numbers and vectors, in their shapes."""
+    d_by_distance = found.by_distance.sum_to_size(by_distance.shape).to(by_distance.dtype)
+    if to_values is None or found.mass is None:
+        return d_by_distance, None
+    vectors = wide((found.mass.mT @ grad.to(found.mass.dtype)).sum(0))
+    return d_by_distance, vectors.sum_to_size(to_values.shape).to(to_values.dtype)
+
+
+@lru_cache
+def _near(reach: int) -> SlidingWindowPattern:
+    """One pattern for each reach, by which the tiles are known again."""
+    return SlidingWindowPattern(size=reach - 1)
