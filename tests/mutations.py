@@ -1,10 +1,12 @@
-"""Flip one sign at a time in every mechanism, and expect a test to fail.
+"""Flip one sign at a time in every mechanism and path, and expect a test to fail.
 
     python tests/mutations.py [NAME …]
 
 For each mechanism, every `+`, `-`, comparison and leading minus in the methods that compute
 (forward, visible, weigh, …) is turned round in a copy of the package, and the tests of that
-mechanism run against the copy. A flip that no test notices is printed, and the exit code is 1.
+mechanism run against the copy. So are those in the engine's files, whose functions all compute but
+the ones that say why and at what cost. A flip that no test notices is printed, and the exit code
+is 1.
 """
 
 import ast
@@ -17,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
+from typing import NamedTuple, get_type_hints
 
 from regard.catalogue import Mechanism, mechanism, mechanisms
 from regard.inspecting import KINDS
@@ -29,6 +31,24 @@ COMPUTES = re.compile(
 )
 """The functions of a mechanism that compute something."""
 
+COMPUTES_IN_ENGINE = re.compile("(?!(why|why_not|why_slow|cost|_not_.*|_why_.*|.*cuda.*)$).*")
+"""The functions of a path that compute something."""
+
+ENGINE = {
+    "band": "joined",
+    "fused": "paths",
+    "joined": "joined",
+    "kernels": "kernels",
+    "sparse": "paths",
+    "sparse_operator": "sparse_operator",
+    "streamed": "streamed",
+    "threshold_blocks": "thresholded",
+    "thresholded": "thresholded",
+    "tiles": "tiles",
+    "windowed": "windowed",
+}
+"""The engine's files that compute on a CPU, and the tests that watch them."""
+
 FLIPS = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -39,20 +59,43 @@ FLIPS = {
 }
 
 
-def flips(source: str) -> Iterator[tuple[int, str]]:
+class Target(NamedTuple):
+    """A file to be broken, and what should notice."""
+
+    name: str
+    file: str
+    tests: Path
+    computes: re.Pattern[str]
+    is_other: bool = False
+    """Whether the file is another part's, which only is built here."""
+
+    @classmethod
+    def of_mechanism(cls, entry: Mechanism) -> "Target":
+        """The file of a mechanism, or of the part that it builds."""
+        file = computing_file(entry)
+        return cls(entry.name, file, tests_of(entry), COMPUTES, file != entry.file)
+
+    @classmethod
+    def of_engine(cls, name: str) -> "Target":
+        """A file of the engine."""
+        tests = ROOT / "tests/attention/engine" / f"test_{ENGINE[name]}.py"
+        return cls(name, f"regard/attention/engine/{name}.py", tests, COMPUTES_IN_ENGINE)
+
+
+def flips(source: str, computes: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """Each flipped version of a file, with the line that was changed."""
-    for number in range(_count(source)):
+    for number in range(_count(source, computes)):
         tree = ast.parse(source)
-        line = _flip(tree, number)
+        line = _flip(_sites(tree, computes)[number], tree)
         yield line, ast.unparse(tree)
 
 
-def _sites(tree: ast.Module) -> list[ast.AST]:
+def _sites(tree: ast.Module, computes: re.Pattern[str]) -> list[ast.AST]:
     """Every place with a sign, in the functions that compute; a return value if there is none."""
     functions = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and COMPUTES.fullmatch(node.name)
+        if isinstance(node, ast.FunctionDef) and computes.fullmatch(node.name)
     ]
     signs = [
         node
@@ -72,12 +115,11 @@ def _sites(tree: ast.Module) -> list[ast.AST]:
     return signs or returns[-1:]
 
 
-def _count(source: str) -> int:
-    return len(_sites(ast.parse(source)))
+def _count(source: str, computes: re.Pattern[str]) -> int:
+    return len(_sites(ast.parse(source), computes))
 
 
-def _flip(tree: ast.Module, number: int) -> int:
-    node = _sites(tree)[number]
+def _flip(node: ast.AST, tree: ast.Module) -> int:
     if isinstance(node, ast.BinOp):
         node.op = FLIPS[type(node.op)]()
     elif isinstance(node, ast.Compare):
@@ -115,11 +157,11 @@ def computing_file(entry: Mechanism) -> str:
     return get_type_hints(part)["return"].__module__.replace(".", "/") + ".py"
 
 
-def noticed(entry: Mechanism, mutant: str, copy: Path) -> bool:
-    """Whether the mechanism's tests fail on the mutant."""
-    target = copy / computing_file(entry)
-    original = target.read_text()
-    target.write_text(mutant)
+def noticed(target: Target, mutant: str, copy: Path) -> bool:
+    """Whether the target's tests fail on the mutant."""
+    file = copy / target.file
+    original = file.read_text()
+    file.write_text(mutant)
     done = subprocess.run(
         [
             sys.executable,
@@ -129,18 +171,27 @@ def noticed(entry: Mechanism, mutant: str, copy: Path) -> bool:
             "-q",
             "-p",
             "no:cacheprovider",
-            str(copy / tests_of(entry).relative_to(ROOT)),
+            str(copy / target.tests.relative_to(ROOT)),
         ],
         cwd=copy,
         capture_output=True,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
-    target.write_text(original)
+    file.write_text(original)
     return done.returncode == 1
 
 
+def targets(names: list[str]) -> list[Target]:
+    """The named mechanisms and files of the engine, or all."""
+    if not names:
+        names = [*(entry.name for entry in mechanisms()), *ENGINE]
+    return [
+        Target.of_engine(name) if name in ENGINE else Target.of_mechanism(mechanism(name))
+        for name in names
+    ]
+
+
 def main(names: list[str]) -> int:
-    entries = [mechanism(name) for name in names] or mechanisms()
     total = caught = 0
     survivors = []
     with tempfile.TemporaryDirectory() as folder:
@@ -148,17 +199,18 @@ def main(names: list[str]) -> int:
         for part in ("regard", "tests"):
             shutil.copytree(ROOT / part, copy / part)
         shutil.copy(ROOT / "pyproject.toml", copy)
-        for entry in entries:
-            source = (ROOT / computing_file(entry)).read_text()
-            missed = [line for line, mutant in flips(source) if not noticed(entry, mutant, copy)]
-            count = _count(source)
-            print(f"{entry.name}: {count - len(missed)} of {count} flips noticed", flush=True)
+        for target in targets(names):
+            source = (ROOT / target.file).read_text()
+            mutants = flips(source, target.computes)
+            missed = [line for line, mutant in mutants if not noticed(target, mutant, copy)]
+            count = _count(source, target.computes)
+            print(f"{target.name}: {count - len(missed)} of {count} flips noticed", flush=True)
             # a part that only builds another one answers for one flip; the rest are the other's
-            if computing_file(entry) != entry.file and len(missed) < count:
+            if target.is_other and len(missed) < count:
                 count, missed = count - len(missed), []
             total, caught = total + count, caught + count - len(missed)
-            survivors += [f"{computing_file(entry)}:{line}" for line in missed]
-    print(f"{caught} of {total} flips in {len(entries)} mechanisms noticed")
+            survivors += [f"{target.file}:{line}" for line in missed]
+    print(f"{caught} of {total} flips noticed")
     for place in survivors:
         print(f"not noticed: {place}")
     return 1 if survivors else 0
