@@ -52,3 +52,9 @@ def test_a_compiled_attention_is_the_eager_one():
     assert ran.stdout.splitlines() == [
         f"{case} is the same" for case in ("padding", "sparsemax", "top_k", "window")
     ], ran.stderr
+
+
+def test_torch_s_compiler_is_not_loaded_with_the_package():
+    code = "import sys, regard.attention; print('torch._dynamo' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

@@ -83,7 +83,6 @@ class RandomLinksPattern(Pattern):
             f"is_causal={is_causal}"
         )
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def links_on(
         self, length: int, device: torch.device, settings: tuple[int, ...]
     ) -> Bool[Tensor, "nb nb"]:
@@ -91,6 +90,10 @@ class RandomLinksPattern(Pattern):
         # torch.export traces with tensors that have no numbers, from which nothing can be drawn
         with _disable_current_modes() if torch.compiler.is_compiling() else nullcontext():
             return _drawn(self, length, device)
+
+
+# as torch.compiler.assume_constant_result does, which loads torch's compiler: another second
+RandomLinksPattern.links_on._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=8)
