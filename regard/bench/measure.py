@@ -1,18 +1,18 @@
-"""Seconds and peak memory of one case, in a process forked for it alone.
+"""Seconds and peak memory of one case; on a CPU in a process forked for it alone.
 
 A fork keeps the parent's imports, so that a measurement costs no start-up, and ends with all its
-memory given back. Peak memory is the process's resident peak less what it held when the inputs
-existed, so inputs do not count and everything else does.
+memory given back. Peak memory is the process's resident peak, or the most that a GPU's allocator
+gave out, less what was held when the inputs existed: inputs do not count, everything else does.
 """
 
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 
-from regard.bench.cases import Work, build
+from regard.bench.cases import Scale, Work, build
 from regard.hardware.memory import (
     available_memory,
     in_a_fork,
@@ -30,8 +30,6 @@ BUDGET_S = 1.5
 LIMIT_S = 8.0
 """… unless it has run this long already."""
 
-TOLERANCE = 1e-4
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -41,6 +39,8 @@ class Measured:
     forward_bytes: int | None
     both_s: float | None
     both_bytes: int | None
+    flex_s: float | None = None
+    """Forward and backward by compiled `flex_attention`, where that is a peer."""
     problem: str | None = None
 
     @property
@@ -49,34 +49,57 @@ class Measured:
         return self.problem is not None and self.problem.startswith("wrong")
 
 
-def measure(name: str, n: int, *, memory_bytes: int, threads: int) -> Measured:
-    """Run a case in a fork, and read its measurements."""
-    said = in_a_fork(lambda: _in_child(name, n, memory_bytes, threads))
+def measure(name: str, n: int, scale: Scale, *, memory_bytes: int, threads: int) -> Measured:
+    """Run a case, and read its measurements."""
+    if scale.device.type == "cuda":
+        # a forked process cannot use a GPU
+        return _measured(name, n, scale)
+
+    def in_child() -> dict[str, object]:
+        torch.set_num_threads(threads)
+        limit_memory(memory_bytes)
+        return asdict(_measured(name, n, scale))
+
+    said = in_a_fork(in_child)
     if said is None:
-        return Measured(None, None, None, None, "too large: the system ended the process")
+        return Measured(None, None, None, None, problem="too large: the system ended the process")
     return Measured(**said)
 
 
-def _in_child(name: str, n: int, memory_bytes: int, threads: int) -> dict[str, object]:
-    torch.set_num_threads(threads)
-    limit_memory(memory_bytes)
-    out: dict[str, object] = dict.fromkeys(("forward_s", "forward_bytes", "both_s", "both_bytes"))
+def _measured(name: str, n: int, scale: Scale) -> Measured:
+    nothing, device = Measured(None, None, None, None), scale.device
     try:
-        _both(build(name, min(n, WARM_UP)))
-        work = build(name, n)
-        if (difference := work.check()) > TOLERANCE:
-            return {**out, "problem": f"wrong: differs from the law by {difference:.1e}"}
-        out["forward_bytes"] = _peak(lambda: _forward(work))
-        out["forward_s"] = _seconds(lambda: _forward(work))
-        out["both_bytes"] = _peak(lambda: _both(work))
-        out["both_s"] = _seconds(lambda: _both(work))
+        _both(build(name, min(n, WARM_UP), scale))
+        work = build(name, n, scale)
+        if (difference := work.check()) > scale.tolerance:
+            return replace(nothing, problem=f"wrong: differs from the law by {difference:.1e}")
+        forward_bytes = _peak(lambda: _forward(work), device)
+        forward_s = _seconds(lambda: _forward(work), device)
+        both_bytes = _peak(lambda: _both(work), device)
+        both_s = _seconds(lambda: _both(work), device)
+        return Measured(forward_s, forward_bytes, both_s, both_bytes, _flex_seconds(work, device))
     except (RuntimeError, MemoryError) as error:
-        asked = re.search(r"(\d+) bytes", str(error))
+        asked = re.search(r"(\d+) bytes|allocate ([\d.]+) GiB", str(error))
         if asked is None and not isinstance(error, MemoryError):
-            return {**out, "problem": f"failed: {str(error).splitlines()[0]}"}
-        size = f" ({int(asked[1]) / 2**30:.1f} GiB in one piece)" if asked else ""
-        return {**out, "problem": f"too large{size}"}
-    return {**out, "problem": None}
+            return replace(nothing, problem=f"failed: {str(error).splitlines()[0]}")
+        return replace(nothing, problem=f"too large{_asked_for(asked)}")
+
+
+def _flex_seconds(work: Work, device: torch.device) -> float | None:
+    if work.flex is None:
+        return None
+    flex = replace(work, run=work.flex)
+    # the first run compiles it
+    _both(flex)
+    return _seconds(lambda: _both(flex), device)
+
+
+def _asked_for(found: re.Match[str] | None) -> str:
+    """The size of the piece of memory that could not be had."""
+    if found is None:
+        return ""
+    gib = int(found[1]) / 2**30 if found[1] else float(found[2])
+    return f" ({gib:.1f} GiB in one piece)"
 
 
 def _forward(work: Work) -> None:
@@ -91,18 +114,30 @@ def _both(work: Work) -> None:
         tensor.grad = None
 
 
-def _seconds(run: Callable[[], None]) -> float:
+def _seconds(run: Callable[[], None], device: torch.device) -> float:
     """The quickest of as many runs as the budget allows: other work can only slow one down."""
     times: list[float] = []
     while sum(times) < LIMIT_S and (len(times) < 3 or sum(times) < BUDGET_S):
+        _wait_for(device)
         start = time.perf_counter()
         run()
+        _wait_for(device)
         times.append(time.perf_counter() - start)
     return min(times)
 
 
-def _peak(run: Callable[[], None]) -> int:
-    """How far the resident set rose above where it stood."""
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _peak(run: Callable[[], None], device: torch.device) -> int:
+    """How far the memory in use rose above where it stood."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        held = torch.cuda.memory_allocated(device)
+        run()
+        return torch.cuda.max_memory_allocated(device) - held
     before = start_counting()
     run()
     return max(0, resident("VmHWM") - before)

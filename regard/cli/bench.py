@@ -38,27 +38,31 @@ bench = typer.Typer(
 def attention(
     lengths: str = typer.Option(LENGTHS, help="Sequence lengths, separated by commas."),
     only: str | None = typer.Option(None, help="Only these mechanisms, separated by commas."),
+    device: Device = None,
     out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
-    """Measure mechanisms at batch 1, 8 heads of 64, float32, on the CPU.
+    """Measure mechanisms beside dense softmax(QKᵀ)V and torch's SDPA in the same run.
 
-    Each case runs in a process of its own, after its result was checked against the dense chain.
-    Times and extra memory are divided by those of dense softmax(QKᵀ)V, measured in the same run.
+    On the CPU batch 1, 8 heads of 64, float32, each case in a process of its own; on a GPU 32,768
+    tokens, 16 heads of 64, bfloat16, beside compiled flex_attention where that can express the
+    chain. Each result is checked against the dense chain first.
 
     Example: regard bench attention --lengths 512,4096 --only soft,sliding_window,big_bird
     """
     sizes, known = _lengths(lengths), cases.names()
     chosen = known if only is None else [*cases.PEERS, *_named("--only", only, known)]
     chosen = list(dict.fromkeys(chosen))
+    kind = Hardware.chosen(device, None).device.type
+    scale = find(kind, cases.SCALES, key="bench attention: --device")
     memory, threads = free_memory(), torch.get_num_threads()
     results: dict[int, dict[str, Measured]] = {n: {} for n in sizes}
     with counting("measuring", len(results) * len(chosen)) as each:
         for n, row in results.items():
             for name in chosen:
-                row[name] = measure(name, n, memory_bytes=memory, threads=threads)
+                row[name] = measure(name, n, scale, memory_bytes=memory, threads=threads)
                 each()
-    report = attention_report(results, threads)
+    report = attention_report(results, threads, scale)
     _give(report, attention_text(report), out, as_json=as_json)
     if any(m.is_wrong for row in results.values() for m in row.values()):
         raise typer.Exit(1)
