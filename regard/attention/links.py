@@ -137,8 +137,6 @@ class ChainLink(Protocol):
 class Score(ChainLink, Protocol):
     """Scores queries with keys, by any real numbers."""
 
-    held_per_pair: int = 0
-    """Numbers that a pair takes before it becomes one score; 0 for a dot product."""
     needs_one_width: bool = False
     """Whether queries and keys must be equally wide."""
     bears_rotation: bool = False

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.attention.links import LocalRows, NoRelation, SoftRows
 from regard.attention.masks import AllOf, AnyOf, Given, Padding
 from regard.attention.memories.memory_compressed import CompleteSlots, HoldingSlots
+from regard.attention.pair_network import ACTIVATIONS
 from regard.attention.patterns.big_bird import NeighbourBlocks
-from regard.attention.scores.additive import ACTIVATIONS
 from regard.attention.selections.hard import HardRows
 from regard.attention.selections.sparsemax import SparseRows
 from regard.attention.selections.top_k import TopRows

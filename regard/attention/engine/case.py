@@ -154,9 +154,8 @@ class Path(Protocol):
 
 def every_pair(case: Case) -> Cost:
     """The cost of computing and keeping the scores and weights of every pair."""
-    held = case.score.held_per_pair
-    width = max(case.query.shape[-1], held) + case.value.shape[-1]
-    return Cost(multiply_adds=case.n_pairs * width, numbers=(2 + held) * case.n_pairs)
+    width = case.query.shape[-1] + case.value.shape[-1]
+    return Cost(multiply_adds=case.n_pairs * width, numbers=2 * case.n_pairs)
 
 
 def not_softmax_of_dot(case: Case) -> str | None:

@@ -6,12 +6,14 @@ nothing but context and row numbers is held: O(block · k) numbers instead of O(
 forward pass of work.
 """
 
+from collections.abc import Callable
 from functools import partial
 from operator import index
 from typing import final
 
 import torch
 from torch import Tensor
+from torch.nn import Module, Parameter
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.attend import Attended
@@ -19,6 +21,7 @@ from regard.attention.engine.case import Case, Cost, Path, every_pair
 from regard.attention.engine.dense import by_equations
 from regard.attention.engine.kernels import is_transformed
 from regard.attention.engine.sparse import at_columns, stretches
+from regard.attention.engine.streamed_blocks import AttendInBlocks, Probe, QueryBlock, RowNumbers
 from regard.attention.links import Grid
 from regard.places import Places
 
@@ -27,7 +30,7 @@ FEW_KEYS = 512
 BLOCKS_KEPT = 8
 """Maps of up to so many blocks are kept whole as well: they would be computed twice for little."""
 NUMBERS_AT_ONCE, NUMBERS_ON_GPU = 1 << 22, 1 << 27
-"""How many scores, weights and numbers held for each pair are in a block of queries. On a CPU a
+"""How many scores and weights are in a block of queries. On a CPU a
 block stays near its cache: over 2,048 keys streaming takes 0.5 to 0.6 of dense's time."""
 CUT_ROWS, CUT_COLUMNS = 256, 64
 """Rows of a block under a mask that hides whole blocks of keys, and the size of these."""
@@ -73,10 +76,18 @@ class StreamedPath(Path):
 
     def run(self, case: Case) -> Attended:
         """Compute one block after another."""
-        parts = [_recomputed(case, rows) for rows in _blocks(case)]
+        tensors = (case.query, case.key, case.value)
+        blocks = [QueryBlock(at, _of_block(case, at)) for at in _blocks(case)]
+        if not (torch.compiler.is_compiling() or _is_kept(case)):
+            row = slice(0, 1)
+            probe = Probe.of(QueryBlock(row, _of_block(case, row)), *tensors)
+            if probe.learned is not None:
+                context, *numbers = AttendInBlocks.apply(blocks, *tensors, *probe.learned)
+                return case.attended(context, probe.numbers(*numbers))
+        parts = [_in_graph(block, *tensors, is_kept=_is_kept(case)) for block in blocks]
         contexts, rows = zip(*parts, strict=True)
-        numbers = (torch.cat(each, -2) for each in zip(*rows, strict=True))
-        return case.attended(torch.cat(contexts, -2), type(rows[0])(*numbers))
+        whole = (torch.cat(each, -2) for each in zip(*rows, strict=True))
+        return case.attended(torch.cat(contexts, -2), type(rows[0])(*whole))
 
 
 def _is_cut(case: Case) -> bool:
@@ -102,7 +113,7 @@ def _block(case: Case) -> int:
         # what a block in the middle sees stands for all
         middle = slice(n_queries // 2, min(n_queries // 2 + CUT_ROWS, n_queries))
         n_keys = _length(_columns(case, middle))
-    of_one_query = b * h * n_keys * (2 + case.score.held_per_pair)
+    of_one_query = 2 * b * h * n_keys
     numbers = NUMBERS_ON_GPU if case.query.is_cuda else NUMBERS_AT_ONCE
     block = max(1, numbers // of_one_query)
     return min(block, CUT_ROWS) if is_cut else block
@@ -128,18 +139,36 @@ def _length(columns: tuple[slice, ...]) -> int:
     return sum(stretch.stop - stretch.start for stretch in columns)
 
 
-def _recomputed(case: Case, at: slice) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Context and row numbers of some queries; what they need is made again for the gradient."""
+def _is_kept(case: Case) -> bool:
+    """Whether a graph of all blocks is kept, since none of them can be computed again.
+
+    An exported graph is a forward pass, torch.func keeps all that a gradient needs, and parameters
+    that `functional_call` exchanged for a call are back in their place when gradients are made.
+    """
+    links = (link for link in (case.score, case.relation, case.select) if isinstance(link, Module))
+    own = (isinstance(x, Parameter) for link in links for x in link.parameters())
+    return torch.compiler.is_exporting() or is_transformed() or not all(own)
+
+
+def _in_graph(
+    block: QueryBlock, query: Tensor, key: Tensor, value: Tensor, *, is_kept: bool
+) -> tuple[Tensor, RowNumbers]:
+    """The outputs of a block as a part of a graph."""
+    query = query[..., block.rows, :]
+    if is_kept or not torch.is_grad_enabled():
+        return block.attend(query, key, value)
+    return checkpoint(block.attend, query, key, value, use_reentrant=False)
+
+
+def _of_block(
+    case: Case, at: slice
+) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, RowNumbers]]:
+    """The function from some queries, all keys and all values to context and row numbers."""
     columns = _columns(case, at)
     places = case.places.tile(at, slice(None))
-    places = places.at_keys(at_columns(places.key, columns, -1))
-    of_block = partial(_attend_block, case, places, columns)
-    query = case.query[..., at, :]
-    # an exported graph is a forward pass, and torch.func keeps all that a gradient needs
-    is_kept = torch.compiler.is_exporting() or is_transformed()
-    if is_kept or not torch.is_grad_enabled():
-        return of_block(query, case.key, case.value)
-    return checkpoint(of_block, query, case.key, case.value, use_reentrant=False)
+    return partial(
+        _attend_block, case, places.at_keys(at_columns(places.key, columns, -1)), columns
+    )
 
 
 def _attend_block(
@@ -149,7 +178,7 @@ def _attend_block(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+) -> tuple[Tensor, RowNumbers]:
     key, value = (at_columns(x, columns, -2) for x in (key, value))
     done = by_equations(case, query, key, value, places)
     size = (*query.shape[:-1], 1)

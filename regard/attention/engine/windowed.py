@@ -19,9 +19,8 @@ from regard.attention.engine.kernels import HALF, is_transformed
 from regard.attention.links import LocalRows, keys_that_exist
 from regard.places import Places
 
-GATHERED, GATHERED_AND_HELD = 8, 4
-"""Row lengths, in windows, from which gathering is faster: for dot products, and for scores that
-hold numbers for each pair. Measured on a CPU, forward and backward."""
+GATHERED = 8
+"""Row lengths, in windows, from which gathering is faster (measured on a CPU, both passes)."""
 
 CACHED = 2**18
 """Numbers in a block of gathered vectors, few enough for a CPU's cache: with 2**20 the dot products
@@ -60,10 +59,9 @@ class WindowedPath(Path):
         """The reason, if rows are only a few windows long, so that gathering is slower."""
         assert case.window is not None
         width, n_keys = 2 * case.window.half_width + 1, case.key.shape[-2]
-        worth = GATHERED if case.score.held_per_pair == 0 else GATHERED_AND_HELD
-        if n_keys >= worth * width:
+        if n_keys >= GATHERED * width:
             return None
-        return f"{n_keys} keys are fewer than {worth} windows of {width}"
+        return f"{n_keys} keys are fewer than {GATHERED} windows of {width}"
 
     def why(self, case: Case) -> str:
         """The width of the window."""
@@ -75,9 +73,7 @@ class WindowedPath(Path):
         assert case.window is not None
         b, h, q, d = case.query.shape
         pairs = b * h * q * (2 * case.window.half_width + 1)
-        held = case.score.held_per_pair
-        work = pairs * (max(d, held) + case.value.shape[-1])
-        return Cost(multiply_adds=work, numbers=(2 + held) * pairs)
+        return Cost(multiply_adds=pairs * (d + case.value.shape[-1]), numbers=2 * pairs)
 
     def run(self, case: Case) -> Attended:
         """Run the kernel, or the selection's two phases inside gathered windows."""

@@ -3,28 +3,21 @@
     e[i,j] = v · act(W q[i] + U k[j] + c)
 
 Paper: Bahdanau, Cho & Bengio 2015, appendix A.1.2 (act = tanh, c = 0); Xu et al. 2015 (c learned).
-Cost: time and memory O(q · k · d_hidden); query and key may differ in width.
+Cost: time O(q · k · d_hidden), memory O(q · k); query and key may differ in width.
 """
 
-from collections.abc import Callable, Mapping
 from typing import final
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Score
+from regard.attention.pair_network import ACTIVATIONS, pair_numbers, read_out
 from regard.attention.shapes import Keys, Prepared, Queries, Scores
 from regard.choices import find
 from regard.dims import Dims
 from regard.errors import check_least
 from regard.places import Places
-
-ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-}
 
 
 @final
@@ -44,7 +37,6 @@ class AdditiveScore(nn.Module, Score):
         super().__init__()
         d_hidden = dims.query if d_hidden is None else d_hidden
         check_least("additive: d_hidden", d_hidden, 1)
-        self.held_per_pair = d_hidden
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, d_hidden))
         self.U = nn.Parameter(torch.empty(dims.n_heads, dims.key, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))
@@ -64,15 +56,9 @@ class AdditiveScore(nn.Module, Score):
 
     def compare(self, query: Queries, prepared: Prepared, places: Places | None = None) -> Scores:
         """Every query with every U k + c."""
-        return self._energy(self._pairs(query, prepared))
+        return pair_numbers(query @ self.W, prepared, self.v, self.activation)
 
     def compare_covered(self, query: Queries, prepared: Prepared, covered: Scores) -> Scores:
         """The same, with U's last row for what each key has received."""
-        pairs = self._pairs(query, prepared) + covered[..., None] * self.U[:, -1:, None]
-        return self._energy(pairs)
-
-    def _pairs(self, query: Tensor, prepared: Tensor) -> Float[Tensor, "b h q k f"]:
-        return (query @ self.W)[..., :, None, :] + prepared[..., None, :, :]
-
-    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Scores:
-        return torch.einsum("bhqkf,hf->bhqk", self.activation(pairs), self.v)
+        pairs = (query @ self.W)[..., :, None, :] + prepared[..., None, :, :]
+        return read_out(self.activation(pairs + covered[..., None] * self.U[:, -1:, None]), self.v)

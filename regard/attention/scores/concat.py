@@ -3,16 +3,16 @@
     e[i,j] = v · tanh(W [q[i]; k[j]])
 
 Paper: Luong, Pham & Manning 2015, equation 8 (concat), with the full matrix W as printed.
-Cost: time and memory O(q · k · d_hidden).
+Cost: time O(q · k · d_hidden), memory O(q · k).
 """
 
 from typing import final
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.links import Score
+from regard.attention.pair_network import pair_numbers, read_out
 from regard.attention.shapes import Keys, Prepared, Queries, Scores
 from regard.dims import Dims
 from regard.errors import check_least
@@ -29,7 +29,6 @@ class ConcatScore(nn.Module, Score):
         super().__init__()
         d_hidden = dims.query if d_hidden is None else d_hidden
         check_least("concat: d_hidden", d_hidden, 1)
-        self.held_per_pair = d_hidden
         self.d_query, d_joined = dims.query, dims.query + dims.key
         self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))
@@ -47,15 +46,9 @@ class ConcatScore(nn.Module, Score):
 
     def compare(self, query: Queries, prepared: Prepared, places: Places | None = None) -> Scores:
         """Every query through its rows of W, beside every prepared key."""
-        return self._energy(self._pairs(query, prepared))
+        return pair_numbers(query @ self.W[:, : self.d_query], prepared, self.v, torch.tanh)
 
     def compare_covered(self, query: Queries, prepared: Prepared, covered: Scores) -> Scores:
         """The same, with W's last row for what each key has received."""
-        pairs = self._pairs(query, prepared) + covered[..., None] * self.W[:, -1:, None]
-        return self._energy(pairs)
-
-    def _pairs(self, query: Tensor, prepared: Tensor) -> Float[Tensor, "b h q k f"]:
-        return (query @ self.W[:, : self.d_query])[..., :, None, :] + prepared[..., None, :, :]
-
-    def _energy(self, pairs: Float[Tensor, "b h q k f"]) -> Scores:
-        return torch.einsum("bhqkf,hf->bhqk", pairs.tanh(), self.v)
+        pairs = (query @ self.W[:, : self.d_query])[..., :, None, :] + prepared[..., None, :, :]
+        return read_out((pairs + covered[..., None] * self.W[:, -1:, None]).tanh(), self.v)
