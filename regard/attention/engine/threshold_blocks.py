@@ -72,8 +72,9 @@ class SimplexRule:
         if n_groups < GROUP:
             best = scores.amax(-1, keepdim=True)
             return best.clamp(min=torch.finfo(scores.dtype).min) - 1
-        groups = scores[:, : GROUP * n_groups].unflatten(-1, (GROUP, n_groups))
-        best = groups.amax(1)
+        groups, rest = scores[:, : GROUP * n_groups], scores[:, GROUP * n_groups :]
+        # the rest may be all that a row sees
+        best = torch.cat((groups.unflatten(-1, (GROUP, n_groups)).amax(1), rest), -1)
         return self.find(best, torch.empty_like(best))[0]
 
     def weigh_(self, scores: Tensor, threshold: Tensor, normaliser: Tensor) -> Tensor:

@@ -135,6 +135,13 @@ def test_each_head_on_a_thread_of_its_own_is_the_same_to_the_last_bit():
     assert all(torch.equal(one, many) for one, many in zip(*found, strict=True))
 
 
+@pytest.mark.parametrize("name", ["sparsemax", "best three"])
+def test_a_row_that_sees_the_last_keys_alone_is_dense(name):
+    # 300 keys are 18 groups and 12 keys more
+    mask = [padding(torch.arange(300) >= torch.tensor([[291], [299]]))]
+    assert_path_is_dense("thresholded", THRESHOLDED[name], 17, 300, 0, mask)
+
+
 def test_explain_says_what_the_path_does():
     said = (
         "thresholded: one threshold of each row says which keys have a weight\n"
