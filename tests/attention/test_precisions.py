@@ -10,6 +10,7 @@ from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.scores.additive import AdditiveScore
 from regard.attention.selections.local_monotonic import LocalMonotonicSelection
+from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.dims import Dims
 from regard.errors import PathError
 from regard.places import Places
@@ -103,7 +104,12 @@ def test_vmap_and_grad_of_torch_func_work(name):
 
 @pytest.mark.parametrize(
     ("path", "links"),
-    [("sparse", FUNC["sliding_window"]), ("windowed", FUNC["local_monotonic"])],
+    [
+        ("sparse", FUNC["sliding_window"]),
+        ("windowed", FUNC["local_monotonic"]),
+        ("joined", FUNC["shaw"]),
+        ("thresholded", {"select": SparsemaxSelection()}),
+    ],
 )
 def test_a_path_that_torch_func_cannot_transform_says_so(path, links):
     chain, x = Chain(**links, path=path), [doubles(2, 1, 3, N, 5) for _ in range(3)]

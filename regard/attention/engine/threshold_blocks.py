@@ -251,19 +251,25 @@ def _for_each_head(work: Callable[[tuple[int, int]], None], query: Tensor) -> No
     """
     heads = list(product(range(query.shape[0]), range(query.shape[1])))
     n_threads = torch.get_num_threads()
-    if min(n_threads, len(heads)) == 1:
-        for head in heads:
+    n_workers = min(n_threads, len(heads))
+
+    def compute(head: tuple[int, int]) -> None:
+        # a thread has modes of its own; under autocast the products would be rounded
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             work(head)
+
+    if n_workers <= 1:
+        for head in heads:
+            compute(head)
         return
 
     def alone(head: tuple[int, int]) -> None:
         # what a thread may do besides computing is set for each thread
         torch.set_num_threads(1)
-        with torch.no_grad():
-            work(head)
+        compute(head)
 
     try:
-        with ThreadPoolExecutor(min(n_threads, len(heads))) as threads:
+        with ThreadPoolExecutor(n_workers) as threads:
             list(threads.map(alone, heads))
     finally:
         # the number for threads that begin later

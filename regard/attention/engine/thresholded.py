@@ -62,6 +62,8 @@ class ThresholdedPath(Path):
             return "the rows or columns have gaps"
         if case.dropout > 0:
             return "the weights to be dropped are never stored"
+        if kernels.is_transformed():
+            return "torch.func cannot transform its blocks"
         # tensors without memory stand for those of a CPU
         return None if case.query.is_cpu or case.query.is_meta else _why_no_kernel(case)
 
@@ -94,13 +96,15 @@ def attend_above_threshold(case: Case) -> Attended:
     assert case.dot is not None and case.threshold is not None and case.kernel_mask is not None
     valid, width = case.kernel_mask.valid, case.value.shape[-1]
     query, key, value = case.dot.query, case.dot.key, case.value
+    if valid is not None:
+        valid = keys_that_exist(valid, key.shape[-2]).expand(len(query), -1)
     if query.is_cuda:
         query, key, value = (_padded(x, _width(case)) for x in (query, key, value))
     context, threshold, normaliser = AttendAboveThreshold.apply(
         query,
         key,
         value,
-        None if valid is None else keys_that_exist(valid, case.key.shape[-2]),
+        valid,
         case.places.past if case.kernel_mask.is_causal else None,
         case.threshold.best or 0,
         case.dot.scale,

@@ -142,6 +142,37 @@ def test_a_row_that_sees_the_last_keys_alone_is_dense(name):
     assert_path_is_dense("thresholded", THRESHOLDED[name], 17, 300, 0, mask)
 
 
+@pytest.mark.parametrize("name", ["sparsemax", "best three"])
+def test_one_row_of_padding_serves_all_sentences(name):
+    mask = [padding(torch.tensor([40]), 71)]
+    assert_path_is_dense("thresholded", THRESHOLDED[name], 71, 71, 0, mask)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_inference_mode_and_autocast_hold_for_every_thread(n_threads):
+    x, chain = inputs(17, 300), Chain(select=SparsemaxSelection(), path="thresholded")
+    single = [t.detach().float().requires_grad_() for t in x.values()]
+    want, before = chain(*single).context, torch.get_num_threads()
+    grads = torch.autograd.grad(want.sum(), single)
+    try:
+        torch.set_num_threads(n_threads)
+        with torch.inference_mode():
+            assert torch.equal(chain(*single).context, want)
+        with torch.autocast("cpu", torch.bfloat16):
+            context = chain(*single).context
+            assert torch.equal(context, want)
+            for got, wanted in zip(torch.autograd.grad(context.sum(), single), grads, strict=True):
+                assert torch.equal(got, wanted)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_batch_without_a_sentence_gives_one_without_a_context():
+    x = [t[:0] for t in inputs(17, 300).values()]
+    context = Chain(select=SparsemaxSelection(), path="thresholded")(*x).context
+    assert context.shape == (0, H, 17, DV)
+
+
 def test_explain_says_what_the_path_does():
     said = (
         "thresholded: one threshold of each row says which keys have a weight\n"
