@@ -115,7 +115,8 @@ class Band:
     @property
     def _margins(self) -> tuple[int, int]:
         """Positions before the first key and after the last that the blocks' stretches take."""
-        before = self.reach - 1 - self.past
+        # no key is near the queries if they stand far behind all of them
+        before = max(self.reach - 1 - self.past, -self.n_keys)
         n_all = (self._n_blocks - 1) * self._block + self._stretch
         return before, n_all - before - self.n_keys
 

@@ -34,9 +34,11 @@ from regard.attention.links import SoftRows, keys_that_exist, wide
 FEW_PAIRS, FEW_PAIRS_ON_GPU = 1 << 18, 1 << 20
 """Maps of so many pairs in a head are computed whole: the pieces' calls would take longer."""
 
-
 TRIED = 600
 """Queries and keys with which a GPU's kernels are tried: enough for those for long rows."""
+
+UNIT = 256.0
+"""In what a slope is counted: distances over a scale pass 65,504, where half precision ends."""
 
 
 class Piece(NamedTuple):
@@ -309,21 +311,21 @@ def _far_gradients(
 
 
 def _compared(piece: Piece, plan: _Plan, x: _Tensors) -> tuple[Tensor, Tensor]:
-    """Queries and keys of a piece; a slope is one more product of each pair, 1 by the column."""
+    """Queries and keys of a piece; a slope is one more product of each pair, with the column."""
     query, key = piece.rows_of(x.query), piece.columns_of(x.key)
     if x.slope is None:
         return query, key
     _, step = piece.distances(plan.past)
     columns = torch.arange(key.shape[-2], device=key.device, dtype=torch.float64)
-    rest = columns * (-step / plan.scale) * x.slope[:, None]
+    rest = columns * (-step / plan.scale / UNIT) * x.slope[:, None]
     parts = []
     for _ in range(3 if key.dtype in kernels.HALF else 1):
         # half precision holds a large number as a sum of three
         parts.append(rest.to(key.dtype))
         rest = rest - parts[-1]
     added = torch.stack(parts, -1).expand(*key.shape[:-1], -1)
-    ones = query.new_ones(()).expand(*query.shape[:-1], len(parts))
-    return torch.cat((query, ones), -1), torch.cat((key, added), -1)
+    units = query.new_full((), UNIT).expand(*query.shape[:-1], len(parts))
+    return torch.cat((query, units), -1), torch.cat((key, added), -1)
 
 
 def _numbers(piece: Piece, plan: _Plan, x: _Tensors) -> Tensor:
@@ -335,4 +337,4 @@ def _numbers(piece: Piece, plan: _Plan, x: _Tensors) -> Tensor:
     first, step = piece.distances(plan.past)
     rows = torch.arange(_length(piece.rows), device=numbers.device)
     rows = piece.ordered(first + step * rows - plan.reach, -1)
-    return numbers + x.slope[:, None] * rows
+    return numbers + wide(x.slope)[:, None] * rows

@@ -5,12 +5,14 @@ from copy import deepcopy
 import pytest
 import torch
 
-from regard.attention import Chain, padding
+from regard.attention import Chain, attend, padding
 from regard.attention.engine.joined import far_pieces
 from regard.attention.relations.bucketed import BucketedRelation
 from regard.attention.relations.linear_bias import LinearBiasRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.selections.soft import SoftSelection
+from regard.dims import Dims
+from regard.places import Places
 from tests.assertions import assert_close
 from tests.attention.engine.test_paths import DIMS, MASKS, SIZES, assert_path_is_dense, inputs
 
@@ -35,7 +37,9 @@ JOINED = {
 }
 
 
-@pytest.mark.parametrize(("n_queries", "n_keys", "past"), [*SIZES, (5, 40, 3), (40, 5, 2)])
+@pytest.mark.parametrize(
+    ("n_queries", "n_keys", "past"), [*SIZES, (5, 40, 3), (40, 5, 2), (40, 5, 200)]
+)
 @pytest.mark.parametrize("name", JOINED)
 def test_joined_is_dense(name, n_queries, n_keys, past):
     assert_path_is_dense("joined", JOINED[name], n_queries, n_keys, past)
@@ -78,3 +82,14 @@ def test_in_float32_the_joined_path_is_as_near_as_rounding_allows():
     want = Chain(relation=exact, path="dense")(*(t.double() for t in x))
     assert_close("context", got.context.double(), want.context, atol=1e-5)
     assert_close("map", got.map.dense().double(), want.map.dense(), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_slope_far_from_the_first_key_is_exact_in_half_precision(dtype):
+    # 6,000 keys' distance times the steepest slope over the scale is 67,882: more than half's most
+    dims, places = Dims(d_model=256, n_heads=16), Places.between(4, 6000, past=5996)
+    relation = LinearBiasRelation(dims).to(dtype)
+    x = [torch.randn(1, 16, n, 256).to(dtype) for n in (4, 6000, 6000)]
+    got = Chain(relation=relation, path="joined")(*x, places=places).context
+    want = attend(*(t.double() for t in x), relation=deepcopy(relation).double(), places=places)
+    assert_close("context", got.double(), want.context, atol=0.02)
