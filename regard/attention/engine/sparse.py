@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
@@ -194,6 +195,7 @@ class _Chunked(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
         found = differentiate_in_chunks(
@@ -238,7 +240,9 @@ def differentiate_in_chunks(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of query, key and value, chunk by chunk."""
-    d_query, d_key, d_value = (torch.zeros_like(x) for x in (query, key, value))
+    d_query = torch.zeros_like(query)
+    # every chunk may see the same key
+    d_key, d_value = (torch.zeros_like(x, dtype=wide(x[:0]).dtype) for x in (key, value))
     for rows, columns in chunks:
         if not columns:
             continue
@@ -254,7 +258,7 @@ def differentiate_in_chunks(
         )
         _add(d_key, columns, dk)
         _add(d_value, columns, dv)
-    return d_query, d_key, d_value
+    return d_query, d_key.to(key.dtype), d_value.to(value.dtype)
 
 
 def at_columns(whole: Tensor, columns: tuple[slice, ...], axis: int) -> Tensor:

@@ -22,7 +22,7 @@ from regard.attention.engine.dense import by_equations
 from regard.attention.engine.kernels import is_transformed
 from regard.attention.engine.sparse import at_columns, stretches
 from regard.attention.engine.streamed_blocks import AttendInBlocks, Probe, QueryBlock, RowNumbers
-from regard.attention.links import Grid
+from regard.attention.links import Grid, wide
 from regard.places import Places
 
 FEW_KEYS = 512
@@ -84,7 +84,9 @@ class StreamedPath(Path):
             if probe.learned is not None:
                 context, *numbers = AttendInBlocks.apply(blocks, *tensors, *probe.learned)
                 return case.attended(context, probe.numbers(*numbers))
-        parts = [_in_graph(block, *tensors, is_kept=_is_kept(case)) for block in blocks]
+        # every block adds to the gradients of all keys
+        tensors, is_kept = (case.query, wide(case.key), wide(case.value)), _is_kept(case)
+        parts = [_in_graph(block, *tensors, is_kept=is_kept) for block in blocks]
         contexts, rows = zip(*parts, strict=True)
         whole = (torch.cat(each, -2) for each in zip(*rows, strict=True))
         return case.attended(torch.cat(contexts, -2), type(rows[0])(*whole))
@@ -94,7 +96,8 @@ def _is_cut(case: Case) -> bool:
     """Whether the mask may hide whole blocks of keys from a block of queries."""
     is_plain = case.kernel_mask is not None and not case.kernel_mask.is_causal
     is_traced = torch.compiler.is_compiling() or is_transformed()
-    return not is_plain and case.places.past is not None and not is_traced
+    is_gapless = case.places.past is not None
+    return is_gapless and not (is_plain or is_traced or case.n_pairs == 0)
 
 
 def _blocks(case: Case) -> list[slice]:
@@ -103,7 +106,7 @@ def _blocks(case: Case) -> list[slice]:
     if torch.compiler.is_compiling():
         n = index(n)
         size = max(index(size), -(-n // UNROLLED))
-    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
+    return [slice(at, min(at + size, n)) for at in range(0, max(1, n), size)]
 
 
 def _block(case: Case) -> int:
@@ -115,7 +118,7 @@ def _block(case: Case) -> int:
         n_keys = _length(_columns(case, middle))
     of_one_query = 2 * b * h * n_keys
     numbers = NUMBERS_ON_GPU if case.query.is_cuda else NUMBERS_AT_ONCE
-    block = max(1, numbers // of_one_query)
+    block = max(1, numbers // max(1, of_one_query))
     return min(block, CUT_ROWS) if is_cut else block
 
 
@@ -179,7 +182,8 @@ def _attend_block(
     key: Tensor,
     value: Tensor,
 ) -> tuple[Tensor, RowNumbers]:
-    key, value = (at_columns(x, columns, -2) for x in (key, value))
+    key = at_columns(key, columns, -2).to(case.key.dtype)
+    value = at_columns(value, columns, -2).to(case.value.dtype)
     done = by_equations(case, query, key, value, places)
     size = (*query.shape[:-1], 1)
     return done.context, type(done.rows)(*(number.expand(size) for number in done.rows))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.attention import Chain, all_of, given, padding
+from regard.attention.engine import sparse
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.attention.patterns.big_bird import BigBirdPattern
@@ -203,6 +204,17 @@ def test_in_float32_every_path_is_as_near_as_rounding_allows(path, links):
     want = Chain(**links, path="dense")(*(t.double() for t in x))
     assert_close("context", got.context.double(), want.context, atol=1e-5)
     assert_close("map", got.map.dense().double(), want.map.dense(), atol=1e-5)
+
+
+def test_gradients_of_many_chunks_are_summed_in_single_precision(monkeypatch):
+    monkeypatch.setattr(sparse, "CHUNKS", (1,))
+    n = 700
+    query, key = torch.zeros(1, 1, n, 4).bfloat16(), torch.randn(1, 1, n, 4).bfloat16()
+    value = torch.randn(1, 1, n, 4).bfloat16().requires_grad_()
+    context = Chain(path="sparse")(query, key, value, given(torch.ones(n, n).bool())).context
+    # each of the rows, a chunk of its own, gives every key the same small share
+    (found,) = torch.autograd.grad(context.sum(), value)
+    assert_close("gradient of value", found.double(), torch.ones(1, 1, n, 4), atol=0.01)
 
 
 def test_a_window_over_thousands_of_tokens_is_dense():

@@ -6,6 +6,8 @@ from torch.func import functional_call
 
 from regard.attention import Chain
 from regard.attention.engine import streamed
+from regard.attention.masks import FULL
+from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.bucketed import BucketedRelation
 from regard.attention.relations.shaw import ShawRelation
@@ -154,3 +156,23 @@ def test_blocks_that_follow_one_another_use_the_same_memory(monkeypatch):
 
     # a map of both heads has 32 MiB, and the law makes several of that size
     assert in_a_fork(more_bytes)["more"] < 32 << 20
+
+
+def test_gradients_of_many_blocks_are_summed_in_single_precision(monkeypatch):
+    monkeypatch.setattr(streamed, "NUMBERS_AT_ONCE", 1)
+    n = 700
+    query, key = torch.zeros(1, 1, n, 4).bfloat16(), torch.randn(1, 1, n, 4).bfloat16()
+    value = torch.randn(1, 1, n, 4).bfloat16().requires_grad_()
+    context = Chain(path="streamed")(query, key, value).context
+    # each of the rows, a block of its own, gives every key the same small share
+    (found,) = torch.autograd.grad(context.sum(), value)
+    assert_close("gradient of value", found.double(), torch.ones(1, 1, n, 4), atol=0.01)
+
+
+@pytest.mark.parametrize("path", [None, "streamed"])
+@pytest.mark.parametrize(("n_batch", "n_queries"), [(0, 3), (2, 0)])
+def test_an_empty_batch_and_no_queries_give_an_empty_context(n_batch, n_queries, path):
+    chain = Chain(AdditiveScore(DIMS), path=path)
+    query, key = torch.randn(n_batch, H, n_queries, D), torch.randn(n_batch, H, 600, D)
+    for mask in (FULL, CausalPattern()):
+        assert chain(query, key, key, mask).context.shape == query.shape
