@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.attention.attend import Attended
 from regard.attention.engine import kernels
@@ -240,6 +241,7 @@ class _Joined(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         plan: _Plan = ctx.plan
         n = len(_Tensors._fields)

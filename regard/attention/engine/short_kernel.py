@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 @triton.jit
@@ -189,6 +190,7 @@ class AttendInATile(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Rebuild the weights and differentiate."""
         found = torch.ops.regard.tile_backward(grad, *ctx.saved_tensors, ctx.is_causal, ctx.scale)

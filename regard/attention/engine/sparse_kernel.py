@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.attention.engine.short_kernel import address_of, head_rows, like_queries, plain
 from regard.attention.engine.tiles import SIDE, Tiling
@@ -146,6 +147,7 @@ class AttendInTiles(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Rebuild the weights and differentiate."""
         query, key, value, out, lse = ctx.saved_tensors

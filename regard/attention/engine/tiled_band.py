@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.attention.attend import Attended
 from regard.attention.engine import kernels
@@ -188,6 +189,7 @@ class _Related(torch.autograd.Function):
         return context, lse
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Rebuild the weights and differentiate."""
         *_, by_distance, to_values = ctx.saved_tensors

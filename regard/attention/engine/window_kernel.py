@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.attention.engine.short_kernel import address_of, like_queries, plain
 
@@ -261,12 +262,9 @@ def _results(
     query: Tensor, key: Tensor, value: Tensor, *others: object
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Empty tensors for the results of `_attend`."""
-    b, h, nq, _ = query.shape
-    return (
-        query.new_empty(b, nq, h, value.shape[-1]).transpose(1, 2),
-        query.new_empty(b, h, nq, dtype=torch.float32),
-        query.new_empty(b, h, nq, dtype=torch.int32),
-    )
+    rows = query.shape[:-1]
+    lse, order = (query.new_empty(rows, dtype=kind) for kind in (torch.float32, torch.int32))
+    return like_queries(value, rows[-1]), lse, order
 
 
 def _differentiate(
@@ -394,6 +392,7 @@ class AttendInWindows(torch.autograd.Function):
         return out, lse
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Rebuild the weights and differentiate."""
         found = torch.ops.regard.windows_backward(grad, *ctx.saved_tensors, *ctx.setting)

@@ -93,3 +93,11 @@ def test_a_slope_far_from_the_first_key_is_exact_in_half_precision(dtype):
     got = Chain(relation=relation, path="joined")(*x, places=places).context
     want = attend(*(t.double() for t in x), relation=deepcopy(relation).double(), places=places)
     assert_close("context", got.double(), want.context, atol=0.02)
+
+
+def test_a_gradient_of_a_gradient_is_refused():
+    x = inputs(7, 7)
+    context = Chain(**JOINED["shaw, clip beyond the row"], path="joined")(*x.values()).context
+    (first,) = torch.autograd.grad(context.square().sum(), x["query"], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
