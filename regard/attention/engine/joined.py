@@ -244,8 +244,9 @@ class _Joined(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         plan: _Plan = ctx.plan
-        n = len(_Tensors._fields)
-        x, (out, lse, *far) = _Tensors(*ctx.saved_tensors[:n]), ctx.saved_tensors[n:]
+        # under a checkpoint these can be read once
+        saved, n = ctx.saved_tensors, len(_Tensors._fields)
+        x, (out, lse, *far) = _Tensors(*saved[:n]), saved[n:]
         band = plan.band.gradients(
             grad, x.query, x.key, x.value, out, lse, x.by_distance, x.to_values
         )

@@ -192,9 +192,10 @@ class _Related(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Rebuild the weights and differentiate."""
-        *_, by_distance, to_values = ctx.saved_tensors
-        found = ctx.tiles.gradients(grad, *ctx.saved_tensors)
-        return None, *found[:3], *table_gradients(found, grad, by_distance, to_values)
+        # under a checkpoint these can be read once
+        saved = ctx.saved_tensors
+        found = ctx.tiles.gradients(grad, *saved)
+        return None, *found[:3], *table_gradients(found, grad, *saved[-2:])
 
 
 def table_gradients(

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from regard.attention import Chain, all_of, given, padding
 from regard.attention.engine import sparse
@@ -14,6 +15,7 @@ from regard.attention.patterns.global_tokens import GlobalTokensPattern
 from regard.attention.patterns.random_links import RandomLinksPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.linear_bias import LinearBiasRelation
+from regard.attention.relations.shaw import ShawRelation
 from regard.attention.scores.additive import AdditiveScore
 from regard.attention.scores.concat import ConcatScore
 from regard.attention.scores.dot import DotScore
@@ -22,6 +24,7 @@ from regard.attention.scores.location import LocationScore
 from regard.attention.selections.local_monotonic import LocalMonotonicSelection
 from regard.attention.selections.local_predictive import LocalPredictiveSelection
 from regard.attention.selections.soft import SoftSelection
+from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.dims import Dims
 from regard.places import Places
 from tests.assertions import assert_close, assert_same_gradients, doubles
@@ -234,3 +237,28 @@ def test_places_with_gaps_mean_the_same_on_the_path_that_is_chosen(links):
     want = Chain(**links, path="dense")(*x.values(), mask, at).context
     assert_close("context", got, want)
     assert_same_gradients(got, want, x)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize(
+    ("path", "links"),
+    [
+        ("fused", {}),
+        ("joined", {"relation": ShawRelation(DIMS, clip=3).double()}),
+        ("sparse", SPARSE["big_bird"]),
+        ("thresholded", {"select": SparsemaxSelection()}),
+        ("windowed", WINDOWED["local_monotonic"]),
+        ("streamed", {"score": AdditiveScore(DIMS).double()}),
+    ],
+)
+def test_gradients_under_a_checkpoint_are_those_without(path, links, use_reentrant):
+    chain, x = Chain(**links, path=path), list(inputs(31, 31).values())
+    chain(*x).context.sin().sum().backward()
+    want, again = [t.grad for t in x], [t.detach().requires_grad_() for t in x]
+
+    def context(*x):
+        return chain(*x).context
+
+    checkpoint(context, *again, use_reentrant=use_reentrant).sin().sum().backward()
+    for name, ours, theirs in zip(("query", "key", "value"), again, want, strict=True):
+        assert_close(f"gradient of {name}", ours.grad, theirs)
