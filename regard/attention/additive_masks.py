@@ -12,9 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.links import AnyMask, Pattern, Relation
-from regard.attention.masks import at_places, given
-from regard.attention.shapes import Bias, Context, Queries, Scores, Weights
+from regard.attention.masks import at_places, check_reach, given
+from regard.attention.shapes import Bias, Context, Queries, Weights
 from regard.places import Places
+
+LEAST = -(2.0**15)
+"""The least number that is added: a lower one, such as -1e9, would swallow the score it is added to
+and leave rows of nothing else without a sum, in half precision infinite."""
 
 
 @final
@@ -43,7 +47,7 @@ class SumOfRelations(Relation):
         self.one, self.other = one, other
         self.reads_query = one.reads_query or other.reads_query
 
-    def to_scores(self, query: Queries, places: Places) -> Scores:
+    def to_scores(self, query: Queries, places: Places) -> Bias:
         """Both terms of the scores."""
         return self.one.to_scores(query, places) + self.other.to_scores(query, places)
 
@@ -57,13 +61,15 @@ class SumOfRelations(Relation):
         return None if one is None or other is None else one + other
 
 
-def split_mask(mask: AnyMask, relation: Relation) -> tuple[Pattern, Relation]:
+def split_mask(mask: AnyMask, relation: Relation, places: Places) -> tuple[Pattern, Relation]:
     """What a mask shows, and the relation with what it adds to the scores."""
     if not isinstance(mask, Tensor):
         return mask, relation
+    if places.past is not None:
+        check_reach(mask, places.past + places.n_queries, places.length)
     if not mask.is_floating_point():
         return given(mask), relation
     hidden = mask == -torch.inf
-    added = AdditiveMask(mask.masked_fill(hidden, 0.0))
+    added = AdditiveMask(mask.masked_fill(hidden, 0.0).clamp(min=LEAST))
     both = added if relation.is_zero else SumOfRelations(relation, added)
     return given(~hidden), both

@@ -75,8 +75,8 @@ def attend(
     dropped (training only; 0 in the papers).
     """
     check_shapes(query, key, value)
-    mask, relation = split_mask(mask, relation)
     places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
+    mask, relation = split_mask(mask, relation, places)
     visible = mask.visible(places)
     scores = score(query, key, places) + relation.to_scores(query, places)
     rows = select.summarise(scores, visible, query, places)

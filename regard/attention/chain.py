@@ -90,7 +90,8 @@ class Chain(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
     ) -> Case:
         check_shapes(query, key, value)
-        mask, relation = split_mask(mask, self.relation)
+        places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
+        mask, relation = split_mask(mask, self.relation, places)
         if self.memory is not None and relation is not self.relation:
             check_meetings([self.memory, relation])
         return Case(
@@ -98,7 +99,7 @@ class Chain(nn.Module):
             key=key,
             value=value,
             mask=all_of(self.pattern, mask),
-            places=places or Places.between(query.shape[-2], key.shape[-2], device=query.device),
+            places=places,
             score=self.score,
             relation=relation,
             select=self.select,

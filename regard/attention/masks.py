@@ -56,10 +56,15 @@ class Given(Pattern):
 
     def touches(self, grid: Grid) -> Bool[Tensor, "nq nk"]:
         """True where the matrix has a True inside the block."""
-        n_queries, n_keys = int(grid.q_last.max()) + 1, int(grid.k_last.max()) + 1
-        _check_reach(self.matrix, n_queries, n_keys)
-        flat = self.matrix.reshape(-1, *self.matrix.shape[-2:]).any(0).cpu()
-        return any_in_blocks(flat[:n_queries, :n_keys].expand(n_queries, n_keys), grid)
+        begin, end = int(grid.q_first.min()), int(grid.q_last.max()) + 1
+        n_keys = int(grid.k_last.max()) + 1
+        check_reach(self.matrix, end, n_keys)
+        # a block of queries looks at its own rows alone
+        rows = slice(begin, end) if self.matrix.shape[-2] > 1 else slice(None)
+        some = self.matrix[..., rows, :n_keys]
+        flat = some.reshape(-1, *some.shape[-2:]).any(0).cpu().expand(end - begin, n_keys)
+        own = grid._replace(q_first=grid.q_first - begin, q_last=grid.q_last - begin)
+        return any_in_blocks(flat, own)
 
 
 @final
@@ -105,7 +110,7 @@ class AnyOf(Pattern):
 def at_places(matrix: Tensor, places: Places) -> Tensor:
     """The numbers of a matrix `*b n k`, which has a row and a column for each position."""
     n_queries = 0 if places.past is None else places.past + places.query.shape[-2]
-    _check_reach(matrix, n_queries, places.length)
+    check_reach(matrix, n_queries, places.length)
     query = places.query.clamp(max=matrix.shape[-2] - 1)
     key = places.key.clamp(max=matrix.shape[-1] - 1)
     if places.key.dim() == 2:
@@ -115,7 +120,8 @@ def at_places(matrix: Tensor, places: Places) -> Tensor:
     return matrix[sentence[:, None, None, None], head[:, None, None], query, key]
 
 
-def _check_reach(matrix: Tensor, n_queries: int, n_keys: int) -> None:
+def check_reach(matrix: Tensor, n_queries: int, n_keys: int) -> None:
+    """Refuse a matrix without a row or a column for every position."""
     rows, columns = matrix.shape[-2:]
     if 1 < rows < n_queries or 1 < columns < n_keys:
         raise ShapeError(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.additive_masks import AdditiveMask, SumOfRelations
 from regard.attention.links import LocalRows, NoRelation, SoftRows
 from regard.attention.masks import AllOf, AnyOf, Given, Padding
 from regard.attention.memories.memory_compressed import CompleteSlots, HoldingSlots
@@ -31,7 +32,7 @@ CLASSES: Mapping[str, type] = {
     for one in (
         *(part for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS) for part in table.values()),
         *(AllOf, AnyOf, Given, Padding, CompleteSlots, HoldingSlots, NeighbourBlocks),
-        *(NoRelation, GivenBias, Covered, SlotsOfTokens, Shared),
+        *(NoRelation, AdditiveMask, SumOfRelations, GivenBias, Covered, SlotsOfTokens, Shared),
         *(Counted, Places, Tree),
         *(SoftRows, HardRows, LocalRows, SparseRows, TopRows),
     )

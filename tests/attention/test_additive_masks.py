@@ -1,5 +1,7 @@
 """Additive masks: a matrix of floats is added to the scores, by every path and in every shape."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -17,6 +19,7 @@ from regard.attention.selections.soft import SoftSelection
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.dims import Dims
 from regard.errors import MeetingError, ShapeError
+from regard.inspecting.plain_data import Tensors, as_plain, from_plain
 from regard.places import Places
 from tests.assertions import assert_close, assert_same_gradients, doubles
 
@@ -104,6 +107,23 @@ def test_a_mask_that_learns_gets_its_gradient():
     assert_same_gradients(said.context, want, {**x, "mask": mask})
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("least", [-1e9, None])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_row_of_nothing_but_large_negative_numbers_still_sums_to_one(path, least, dtype):
+    query, key, _ = (t.detach().to(dtype).requires_grad_() for t in inputs().values())
+    value = torch.eye(K, dtype=dtype).expand(B, H, K, K)
+    # the way of masking by the least number of a precision, or in single precision by -1e9
+    mask = torch.zeros(B, 1, Q, K, dtype=dtype if least is None else torch.float32)
+    low = torch.finfo(dtype).min if least is None else least
+    mask[0, :, 3], mask[1, ..., 9:] = low, low
+    weights = Chain(path=path)(query, key, value, mask).context
+    assert_close("sums", weights.sum(-1).float(), torch.ones(B, H, Q), atol=0.02)
+    assert weights[1, ..., 9:].count_nonzero() == 0
+    for grad in torch.autograd.grad(weights[..., 0].sum(), (query, key)):
+        assert grad.isfinite().all()
+
+
 def test_behind_a_cache_it_is_indexed_by_positions():
     x, mask = inputs(3, K), doubles(K, K)
     got = Chain(pattern=CausalPattern())(*x.values(), mask, Places.between(3, K, past=K - 3))
@@ -116,8 +136,23 @@ def test_it_is_refused_before_a_memory_and_where_it_is_too_small():
     chain = Chain(memory=LinformerMemory(DIMS, slots=4).double())
     with pytest.raises(MeetingError, match="and an additive mask cannot meet: a slot mixes"):
         chain(*inputs().values(), doubles(Q, K))
+    for path in (None, "streamed"):
+        with pytest.raises(ShapeError, match="mask: the matrix has 5 rows and 17 columns"):
+            Chain(path=path)(*inputs().values(), doubles(5, K))
+
+
+def test_too_small_a_matrix_is_refused_where_blocks_are_not_cut(monkeypatch):
+    # as in a compiler's graph
+    monkeypatch.setattr(streamed, "_is_cut", lambda case: False)
     with pytest.raises(ShapeError, match="mask: the matrix has 5 rows and 17 columns"):
-        Chain()(*inputs().values(), doubles(5, K))
+        Chain(path="streamed")(*inputs().values(), doubles(5, K) > 0)
+
+
+def test_the_map_of_a_call_with_it_can_be_written_and_read():
+    chain, tensors = Chain(relation=LinearBiasRelation(DIMS).double()), Tensors()
+    shown = chain(*inputs(K, K).values(), doubles(K, K)).map
+    again = from_plain(as_plain(shown.relation, tensors), tensors.named.__getitem__)
+    assert_close("map", replace(shown, relation=again).dense(), shown.dense())
 
 
 def test_the_path_that_runs_is_a_kernel_s_unless_the_mask_learns():
