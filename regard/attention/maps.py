@@ -87,12 +87,20 @@ class AttentionMap:
         with torch.no_grad():
             query, key = self.query[..., rows, :], self.key[..., columns, :]
             if self.precision is not None:
-                query, key = query.to(self.precision), key.to(self.precision)
+                # a score's own weights may be in a smaller precision than the scores
+                own = self.score.parameters() if isinstance(self.score, nn.Module) else iter(())
+                dtype = next((weight.dtype for weight in own), self.precision)
+                query, key = query.to(dtype), key.to(dtype)
             numbers = self._each_row(lambda number: number[..., rows, :])
             places = self.places.tile(rows, columns)
             dot, softmax = self.score.as_dot(query, key), self.select.as_softmax()
             if dot is None or softmax is None or not self.relation.is_zero:
-                scores = self.score(query, key, places) + self.relation.to_scores(query, places)
+                if dot is None or self.precision is None:
+                    scores = self.score(query, key, places)
+                else:
+                    exact = (x.to(self.precision) for x in (dot.query, dot.key.mT))
+                    scores = torch.matmul(*exact) * dot.scale
+                scores = scores + self.relation.to_scores(query, places)
                 mask = self.mask.visible(places)
                 return self.select.weigh(scores, mask, numbers, places)
             return self._softmax(dot, softmax, numbers, places, columns)

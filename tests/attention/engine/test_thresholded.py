@@ -15,6 +15,7 @@ from regard.attention.scores.general import GeneralScore
 from regard.attention.selections.hard import HardSelection
 from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.attention.selections.top_k import TopKSelection
+from regard.dims import Dims
 from regard.errors import PathError
 from regard.places import Places
 from tests.assertions import assert_close, assert_same_gradients, doubles
@@ -146,6 +147,16 @@ def test_a_row_that_sees_the_last_keys_alone_is_dense(name):
 def test_one_row_of_padding_serves_all_sentences(name):
     mask = [padding(torch.tensor([40]), 71)]
     assert_path_is_dense("thresholded", THRESHOLDED[name], 71, 71, 0, mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["sparsemax", "best three"])
+def test_a_map_in_half_precision_shows_the_keys_that_were_kept(name, dtype):
+    dims = Dims(d_model=16, n_heads=H)
+    chain = Chain(GeneralScore(dims), **THRESHOLDED[name], path="thresholded").to(dtype)
+    query, key = torch.randn(B, H, 17, 16).to(dtype), torch.randn(B, H, 71, 16).to(dtype)
+    done = chain(query, key, torch.eye(71, dtype=dtype).expand(B, H, 71, 71))
+    assert_close("map", done.map.dense().float(), done.context.float(), atol=0.01)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
