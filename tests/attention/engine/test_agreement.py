@@ -37,6 +37,12 @@ def test_a_right_kernel_agrees():
     assert compare(case_of(SHAW), joined, 40) is None
 
 
+def test_a_gradient_that_is_zero_but_for_rounding_agrees():
+    # without a clip all keys get the same number, which changes no weight
+    chain = Chain(relation=ShawRelation(DIMS, clip=0).double())
+    assert compare(case_of(chain), joined, 40) is None
+
+
 def test_a_wrong_kernel_is_told_by_what_differs():
     said = compare(case_of(SHAW), without_the_relation, 40)
     assert said == "its kernel differs from the dense chain on this device (context)"
