@@ -97,12 +97,18 @@ def attend(
     return Attended(context, see, rows, value)
 
 
-def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse shapes that do not fit, with an error that names them."""
-    if key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]:
-        raise ShapeError(
-            "attend: expected query (b, h, q, d), key (b, h, k, d) and value (b, h, k, d) with the "
-            "same b, h and k; got {}, {} and {}.".format(
-                *(tuple(tensor.shape) for tensor in (query, key, value))
+def check_shapes(query: Tensor, key: Tensor, value: Tensor, *, who: str = "attend") -> None:
+    """Refuse what is no tensor, and shapes that do not fit, with an error that names them."""
+    for name, given in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(given, Tensor):
+            raise ShapeError(
+                f"{who}: {name} must be a tensor, got an object of {type(given).__name__}. "
+                f"Write torch.tensor({name}) or torch.from_numpy({name})."
             )
+    is_vector = min(query.dim(), key.dim(), value.dim()) < 2
+    if is_vector or key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]:
+        raise ShapeError(
+            f"{who}: expected query (b, h, q, d), key (b, h, k, d) and value (b, h, k, d) with the "
+            "same b, h and k; got {}, {} and {}. Reshape them, with a mask for sentences of other "
+            "lengths.".format(*(tuple(tensor.shape) for tensor in (query, key, value)))
         )

@@ -11,11 +11,22 @@ from regard.attention import engine
 from regard.attention.additive_masks import split_mask
 from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
 from regard.attention.engine.case import Case
-from regard.attention.links import NO_RELATION, AnyMask, Memory, Pattern, Relation, Score, Selection
-from regard.attention.masks import FULL, all_of
-from regard.attention.tables import check_meetings
+from regard.attention.given_links import given_link
+from regard.attention.links import (
+    NO_RELATION,
+    AnyMask,
+    ChainLink,
+    Memory,
+    Pattern,
+    Relation,
+    Score,
+    Selection,
+)
+from regard.attention.masks import FULL, all_of, is_full
+from regard.attention.tables import check_meetings, name_of
+from regard.attention.widths import Widths, check_widths
 from regard.choices import find
-from regard.errors import SettingError
+from regard.errors import SettingError, ShapeError
 from regard.places import Places
 
 
@@ -23,19 +34,21 @@ from regard.places import Places
 class Chain(nn.Module):
     """score → relate → mask → select → combine, with its links fixed.
 
-    The pattern applies to every batch; a memory shortens keys and values first. `dropout` is the
-    share of the weights dropped in training. `path` runs that path ("dense", "fused", …) and no
+    A link is an object or its name, `Chain(select="sparsemax")`; one whose parameters have sizes is
+    an object, or a name given to `multi_head`, which knows them. The pattern applies to every
+    batch; a memory shortens keys and values first. `dropout` is the share of the weights dropped in
+    training. `path` runs that path ("dense", "fused", …) and no
     other; it is an error if it cannot.
     """
 
     def __init__(
         self,
-        score: Score = SCALED_DOT,
+        score: Score | str = SCALED_DOT,
         *,
-        relation: Relation = NO_RELATION,
-        pattern: Pattern = FULL,
-        select: Selection = SOFT,
-        memory: Memory | None = None,
+        relation: Relation | str = NO_RELATION,
+        pattern: Pattern | str = FULL,
+        select: Selection | str = SOFT,
+        memory: Memory | str | None = None,
         dropout: float = 0.0,
         path: str | None = None,
     ) -> None:
@@ -44,10 +57,39 @@ class Chain(nn.Module):
             raise SettingError(f"chain: dropout must lie in [0, 1), got {dropout}.")
         if path is not None:
             find(path, engine.PATHS)
-        links = [score, relation, pattern, select, memory]
-        check_meetings(link for link in links if link is not None)
-        self.score, self.relation, self.pattern = score, relation, pattern
-        self.select, self.memory, self.dropout, self.path = select, memory, dropout, path
+        self.score: Score = given_link("chain", "score", score)
+        self.relation: Relation = given_link("chain", "relation", relation)
+        self.pattern: Pattern = given_link("chain", "pattern", pattern)
+        self.select: Selection = given_link("chain", "select", select)
+        self.memory: Memory | None = memory and given_link("chain", "memory", memory)
+        check_meetings(self.links.values())
+        self.dropout, self.path = dropout, path
+        # read here once, since a step of decoding takes no longer than a few such lookups
+        self._made_for = tuple(
+            (name_of(link), link.widths) for link in self.links.values() if any(link.widths)
+        )
+        self._needs_one_width = self.score.needs_one_width
+
+    @property
+    def links(self) -> dict[str, ChainLink]:
+        """The links by their keywords, without those that do nothing."""
+        links = {
+            "score": self.score,
+            "relation": None if self.relation.is_zero else self.relation,
+            "pattern": None if is_full(self.pattern) else self.pattern,
+            "select": self.select,
+            "memory": self.memory,
+        }
+        return {keyword: link for keyword, link in links.items() if link is not None}
+
+    def check_fits(self, who: str, given: Widths) -> None:
+        """Refuse heads or widths that the links' parameters are not made for."""
+        check_widths(who, self._made_for, given)
+        if self._needs_one_width and given.query != given.key:
+            raise ShapeError(
+                f"{who}: {name_of(self.score)} compares queries and keys of one width, got "
+                f"{given.query} and {given.key}. Give them one width, or take general or additive."
+            )
 
     def forward(
         self,
@@ -89,7 +131,16 @@ class Chain(nn.Module):
     def _case(
         self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
     ) -> Case:
-        check_shapes(query, key, value)
+        check_shapes(query, key, value, who="chain")
+        if query.dim() != 4:
+            raise ShapeError(
+                "chain: expected query, key and value of four dimensions (b, h, q, d): sentences, "
+                f"heads, positions and a head's width; got a query of {tuple(query.shape)}. Write "
+                "x[None, None] for a single sentence and head, or take multi_head(dims), which "
+                "makes heads of (b, q, d_model)."
+            )
+        widths = Widths(query.shape[1], query.shape[-1], key.shape[-1], value.shape[-1])
+        self.check_fits("chain", widths)
         places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
         mask, relation = split_mask(mask, self.relation, places)
         if self.memory is not None and relation is not self.relation:

@@ -26,6 +26,7 @@ from regard.attention.shapes import (
     Values,
     Weights,
 )
+from regard.attention.widths import Widths
 from regard.errors import ShapeError
 from regard.places import Places
 
@@ -123,6 +124,8 @@ class ChainLink(Protocol):
     """Whether the keys that a query sees depend on the text's length (patterns and memories)."""
     cannot_write: str | None = None
     """The reason why a causal layer cannot have it, with an alternative; None if it can."""
+    widths: Widths = Widths()
+    """What its parameters are made for."""
 
     def cannot_meet(self, other: object) -> str | None:
         """Why another link may not stand in one chain with it, and what to take instead."""

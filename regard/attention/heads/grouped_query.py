@@ -20,6 +20,7 @@ from regard.attention.links import AnyMask
 from regard.attention.masks import FULL
 from regard.attention.shapes import Queries, Vectors
 from regard.attention.tables import check_meetings
+from regard.attention.widths import Widths, check_inputs
 from regard.dims import Dims
 from regard.errors import DimsError
 from regard.places import Places
@@ -54,6 +55,7 @@ class GroupedQueryHeads(nn.Module):
         self.rotary = rotary
         if rotary is not None:
             check_meetings([rotary, self.chain.score])
+        self.chain.check_fits("heads", Widths(dims.n_heads, *[dims.d_head] * 3))
         d_groups = n_groups * dims.d_head
         self.W_Q = nn.Linear(dims.query, dims.d_model, bias=has_bias)
         self.W_K = nn.Linear(dims.key, d_groups, bias=has_bias)
@@ -75,6 +77,7 @@ class GroupedQueryHeads(nn.Module):
         places: Places | None = None,
     ) -> Attended:
         """Attend with every head and join them; without a key the sequence attends to itself."""
+        check_inputs(self.dims, query, key, value)
         if key is None and value is None:
             return self.join(self.attend_with_cache(query, None, mask, places)[0])
         key = query if key is None else key

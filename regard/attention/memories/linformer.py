@@ -15,6 +15,7 @@ from torch import nn
 from regard.attention.links import Memory, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding
 from regard.attention.shapes import Keys, Values
+from regard.attention.widths import Widths
 from regard.choices import find
 from regard.dims import Dims
 from regard.errors import LengthError, MeetingError, check_least
@@ -49,6 +50,7 @@ class LinformerMemory(nn.Module, Memory):
         for_all_heads, for_values = find(sharing, SHARING)
         self.is_for_all_layers = sharing == "layerwise"
         n_matrices = 1 if for_all_heads else dims.n_heads
+        self.widths = Widths(n_matrices)
         self.E = nn.Parameter(torch.empty(n_matrices, slots, dims.max_len))
         self.F = self.E if for_values else nn.Parameter(torch.empty_like(self.E))
         # a slot that mixes all positions varies as much as one of them

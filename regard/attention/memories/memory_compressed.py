@@ -17,6 +17,7 @@ from regard.attention.caches import CompressedPast, KeyValues
 from regard.attention.links import Grid, KernelMask, Memory, Pattern, Short, keys_that_exist
 from regard.attention.masks import Padding, all_of
 from regard.attention.shapes import Keys, Values
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.errors import MeetingError, check_least
 from regard.places import Places
@@ -91,6 +92,7 @@ class MemoryCompressedMemory(nn.Module, Memory):
         super().__init__()
         check_least("memory_compressed: stride", stride, 1)
         self.stride, self.complete = stride, CompleteSlots(stride)
+        self.widths = Widths(dims.n_heads, key=dims.key, value=dims.value)
         self.C_K = nn.Parameter(torch.empty(dims.n_heads, stride, dims.key, dims.key))
         self.C_V = nn.Parameter(torch.empty(dims.n_heads, stride, dims.value, dims.value))
         for kernel in (self.C_K, self.C_V):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.links import Banded, Relation
 from regard.attention.shapes import Bias, Queries
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.places import Places
@@ -41,6 +42,7 @@ class BucketedRelation(nn.Module, Relation):
             )
         self.per_side, self.max_distance, self.is_causal = per_side, max_distance, is_causal
         self.reach = max_distance
+        self.widths = Widths(dims.n_heads)
         self.t = nn.Parameter(torch.zeros(dims.n_heads, n_buckets))
 
     def as_bias(self, places: Places) -> Bias:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.links import Banded, Relation
 from regard.attention.shapes import Bias, Queries
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.places import Places
 
@@ -26,6 +27,7 @@ class LinearBiasRelation(nn.Module, Relation):
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
+        self.widths = Widths(dims.n_heads)
         self.register_buffer("m", torch.tensor(slopes(dims.n_heads)), persistent=False)
 
     def as_bias(self, places: Places) -> Bias:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.links import Banded, Relation, wide
 from regard.attention.shapes import Context, Queries, Scores, Weights
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.errors import check_least
 from regard.places import Places
@@ -32,6 +33,7 @@ class ShawRelation(nn.Module, Relation):
         self.clip = clip
         self.reach = max(1, clip)
         n_tables = 1 if is_shared else dims.n_heads
+        self.widths = Widths(n_tables, dims.query, value=dims.value)
         self.wK = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.query))
         self.wV = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.value))
         for table in (*self.wK, *self.wV):

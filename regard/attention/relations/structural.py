@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.attention.links import Relation
 from regard.attention.relations.shaw import pick
 from regard.attention.shapes import Queries, Scores
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.errors import ShapeError, check_least
 from regard.places import Places
@@ -31,6 +32,7 @@ class StructuralRelation(nn.Module, Relation):
         super().__init__()
         check_least("structural: clip", clip, 0)
         self.clip = clip
+        self.widths = Widths(dims.n_heads, dims.query)
         self.R = nn.Parameter(torch.empty(dims.n_heads, 2 * clip + 1, dims.query))
         self.T = nn.Parameter(torch.empty(dims.n_heads, 2 * clip + 1, dims.query))
         for table in (*self.R, *self.T):

@@ -14,6 +14,7 @@ from torch import nn
 from regard.attention.links import Score
 from regard.attention.pair_network import ACTIVATIONS, pair_numbers, read_out
 from regard.attention.shapes import Keys, Prepared, Queries, Scores
+from regard.attention.widths import Widths
 from regard.choices import find
 from regard.dims import Dims
 from regard.errors import check_least
@@ -37,6 +38,7 @@ class AdditiveScore(nn.Module, Score):
         super().__init__()
         d_hidden = dims.query if d_hidden is None else d_hidden
         check_least("additive: d_hidden", d_hidden, 1)
+        self.widths = Widths(dims.n_heads, dims.query, dims.key)
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, d_hidden))
         self.U = nn.Parameter(torch.empty(dims.n_heads, dims.key, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))

@@ -14,6 +14,7 @@ from torch import nn
 from regard.attention.links import Score
 from regard.attention.pair_network import pair_numbers, read_out
 from regard.attention.shapes import Keys, Prepared, Queries, Scores
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.errors import check_least
 from regard.places import Places
@@ -29,6 +30,7 @@ class ConcatScore(nn.Module, Score):
         super().__init__()
         d_hidden = dims.query if d_hidden is None else d_hidden
         check_least("concat: d_hidden", d_hidden, 1)
+        self.widths = Widths(dims.n_heads, dims.query, dims.key)
         self.d_query, d_joined = dims.query, dims.query + dims.key
         self.W = nn.Parameter(torch.empty(dims.n_heads, d_joined, d_hidden))
         self.v = nn.Parameter(torch.empty(dims.n_heads, d_hidden))

@@ -13,6 +13,7 @@ from torch import nn
 
 from regard.attention.links import Dot, Score
 from regard.attention.shapes import Keys, Prepared, Queries, Scores
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.places import Places
 
@@ -25,6 +26,7 @@ class GeneralScore(nn.Module, Score):
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
+        self.widths = Widths(dims.n_heads, dims.query, dims.key)
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.key))
         nn.init.uniform_(self.W, -(dims.query**-0.5), dims.query**-0.5)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention.links import LocalRows, Selection, log_normaliser, normalised, wide
 from regard.attention.shapes import Mask, Queries, RowNumber, Scores, Weights
+from regard.attention.widths import Widths
 from regard.dims import Dims
 from regard.errors import SettingError, check_least
 from regard.places import Places
@@ -33,6 +34,7 @@ class LocalPredictiveSelection(nn.Module, Selection):
         self.half_width = half_width
         self._sigma = float(sigma or half_width / 2).as_integer_ratio()
         bound = dims.query**-0.5
+        self.widths = Widths(dims.n_heads, dims.query)
         self.W = nn.Parameter(torch.empty(dims.n_heads, dims.query, dims.query))
         self.v = nn.Parameter(torch.empty(dims.n_heads, dims.query, 1))
         nn.init.uniform_(self.W, -bound, bound)

@@ -1,0 +1,160 @@
+"""Links by name or as objects: what a chain takes, and what it says to everything else."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard import Chain, Dims, multi_head
+from regard.attention.given_links import given_link
+from regard.attention.patterns.sliding_window import SlidingWindowPattern
+from regard.attention.relations.shaw import ShawRelation
+from regard.attention.scores.additive import AdditiveScore
+from regard.attention.scores.general import GeneralScore
+from regard.attention.selections.sparsemax import SparsemaxSelection
+from regard.errors import DimsError, SettingError, ShapeError, UnknownChoice
+from tests.assertions import assert_close
+
+DIMS = Dims(d_model=12, n_heads=3)
+
+
+def test_a_name_is_the_link_of_that_name():
+    x = torch.randn(2, 3, 5, 7)
+    named, made = Chain(select="sparsemax"), Chain(select=SparsemaxSelection())
+    assert_close("context", named(x, x, x).context, made(x, x, x).context)
+    assert Chain(pattern="sliding_window:size=2").pattern.size == 2
+
+
+def test_heads_make_named_links_for_their_own_sizes():
+    heads = multi_head(
+        DIMS, score="additive:d_hidden=5", pattern="sliding_window:size=2", select="soft"
+    )
+    assert heads.chain.score.W.shape == (3, 4, 5)
+    assert multi_head(DIMS, relation="shaw:clip=3").chain.relation.wK.shape == (3, 7, 4)
+    assert heads(torch.randn(2, 5, 12)).context.shape == (2, 5, 12)
+
+
+WRONG = {
+    "a name that there is not": (
+        lambda: Chain(select="sparsmax"),
+        UnknownChoice,
+        r"chain: select: There is no 'sparsmax' here\. Did you mean 'sparsemax'\?",
+    ),
+    "the name of another kind": (
+        lambda: Chain(score="sliding_window:size=3"),
+        SettingError,
+        r"chain: score must be a score, got 'sliding_window', which is a pattern\. "
+        r'Write pattern="sliding_window:size=3"\.',
+    ),
+    "a name that needs sizes": (
+        lambda: Chain("additive"),
+        SettingError,
+        r'chain: score="additive" needs sizes, which a chain does not know\. Write '
+        r'multi_head\(dims, score="additive"\), or give the link itself: '
+        r"score=AdditiveScore\(dims\)\.",
+    ),
+    "a setting that there is not": (
+        lambda: multi_head(DIMS, relation="shaw:clp=3"),
+        SettingError,
+        r"'shaw' has no setting 'clp'; it takes clip: int = 16",
+    ),
+    "a pattern where a score belongs": (
+        lambda: given_link("chain", "score", SlidingWindowPattern()),
+        SettingError,
+        r"chain: score must be a score, got an object of SlidingWindowPattern, which is a "
+        r"pattern\. Write pattern=\.",
+    ),
+    "a class": (
+        lambda: given_link("chain", "score", AdditiveScore),
+        SettingError,
+        r"got the class AdditiveScore\. Make one: score=AdditiveScore\(dims\)\.",
+    ),
+    "a function": (
+        lambda: given_link("chain", "select", torch.softmax),
+        SettingError,
+        r"chain: select must be a selection, got an object of builtin_function_or_method, which "
+        r"lacks .*summarise.*\. Inherit regard\.attention\.links\.Selection",
+    ),
+    "a number": (
+        lambda: given_link("chain", "select", 3),
+        SettingError,
+        r"chain: select must be a selection, got an object of int\. Give one, or its name: soft,",
+    ),
+    "links beside a chain": (
+        lambda: multi_head(DIMS, chain=Chain(), select="soft", score="dot"),
+        SettingError,
+        r"multi_head: chain holds all links, so score and select would change nothing\.",
+    ),
+    "a link for the model's width inside heads": (
+        lambda: multi_head(DIMS, chain=Chain(relation=ShawRelation(DIMS))),
+        ShapeError,
+        r"heads: shaw is made for queries 12 wide, got queries 4 wide\. Make it for what it "
+        r"meets: inside the heads of a model that is dims\.head\(\)",
+    ),
+    "a link for other heads": (
+        lambda: Chain(GeneralScore(DIMS.head()))(*[torch.zeros(2, 5, 7, 4)] * 3),
+        ShapeError,
+        r"chain: general is made for 3 heads, got 5 heads\.",
+    ),
+    "keys of another width": (
+        lambda: Chain()(*(torch.zeros(2, 5, 7, width) for width in (4, 3, 3))),
+        ShapeError,
+        r"chain: scaled_dot compares queries and keys of one width, got 4 and 3\. Give them one "
+        r"width, or take general or additive\.",
+    ),
+    "heads that do not divide the width": (
+        lambda: multi_head(Dims(d_model=12, n_heads=5), select="soft"),
+        DimsError,
+        r"dims: n_heads \(5\) must divide d_model \(12\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_is_told_with_its_remedy(mistake):
+    make, kind, said = WRONG[mistake]
+    with pytest.raises(kind, match=said):
+        make()
+
+
+SCRIPT = """
+import torch
+from regard import Chain, Dims, attend, multi_head
+x = torch.zeros(5, 4)
+for mistake in (
+    lambda: Chain()(x, x, x),
+    lambda: attend([[1.0]], x, x),
+    lambda: attend(x[0], x[0], x[0]),
+    lambda: multi_head(Dims(d_model=4))(x),
+    lambda: multi_head(Dims(d_model=4))(torch.zeros(2, 5, 3)),
+    lambda: Chain(None),
+):
+    try:
+        mistake()
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_shapes_of_a_caller_s_own_are_told_in_the_words_of_the_legend():
+    # types are checked in tests before our own checks are reached, and not in a process of its own
+    ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    said = ran.stdout.splitlines()
+    assert said[0].startswith(
+        "chain: expected query, key and value of four dimensions (b, h, q, d)"
+    )
+    assert "got a query of (5, 4). Write x[None, None] for a single sentence" in said[0]
+    assert said[1:] == [
+        "attend: query must be a tensor, got an object of list. Write torch.tensor(query) or "
+        "torch.from_numpy(query).",
+        "attend: expected query (b, h, q, d), key (b, h, k, d) and value (b, h, k, d) with the "
+        "same b, h and k; got (4,), (4,) and (4,). Reshape them, with a mask for sentences of "
+        "other lengths.",
+        "heads: expected query of shape (b, n, 4): sentences, positions and the width of dims; "
+        "got (5, 4). A single sentence is x[None].",
+        "heads: expected query of shape (b, n, 4): sentences, positions and the width of dims; "
+        "got (2, 5, 3).",
+        "chain: score must be a score, got None. Give one, or its name: dot, scaled_dot, general, "
+        "concat, additive, location.",
+    ]
