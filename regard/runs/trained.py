@@ -7,7 +7,7 @@ A call goes `predict` → `predict_each` → the task's `answer_each` → `regar
 `regard.decoding`. `on_long` chooses what becomes of long texts. Loading a run executes no code.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -31,7 +31,8 @@ from regard.tasks.predictions import (
     AnswerOptions,
     Prediction,
     Request,
-    check_are_several,
+    check_is_text,
+    listed_texts,
     without_answer,
 )
 from regard.tasks.searched_texts import ON_LONG
@@ -62,7 +63,7 @@ class Trained(LoadedRun):
 
     def predict(
         self,
-        texts: Sequence[str | Request],
+        texts: Iterable[str | Request],
         *,
         search: Search | None = None,
         has_alignments: bool = False,
@@ -82,16 +83,16 @@ class Trained(LoadedRun):
             dictionary: translations of source words (regard.runs.dictionaries); given one, an
                 unknown word becomes that of the source word it was read off, else that word itself.
         """
-        search = search or self.default_search()
+        texts, search = listed_texts(texts, "predict"), search or self.default_search()
         options = AnswerOptions(search, has_alignments, on_long, dictionary)
         found = dict(self.predict_each(texts, options))
         return [found[place] for place in range(len(texts))]
 
     def predict_each(
-        self, texts: Sequence[str | Request], options: AnswerOptions
+        self, texts: Iterable[str | Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
         """Yield answers in the order of completion, each with the place of its text."""
-        each = self._answer_each(texts, options)
+        each = self._answer_each(listed_texts(texts, "predict"), options)
         while True:
             # between two answers torch has the threads that the caller gave it
             with self.hardware.on_threads():
@@ -103,7 +104,6 @@ class Trained(LoadedRun):
     def _answer_each(
         self, texts: Sequence[str | Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
-        check_are_several(texts, "predict")
         if options.dictionary is not None:
             self.check_reads_texts("unknown words")
             check_has_unknown_words(self.loaded)
@@ -119,7 +119,7 @@ class Trained(LoadedRun):
             yield places[number], answer
 
     def vectors(
-        self, texts: Sequence[str], *, each: Callable[[], object] = lambda: None
+        self, texts: Iterable[str], *, each: Callable[[], object] = lambda: None
     ) -> Float[Tensor, "n m"]:
         """A vector of length 1 for each text, of a run whose model is an encoder.
 
@@ -129,12 +129,14 @@ class Trained(LoadedRun):
 
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """The record of the run's answer, or of `target`: texts, tokens and all weights."""
+        check_is_text(text, "look")
         return self.task.look(self, text, target, search)
 
     def look_at_picture(
         self, address: str, target: str | None = None, *, search: Search | None = None
     ) -> CaptionRecord:
         """Where each word of a picture's caption looked; `target` is a caption to look at."""
+        check_is_text(address, "look_at_picture")
         return self.task.look_at_picture(self, address, target, search)
 
     def check_reads_texts(self, who: str) -> None:

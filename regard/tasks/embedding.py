@@ -1,7 +1,7 @@
 """Embedding: one vector of length 1 for each text; dot products are cosine similarities."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 import torch
@@ -16,7 +16,7 @@ from regard.inspecting.record import Record
 from regard.models import Reader
 from regard.recipes.recipe import Recipe
 from regard.tasks.loaded_run import LoadedRun
-from regard.tasks.predictions import Prediction, ReadOnlyAnswers, check_are_several
+from regard.tasks.predictions import Prediction, ReadOnlyAnswers, listed_texts
 from regard.tasks.task import Task
 
 TEXTS_PER_BATCH = 32
@@ -25,7 +25,7 @@ MAX_NAMED_TEXTS = 5
 
 @torch.inference_mode()
 def sentence_vectors(
-    run: LoadedRun, texts: Sequence[str], each: Callable[[], object]
+    run: LoadedRun, texts: Iterable[str], each: Callable[[], object]
 ) -> Float[Tensor, "n m"]:
     """The mean over the tokens of each text, begin and end too, made to length 1.
 
@@ -37,7 +37,7 @@ def sentence_vectors(
             f"vectors: expected one run, got {1 + len(run.others)}: each run has a space of its "
             "own, and an ensemble has none. Load one run, and ask each by itself."
         )
-    check_are_several(texts, "vectors")
+    texts = listed_texts(texts, "vectors")
     loaded, model = run.loaded, run.loaded.model
     if not isinstance(model, Reader):
         raise SettingError(

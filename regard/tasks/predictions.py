@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 
@@ -190,18 +190,29 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def check_are_several(texts: object, who: str) -> None:
-    """Reject whatever is no list of texts, such as a text alone."""
+def listed_texts(texts: object, who: str) -> list[Any]:
+    """Texts as a list, read once, so that a generator serves; anything else is refused."""
     if isinstance(texts, str):
         raise DataError(
             f"{who}: expected a list of texts, got the text '{texts[:40]}'. Write [text]."
         )
     if not isinstance(texts, Iterable):
         raise DataError(f"{who}: expected a list of texts, got {texts!r:.40}. Write [text].")
-    for place, text in enumerate(texts):
+    listed = list(texts)
+    for place, text in enumerate(listed):
         if not isinstance(text, str | Request):
             kind = type(text).__name__
             raise DataError(
                 f"{who}: expected a list of texts, got {text!r:.40} ({kind}) at place {place}. "
                 "Write each as a text, in quotation marks."
             )
+    return listed
+
+
+def check_is_text(text: object, who: str) -> None:
+    """Refuse what is no text where one is expected, such as a list of them."""
+    if not isinstance(text, str):
+        raise DataError(
+            f"{who}: expected one text, got {text!r:.40} ({type(text).__name__}). Write a text in "
+            "quotation marks; several are asked one after another."
+        )

@@ -14,7 +14,7 @@ from regard.errors import (
     UnknownChoice,
 )
 from regard.runs.trained import Request, Trained
-from regard.tasks.predictions import check_are_several
+from regard.tasks.predictions import check_is_text, listed_texts
 from tests.factories import ENCODER, TRANSFORMER, make_run
 
 TEXTS = ["a b", "e d c b a", "c", "d d d e"]
@@ -56,7 +56,17 @@ def test_a_text_is_no_list_of_texts(trained, verb):
 def test_numbers_are_no_texts(texts, said):
     # types are checked in tests before `predict` itself is reached
     with pytest.raises(DataError, match=said):
-        check_are_several(texts, "predict")
+        listed_texts(texts, "predict")
+
+
+def test_texts_may_come_from_a_generator(trained):
+    said = trained.predict((text for text in TEXTS), search=GREEDY)
+    assert [one.source for one in said] == TEXTS
+
+
+def test_a_list_is_no_text_to_look_at():
+    with pytest.raises(DataError, match=r"look: expected one text, got \['a b'\] \(list\)\."):
+        check_is_text(["a b"], "look")
 
 
 def test_the_best_answer_is_the_first_of_the_n_best(trained):
