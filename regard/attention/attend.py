@@ -38,6 +38,9 @@ class Attended:
     value: Float[Tensor, "*bv k d"]
     """The values that were weighed: memory slots, if a memory shortened them."""
 
+    def __repr__(self) -> str:
+        return f"Attended(context={tuple(self.context.shape)}, map={self.map})"
+
     @property
     def map(self) -> AttentionMap:
         """The weights as a lazy map, which computes any rectangle on demand."""

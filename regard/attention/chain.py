@@ -22,8 +22,8 @@ from regard.attention.links import (
     Score,
     Selection,
 )
-from regard.attention.masks import FULL, all_of, is_full
-from regard.attention.tables import check_meetings, name_of
+from regard.attention.masks import FULL, all_of
+from regard.attention.tables import chain_text, check_meetings, name_of
 from regard.attention.widths import Widths, check_widths
 from regard.choices import find
 from regard.errors import SettingError, ShapeError
@@ -62,25 +62,19 @@ class Chain(nn.Module):
         self.pattern: Pattern = given_link("chain", "pattern", pattern)
         self.select: Selection = given_link("chain", "select", select)
         self.memory: Memory | None = memory and given_link("chain", "memory", memory)
-        check_meetings(self.links.values())
+        every = (self.score, self.relation, self.pattern, self.select, self.memory)
+        links: list[ChainLink] = [link for link in every if link is not None]
+        check_meetings(links)
         self.dropout, self.path = dropout, path
         # read here once, since a step of decoding takes no longer than a few such lookups
-        self._made_for = tuple(
-            (name_of(link), link.widths) for link in self.links.values() if any(link.widths)
-        )
+        self._made_for = tuple((name_of(one), one.widths) for one in links if any(one.widths))
         self._needs_one_width = self.score.needs_one_width
 
-    @property
-    def links(self) -> dict[str, ChainLink]:
-        """The links by their keywords, without those that do nothing."""
-        links = {
-            "score": self.score,
-            "relation": None if self.relation.is_zero else self.relation,
-            "pattern": None if is_full(self.pattern) else self.pattern,
-            "select": self.select,
-            "memory": self.memory,
-        }
-        return {keyword: link for keyword, link in links.items() if link is not None}
+    def __repr__(self) -> str:
+        links = chain_text(self.score, self.relation, self.pattern, self.select, self.memory)
+        dropout = f", dropout={self.dropout:g}" if self.dropout else ""
+        path = "" if self.path is None else f", path={self.path}"
+        return f"Chain({links}{dropout}{path})"
 
     def check_fits(self, who: str, given: Widths) -> None:
         """Refuse heads or widths that the links' parameters are not made for."""

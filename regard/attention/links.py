@@ -127,6 +127,10 @@ class ChainLink(Protocol):
     widths: Widths = Widths()
     """What its parameters are made for."""
 
+    def extra_repr(self) -> str:
+        """Its settings, as a recipe has them."""
+        return ""
+
     def cannot_meet(self, other: object) -> str | None:
         """Why another link may not stand in one chain with it, and what to take instead."""
         return None
@@ -235,6 +239,13 @@ class Pattern(ChainLink, Protocol):
     def as_text(self) -> str | None:
         """Its name and settings, as `Choice.parse` reads them, if they are all that it is."""
         return None
+
+    def extra_repr(self) -> str:
+        """The settings of its text."""
+        return (self.as_text() or "").partition(":")[2].replace(",", ", ")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
 
 
 AnyMask = Pattern | Tensor

@@ -24,6 +24,7 @@ from regard.attention.links import (
     SoftRows,
     wide,
 )
+from regard.attention.tables import chain_text
 from regard.errors import LengthError, SettingError
 from regard.places import Places
 
@@ -70,6 +71,10 @@ class AttentionMap:
             tensor = getattr(self, name)
             object.__setattr__(self, name, None if tensor is None else tensor.detach())
         object.__setattr__(self, "rows", self._each_row(Tensor.detach))
+
+    def __repr__(self) -> str:
+        links = chain_text(self.score, self.relation, self.mask, self.select)
+        return f"AttentionMap({' × '.join(map(str, self.shape))} {self.columns}, {links})"
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -31,6 +31,10 @@ class Padding(Pattern):
     def __init__(self, valid: Bool[Tensor, "b k"]) -> None:
         self.valid = valid
 
+    def extra_repr(self) -> str:
+        """How many sentences of how many keys."""
+        return " × ".join(map(str, self.valid.shape))
+
     def visible(self, places: Places) -> Bool[Tensor, "b hk qk k"]:
         """True for keys that exist."""
         keys_that_exist(self.valid, places.length)
@@ -49,6 +53,10 @@ class Given(Pattern):
 
     def __init__(self, matrix: Bool[Tensor, "*b n k"]) -> None:
         self.matrix = matrix
+
+    def extra_repr(self) -> str:
+        """Its shape."""
+        return " × ".join(map(str, self.matrix.shape))
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """The matrix at these places."""
@@ -74,6 +82,10 @@ class AllOf(Pattern):
     def __init__(self, *parts: Pattern) -> None:
         self.parts = parts
 
+    def extra_repr(self) -> str:
+        """The parts."""
+        return ", ".join(map(repr, self.parts))
+
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """The intersection."""
         return reduce(torch.logical_and, [part.visible(places) for part in self.parts])
@@ -97,6 +109,10 @@ class AnyOf(Pattern):
 
     def __init__(self, *parts: Pattern) -> None:
         self.parts = parts
+
+    def extra_repr(self) -> str:
+        """The parts."""
+        return ", ".join(map(repr, self.parts))
 
     def visible(self, places: Places) -> Bool[Tensor, "*b q k"]:
         """The union."""

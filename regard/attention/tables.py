@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
+from regard.attention.masks import is_full
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.memories.memory_compressed import MemoryCompressedMemory
 from regard.attention.patterns.big_bird import BigBirdPattern
@@ -84,6 +85,32 @@ def name_of(link: Any) -> str:
             if type(link) is part:
                 return name
     return str(getattr(link, "own_name", type(link).__name__))
+
+
+def text_of(link: Any) -> str:
+    """A link on one line: its name and settings, as `Choice.parse` reads them, else its class's."""
+    name, settings = name_of(link), link.extra_repr()
+    if name == type(link).__name__:
+        return f"{name}({settings})"
+    return f"{name}:{settings.replace(', ', ',')}" if settings else name
+
+
+def chain_text(
+    score: Score,
+    relation: Relation,
+    pattern: Pattern,
+    select: Selection,
+    memory: Memory | None = None,
+) -> str:
+    """A chain's links on one line, each behind its keyword; those that do nothing are left out."""
+    links = {
+        "score": score,
+        "relation": None if relation.is_zero else relation,
+        "pattern": None if is_full(pattern) else pattern,
+        "select": select,
+        "memory": memory,
+    }
+    return ", ".join(f"{key}={text_of(link)}" for key, link in links.items() if link is not None)
 
 
 @runtime_checkable

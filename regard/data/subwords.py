@@ -64,6 +64,9 @@ class Subwords:
         known = tokenizer.get_vocab()
         self._pieces = sorted(known, key=lambda piece: known[piece])
 
+    def __repr__(self) -> str:
+        return f"Subwords({len(self):,} pieces of kind {self.kind.name})"
+
     @classmethod
     def train(cls, texts: Iterable[str], *, kind: Kind = BPE, size: int = 8000) -> "Subwords":
         """Learn a vocabulary of at most `size` pieces from these texts alone.

@@ -11,6 +11,7 @@ share of all the weight that is left out with them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from reprlib import repr as shortened
 from types import MappingProxyType
 from typing import ClassVar, final
 
@@ -80,6 +81,10 @@ class CaptionRecord(ShownInNotebooks):
                 f"caption record: the picture has {whole[0]} by {whole[1]} pixels, but the framing "
                 f"is of one of {framed[0]} by {framed[1]}. Make the framing from this picture."
             )
+
+    def __repr__(self) -> str:
+        cells = f"{self.grid.rows} × {self.grid.columns} cells"
+        return f"CaptionRecord({self.picture.name} → {shortened(self.caption)}, {cells})"
 
     @property
     def caption(self) -> str:

@@ -9,6 +9,7 @@ No matrix of queries × keys is kept: rows are rebuilt when they are read.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from reprlib import repr as shortened
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
@@ -17,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.choices import find
-from regard.errors import LengthError, SettingError
+from regard.errors import LengthError, SettingError, counted
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.token_labels import Tokens
 
@@ -65,6 +66,11 @@ class Attention:
     """Its links by name, such as scaled_dot, soft."""
     mask: str = ""
     """The names of the masks, such as causal."""
+
+    def __repr__(self) -> str:
+        links = f", {self.mechanism}" if self.mechanism else ""
+        sizes = f"{counted(len(self.layers), 'layer')} × {counted(self.n_heads, 'head')}"
+        return f"Attention({sizes} × {len(self.queries)} queries × {len(self.keys)} keys{links})"
 
     @property
     def n_heads(self) -> int:
@@ -160,6 +166,10 @@ class Record(ShownInNotebooks):
     def __post_init__(self) -> None:
         for name in ("attention", "versions"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(self.attention) or "nothing"
+        return f"Record({shortened(self.source)} → {shortened(self.target)}, attention: {kinds})"
 
     def weights(
         self,

@@ -15,12 +15,13 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.subwords import Subwords
 from regard.decoding import Limits, Search
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
-from regard.models import build_model, shapes_of
+from regard.models import Model, build_model, shapes_of
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.tasks import Task, task_of
 from regard.tasks.captioning import pictures_refusal
@@ -51,10 +52,25 @@ OWN_FILES = "Put recipe and vocabularies beside the weights that were trained wi
 class Trained(LoadedRun):
     """A loaded run: its model, vocabularies and hardware, and the other runs of an ensemble."""
 
+    def __repr__(self) -> str:
+        task, others = self.loaded.recipe.model.task, "".join(f" + {one}" for one in self.others)
+        where = self.hardware.device
+        return f"Trained('{self.path}', {task}, {self.loaded}{others}, {where})"
+
     @property
     def task(self) -> Task:
         """What the run is for."""
         return task_of(self.loaded.recipe)
+
+    @property
+    def model(self) -> Model:
+        """The model, on its device: a torch module."""
+        return self.loaded.model
+
+    @property
+    def tokenizer(self) -> Subwords:
+        """The vocabulary of what the run reads; `loaded.target` is that of its answers."""
+        return self.loaded.source
 
     def limits(self, max_tokens: int | None, who: str, key: str) -> Limits:
         """The limits of a search: `max_tokens`, checked by `check_limit`, or the default."""

@@ -26,6 +26,10 @@ class Loaded:
     target: Subwords
     model: Model
 
+    def __repr__(self) -> str:
+        count = sum(weight.numel() for weight in self.model.parameters())
+        return f"Loaded({type(self.model).__name__} of {count:,} parameters)"
+
 
 def subword_files(recipe: Recipe) -> tuple[str, ...]:
     """The names of a run's vocabularies: one for both sides, or the source's and the target's."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from reprlib import repr as shortened
 from typing import Any, NamedTuple, final
 
 import torch
@@ -79,6 +80,11 @@ class Prediction:
     be read."""
     candidates: tuple[tuple[WordCandidate, ...], ...] = ()
     """For each hidden word of the text, the likeliest words, where a run fills them in."""
+
+    def __repr__(self) -> str:
+        note = "" if self.note is None else f", note={shortened(self.note)}"
+        texts = f"{shortened(self.source)} → {shortened(self.text)}"
+        return f"Prediction({texts}, score={self.score:.4f}{note})"
 
     @classmethod
     def of(cls, source: str, answers: Sequence[Answer], *, note: str | None) -> "Prediction":

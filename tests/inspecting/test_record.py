@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import reprlib
 
 import pytest
 import torch
@@ -43,6 +44,13 @@ def test_it_holds_the_texts_and_the_tokens_of_both_sides(made):
     assert len(cross.queries) == len(subwords.encode(ANSWER)) + 1
     assert cross.mechanism == "scaled_dot, soft"
     assert (cross.query_title, cross.key_title) == ("query (target)", "key (source)")
+
+
+def test_it_says_on_one_line_what_it_holds(record):
+    kinds = "encoder, decoder, cross"
+    assert repr(record) == f"Record({reprlib.repr(TEXT)} → {reprlib.repr(ANSWER)}, attention: {kinds})"
+    assert repr(record.attention["cross"]).startswith("Attention(")
+    assert all("\n" not in repr(one) for one in (record, *record.attention.values()))
 
 
 def test_layers_that_differ_are_named_by_their_numbers():

@@ -1,6 +1,9 @@
 """A finished run that one can ask: order, wishes, long texts, ensembles, alignments."""
 
+import reprlib
+
 import pytest
+import torch
 
 import regard
 from regard.data import Subwords
@@ -41,6 +44,22 @@ def test_answers_come_in_the_order_of_the_texts_whoever_else_is_asked(trained):
 
 
 @pytest.mark.parametrize("verb", ["predict", "vectors"])
+def test_a_run_and_its_answers_say_on_one_line_what_they_are(run, trained):
+    (said,) = trained.predict(["a b"], search=GREEDY)
+    assert repr(said) == f"Prediction('a b' → {reprlib.repr(said.text)}, score={said.score:.4f})"
+    count = sum(weight.numel() for weight in trained.model.parameters())
+    assert repr(trained) == (
+        f"Trained('{run}', translation, Loaded(Transformer of {count:,} parameters), cpu)"
+    )
+
+
+def test_a_run_gives_its_model_its_tokenizer_and_its_task(trained):
+    assert isinstance(trained.model, torch.nn.Module)
+    assert trained.tokenizer.decode(trained.tokenizer.encode("a b")) == "a b"
+    assert repr(trained.tokenizer).startswith(f"Subwords({len(trained.tokenizer)} pieces of kind")
+    assert trained.task.how_answered is None
+
+
 def test_a_text_is_no_list_of_texts(trained, verb):
     with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got the text 'a b'\."):
         getattr(trained, verb)("a b")

@@ -68,6 +68,11 @@ class GroupedQueryHeads(nn.Module):
         self.W_QKV: nn.Linear | None = None
         """The weights of queries, keys and values in one tensor, after `stack`."""
 
+    def extra_repr(self) -> str:
+        """The heads, and the groups that share keys and values."""
+        groups = "" if self.n_groups == self.dims.n_heads else f", n_groups={self.n_groups}"
+        return f"d_model={self.dims.d_model}, n_heads={self.dims.n_heads}{groups}"
+
     def forward(
         self,
         query: Float[Tensor, "b q mq"],

@@ -48,7 +48,7 @@ class LinformerMemory(nn.Module, Memory):
         self.F: nn.Parameter
         check_least("linformer: slots", slots, 1)
         for_all_heads, for_values = find(sharing, SHARING)
-        self.is_for_all_layers = sharing == "layerwise"
+        self.sharing, self.is_for_all_layers = sharing, sharing == "layerwise"
         n_matrices = 1 if for_all_heads else dims.n_heads
         self.widths = Widths(n_matrices)
         self.E = nn.Parameter(torch.empty(n_matrices, slots, dims.max_len))
@@ -56,6 +56,10 @@ class LinformerMemory(nn.Module, Memory):
         # a slot that mixes all positions varies as much as one of them
         nn.init.normal_(self.E, std=dims.max_len**-0.5)
         nn.init.normal_(self.F, std=dims.max_len**-0.5)
+
+    def extra_repr(self) -> str:
+        """How many slots there are, and who shares them."""
+        return f"slots={self.E.shape[-2]}, sharing={self.sharing}"
 
     def shorten(self, key: Keys, value: Values, mask: Pattern, places: Places) -> Short:
         """Mix what exists; every query sees every slot."""

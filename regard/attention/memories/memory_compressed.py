@@ -99,6 +99,10 @@ class MemoryCompressedMemory(nn.Module, Memory):
             bound = (stride * kernel.shape[-1]) ** -0.5
             nn.init.uniform_(kernel, -bound, bound)
 
+    def extra_repr(self) -> str:
+        """How many keys become a slot."""
+        return f"stride={self.stride}"
+
     def shorten(self, key: Keys, value: Values, mask: Pattern, places: Places) -> Short:
         """Merge; an incomplete last slot is filled up with zeros, and hidden from causal rows.
 

@@ -45,6 +45,13 @@ class BucketedRelation(nn.Module, Relation):
         self.widths = Widths(dims.n_heads)
         self.t = nn.Parameter(torch.zeros(dims.n_heads, n_buckets))
 
+    def extra_repr(self) -> str:
+        """How many buckets there are, and how far they reach."""
+        return (
+            f"n_buckets={self.t.shape[-1]}, max_distance={self.max_distance}"
+            + ", is_causal=true" * self.is_causal
+        )
+
     def as_bias(self, places: Places) -> Bias:
         """The table at every pair's bucket."""
         bias = self.t[:, self.bucket(places.offsets)]

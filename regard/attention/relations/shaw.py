@@ -30,7 +30,7 @@ class ShawRelation(nn.Module, Relation):
     def __init__(self, dims: Dims, *, clip: int = 16, is_shared: bool = False) -> None:
         super().__init__()
         check_least("shaw: clip", clip, 0)
-        self.clip = clip
+        self.clip, self.is_shared = clip, is_shared
         self.reach = max(1, clip)
         n_tables = 1 if is_shared else dims.n_heads
         self.widths = Widths(n_tables, dims.query, value=dims.value)
@@ -38,6 +38,10 @@ class ShawRelation(nn.Module, Relation):
         self.wV = nn.Parameter(torch.empty(n_tables, 2 * clip + 1, dims.value))
         for table in (*self.wK, *self.wV):
             nn.init.xavier_uniform_(table)
+
+    def extra_repr(self) -> str:
+        """The clip, and whether the heads share tables."""
+        return f"clip={self.clip}" + ", is_shared=true" * self.is_shared
 
     def to_scores(self, query: Queries, places: Places) -> Scores:
         """q[i] · wK[c] for every pair: a q × (2 clip + 1) product, then a gather."""

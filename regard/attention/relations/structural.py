@@ -38,6 +38,10 @@ class StructuralRelation(nn.Module, Relation):
         for table in (*self.R, *self.T):
             nn.init.xavier_uniform_(table)
 
+    def extra_repr(self) -> str:
+        """The clip."""
+        return f"clip={self.clip}"
+
     def to_scores(self, query: Queries, places: Places) -> Scores:
         """Both distances' vectors, seen by the query."""
         scaled = query * query.shape[-1] ** -0.5

@@ -47,6 +47,11 @@ class AdditiveScore(nn.Module, Score):
         for weight, fan_in in ((self.W, dims.query), (self.U, dims.key), (self.v, d_hidden)):
             nn.init.uniform_(weight, -(fan_in**-0.5), fan_in**-0.5)
 
+    def extra_repr(self) -> str:
+        """The width of its network, and what differs from Bahdanau's."""
+        other = "" if self.activation is torch.tanh else f", activation={self.activation.__name__}"
+        return f"d_hidden={self.held_per_pair}{other}" + ", has_bias=true" * (self.c is not None)
+
     def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query with every key, through the network."""
         return self.compare(query, self.prepared(key), places)

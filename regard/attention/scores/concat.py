@@ -37,6 +37,10 @@ class ConcatScore(nn.Module, Score):
         nn.init.uniform_(self.W, -(d_joined**-0.5), d_joined**-0.5)
         nn.init.uniform_(self.v, -(d_hidden**-0.5), d_hidden**-0.5)
 
+    def extra_repr(self) -> str:
+        """The width of its layer."""
+        return f"d_hidden={self.held_per_pair}"
+
     def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query beside every key; W is split so that no pair is ever joined in memory."""
         return self.compare(query, self.prepared(key), places)

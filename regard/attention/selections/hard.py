@@ -45,6 +45,10 @@ class HardSelection(nn.Module, Selection):
         super().__init__()
         self.picks_at_test = find(at_test, AT_TEST)
 
+    def extra_repr(self) -> str:
+        """What it does at test."""
+        return "" if self.picks_at_test else "at_test=expected"
+
     def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> HardRows:
         """Draw a key for each row (Gumbel's trick), with its log-probability."""
         lse = log_normaliser(scores, mask)

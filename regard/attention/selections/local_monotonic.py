@@ -30,6 +30,10 @@ class LocalMonotonicSelection(nn.Module, Selection):
         check_least("local_monotonic: half_width", half_width, 0)
         self.half_width = half_width
 
+    def extra_repr(self) -> str:
+        """Half the window."""
+        return f"half_width={self.half_width}"
+
     def centre(self, query: Queries, places: Places, extent: Int[Tensor, "*be #q 1"]) -> RowNumber:
         """The query's own position, or the last key's once the keys are used up."""
         dtype = torch.promote_types(query.dtype, torch.float32)

@@ -46,6 +46,10 @@ class LocalPredictiveSelection(nn.Module, Selection):
         over, under = self._sigma
         return over / under
 
+    def extra_repr(self) -> str:
+        """Half the window, and how far the Gaussian reaches."""
+        return f"half_width={self.half_width}, sigma={self.sigma:g}"
+
     def centre(self, query: Queries, places: Places, extent: Int[Tensor, "*be #q 1"]) -> RowNumber:
         """A real position between 0 and the number of keys."""
         # positions of long sequences do not fit half precision

@@ -35,6 +35,10 @@ class SoftSelection(nn.Module, Selection):
         over, under = self._temperature
         return over / under
 
+    def extra_repr(self) -> str:
+        """The temperature, where it changes the softmax."""
+        return "" if self.temperature == 1 else f"temperature={self.temperature}"
+
     def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> SoftRows:
         """The logarithm of each row's normaliser."""
         return SoftRows(log_normaliser(self._tempered(scores), mask))

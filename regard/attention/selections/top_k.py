@@ -45,6 +45,10 @@ class TopKSelection(nn.Module, Selection):
         check_least("top_k: count", count, 1)
         self.count = count
 
+    def extra_repr(self) -> str:
+        """How many keys stay."""
+        return f"count={self.count}"
+
     def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> TopRows:
         """Threshold and normaliser of each row."""
         seen = scores.detach().masked_fill(~mask, largest_negative(scores))
