@@ -4,6 +4,7 @@
     positions    indices → vectors
     attention    query, key, value → context, map
     layers       vectors → vectors
+    parts        short imports of all links, heads, positions and layers
     models       tokens → logits
     hardware     where a model computes: device, precision, threads, CUDA graphs
     decoding     model + source → hypotheses

@@ -42,6 +42,13 @@ class Mechanism:
     """Its own settings and their defaults, as they are written in a recipe."""
     file: str
     """The file that holds it, relative to the package's folder."""
+    part: str
+    """The class or function that it stands for."""
+
+    @property
+    def module(self) -> str:
+        """The module that it is imported from."""
+        return self.file.removesuffix(".py").replace("/", ".")
 
     @property
     def one_line(self) -> str:
@@ -103,6 +110,7 @@ def _read(kind: str, name: str, file: str, part: str) -> Mechanism:
         cost=after("Cost: "),
         settings=_settings(_parsed(file), part),
         file=f"regard/{file}",
+        part=part,
     )
 
 

@@ -14,8 +14,8 @@ PACKAGE = ROOT / "regard"
 
 FLOW = [
     "errors", "dims", "choices", "catalogue", "places", "data", "positions", "attention",
-    "layers", "models", "hardware", "decoding", "evaluating", "inspecting", "plots", "recipes",
-    "tasks", "training", "runs", "interop", "serving", "bench", "cli",
+    "layers", "parts", "models", "hardware", "decoding", "evaluating", "inspecting", "plots",
+    "recipes", "tasks", "training", "runs", "interop", "serving", "bench", "cli",
 ]  # fmt: skip
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))

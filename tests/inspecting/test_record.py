@@ -48,7 +48,9 @@ def test_it_holds_the_texts_and_the_tokens_of_both_sides(made):
 
 def test_it_says_on_one_line_what_it_holds(record):
     kinds = "encoder, decoder, cross"
-    assert repr(record) == f"Record({reprlib.repr(TEXT)} → {reprlib.repr(ANSWER)}, attention: {kinds})"
+    assert (
+        repr(record) == f"Record({reprlib.repr(TEXT)} → {reprlib.repr(ANSWER)}, attention: {kinds})"
+    )
     assert repr(record.attention["cross"]).startswith("Attention(")
     assert all("\n" not in repr(one) for one in (record, *record.attention.values()))
 
