@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from regard.attention import Attended as Attended
     from regard.attention import AttentionMap as AttentionMap
     from regard.attention import Chain as Chain
+    from regard.attention import MultiheadAttention as MultiheadAttention
     from regard.attention import attend as attend
     from regard.attention import multi_head as multi_head
     from regard.dims import Dims as Dims
@@ -46,6 +47,7 @@ _HOMES = {
     "AttentionMap": "regard.attention",
     "Chain": "regard.attention",
     "Dims": "regard.dims",
+    "MultiheadAttention": "regard.attention",
     "Places": "regard.places",
     "RegardError": "regard.errors",
     "Tree": "regard.places",

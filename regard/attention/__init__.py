@@ -14,6 +14,7 @@ from regard.attention.heads.grouped_query import GroupedQueryHeads
 from regard.attention.heads.multi_head import multi_head
 from regard.attention.maps import AttentionMap
 from regard.attention.masks import FULL, all_of, any_of, given, padding
+from regard.attention.multihead_attention import MultiheadAttention
 from regard.attention.tables import MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS
 
 HEADS: Mapping[str, Callable[..., GroupedQueryHeads]] = {
@@ -34,6 +35,7 @@ __all__ = [
     "Chain",
     "GroupedQueryHeads",
     "KeyValues",
+    "MultiheadAttention",
     "all_of",
     "any_of",
     "attend",

@@ -52,7 +52,7 @@ def captured(model: nn.Module) -> Iterator[dict[str, AttentionMap]]:
 def _output(model: nn.Module, name: str, n_heads: int) -> Tensor | None:
     """The output projection of the heads around a chain, head by head."""
     around = model.get_submodule(name.rpartition(".")[0])
-    joins = getattr(around, "W_O", None)
+    joins = getattr(around, "W_O", getattr(around, "out_proj", None))
     if not isinstance(joins, nn.Linear):
         return None
     return joins.weight.T.unflatten(0, (n_heads, -1))

@@ -11,6 +11,7 @@ from regard.attention import engine
 from regard.attention.additive_masks import split_mask
 from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
 from regard.attention.engine.case import Case
+from regard.attention.engine.dense import weights_of
 from regard.attention.given_links import given_link
 from regard.attention.links import (
     NO_RELATION,
@@ -23,6 +24,7 @@ from regard.attention.links import (
     Selection,
 )
 from regard.attention.masks import FULL, all_of
+from regard.attention.shapes import Weights
 from regard.attention.tables import chain_text, check_meetings, name_of
 from regard.attention.widths import Widths, check_widths
 from regard.choices import find
@@ -95,6 +97,19 @@ class Chain(nn.Module):
     ) -> Attended:
         """Attend; the mask is joined with the chain's own pattern."""
         return engine.run(self._case(query, key, value, mask, places), path=self.path)
+
+    def with_weights(
+        self,
+        query: Float[Tensor, "b h q dq"],
+        key: Float[Tensor, "b h k dk"],
+        value: Float[Tensor, "b h k dv"],
+        mask: AnyMask = FULL,
+        places: Places | None = None,
+    ) -> tuple[Attended, Weights]:
+        """Attend densely, and give all weights too, with gradients: a loss may read them."""
+        case = self._case(query, key, value, mask, places).short()
+        attended = engine.run(case, path="dense")
+        return attended, weights_of(case, attended.rows)
 
     def explain(
         self,

@@ -2,9 +2,11 @@
 
 from typing import final
 
+from torch import Tensor
+
 from regard.attention.attend import Attended, attend
 from regard.attention.engine.case import Case, Cost, Path, every_pair
-from regard.attention.shapes import Keys, Queries, Values
+from regard.attention.shapes import Keys, Queries, Values, Weights
 from regard.places import Places
 
 
@@ -42,3 +44,10 @@ def by_equations(case: Case, query: Queries, key: Keys, value: Values, places: P
         places=places,
         dropout=case.dropout,
     )
+
+
+def weights_of(case: Case, rows: tuple[Tensor, ...]) -> Weights:
+    """All weights of a case without a memory, with gradients, from its rows' numbers."""
+    scores = case.score(case.query, case.key, case.places)
+    scores = scores + case.relation.to_scores(case.query, case.places)
+    return case.select.weigh(scores, case.mask.visible(case.places), rows, case.places)
