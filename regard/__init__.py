@@ -20,8 +20,8 @@
     bench        speed comparisons with other libraries
     cli          one file per verb
 
-A package imports only from those above it, and from errors, dims, choices, catalogue and
-places. A name below is loaded when it is first used, so that `import regard` takes no time.
+A package imports only from those above it, and from errors, dims, choices, catalogue, places and
+progress. A name below is loaded when it is first used, so that `import regard` takes no time.
 """
 
 from importlib import import_module
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError as RegardError
     from regard.places import Places as Places
     from regard.places import Tree as Tree
+    from regard.runs.new_run import train as train
     from regard.runs.trained import load as load
 
 __version__ = "0.3.0"
@@ -54,6 +55,7 @@ _HOMES = {
     "attend": "regard.attention",
     "load": "regard.runs.trained",
     "multi_head": "regard.attention",
+    "train": "regard.runs.new_run",
 }
 """The module that each public name is loaded from."""
 

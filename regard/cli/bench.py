@@ -18,10 +18,10 @@ from regard.bench.measure import Measured, free_memory, measure
 from regard.bench.training_report import training_text
 from regard.choices import find
 from regard.cli.options import Device
-from regard.cli.progress import counting, progress_line
 from regard.errors import SettingError
 from regard.hardware.hardware import Hardware
 from regard.models import SIZES
+from regard.progress import counting, progress_line
 
 LENGTHS = "128,512,2048,4096,8192"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 
 from regard.cli import options
-from regard.cli.progress import counting
 from regard.cli.requests import load_for_verb, print_note, print_unread
 from regard.data import Example, lines
 from regard.data.atomic_writes import write_text
@@ -19,6 +18,7 @@ from regard.evaluating import Resampling
 from regard.evaluating import compare as compared
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
+from regard.progress import counting
 from regard.recipes.data_paths import examples_of
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.runs.evaluation import answer, check_has_sources, search_for

@@ -10,15 +10,16 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
-from regard.cli.progress import counter
-from regard.cli.train import STOPPED, TrainingDisplay
+from regard.cli.train import STOPPED
 from regard.evaluating.attention_links import view_table
 from regard.inspecting.panels import View
 from regard.plots.head_errors import head_grid
 from regard.plots.terminal_words import print_words
+from regard.progress import counter
 from regard.recipes.recipe import Recipe
 from regard.runs import demo as dates
 from regard.runs.trained import Trained, load
+from regard.training.display import TrainingDisplay
 from regard.training.events import Finished
 from regard.training.run import run
 

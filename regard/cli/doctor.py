@@ -9,7 +9,6 @@ import typer
 from typer.core import TyperCommand
 
 from regard.cli.options import first_given, refuse
-from regard.cli.progress import waiting
 from regard.data import Subwords, reader_for
 from regard.data.doctor import MAX_PLACES, Diagnosis, diagnose
 from regard.data.documents import Documents
@@ -17,6 +16,7 @@ from regard.data.examples import FileReader
 from regard.data.readers import JsonLines, Shards
 from regard.data.treebanks import Treebank
 from regard.errors import SettingError, counted
+from regard.progress import waiting
 
 Names = tuple[str, str] | None
 

@@ -1,36 +1,30 @@
 """regard evaluate: how good a run is, in numbers that others can compute again."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from regard.choices import find
 from regard.cli import options
-from regard.cli.progress import counting
 from regard.cli.requests import load_for_verb, print_unread
 from regard.data.atomic_writes import write_text
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
-from regard.errors import DataError, RunError, SettingError, counted
-from regard.evaluating import MetricScore
+from regard.errors import RunError, SettingError, counted
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.head_errors import head_grid
 from regard.runs import evaluation
-from regard.runs.alignment import AlignmentErrors, align, read_gold
-from regard.runs.dictionaries import dictionary_of
-from regard.runs.evaluation_texts import chosen_texts, places_of_short
-from regard.tasks.input_format import form_name
-from regard.tasks.predictions import AnswerOptions
-from regard.tasks.task import METRICS_OF_LOSS, METRICS_WITHOUT_ANSWERS
-from regard.training.events import finite
+from regard.runs.alignment import AlignmentErrors
+from regard.runs.evaluation_report import (
+    DIGITS,
+    EvaluationReport,
+    EvaluationSettings,
+    GoldLinkFile,
+)
+from regard.runs.evaluation_report import evaluate as evaluated
+from regard.runs.evaluation_texts import chosen_texts
 from regard.training.run_folder import check_can_be_made
-
-DIGITS = {"loss": 4, "length ratio": 3}
-"""Digits behind the point, where two are too few."""
 
 
 def evaluate(
@@ -81,143 +75,67 @@ def evaluate(
     wanted = None if metrics is None else _metrics(metrics)
     chosen_tokenizer(tokenizer, [])
     _check_is_new(out)
-    trained = load_for_verb(run, device=device, precision=precision)
-    limits = trained.limits(max_tokens, "evaluate", options.LIMIT)
     options.check_beam("evaluate", beam)
-    search = evaluation.search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
-    task, recipe = trained.task, trained.loaded.recipe
-    chosen = wanted or list(task.default_metrics(recipe))
-    task.check_metrics(recipe, chosen, evaluation.EVALUATE_METRICS)
-    is_decoded = out is not None or not METRICS_WITHOUT_ANSWERS.issuperset(chosen)
-    if not is_decoded:
-        decoding = options.search_given(beam, length_penalty, max_tokens, on_long)
-        decoding |= {"--replace-unknown": replace_unknown, "--tokenizer": tokenizer}
-        options.refuse("evaluate", f"--metrics {','.join(chosen)} needs no answers", decoding)
     if alignment is None:
         options.refuse_without_links(
             "evaluate", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
+    settings = EvaluationSettings(
+        metrics=wanted,
+        beam=beam,
+        length_penalty=length_penalty,
+        max_tokens=max_tokens,
+        tokenizer=tokenizer,
+        on_long=on_long,
+        max_source_words=max_source_words,
+        max_target_words=max_target_words,
+        replaces_unknown=replace_unknown,
+        gold=None
+        if alignment is None
+        else GoldLinkFile(
+            alignment, alignment_format, alignment_first, is_swapped=alignment_swapped
+        ),
+        wants_answers=out is not None,
+    )
+    trained = load_for_verb(run, device=device, precision=precision)
+    trained.limits(max_tokens, "evaluate", options.LIMIT)
+    recipe, chosen = trained.loaded.recipe, settings.chosen_metrics(trained)
+    if not settings.needs_answers(chosen):
+        decoding = options.search_given(beam, length_penalty, max_tokens, on_long)
+        decoding |= {"--replace-unknown": replace_unknown, "--tokenizer": tokenizer}
+        options.refuse("evaluate", f"--metrics {','.join(chosen)} needs no answers", decoding)
     given = chosen_texts(recipe, source, reference, split, run)
     if source is not None:
         print_unread(recipe, source, reference)
-    places = places_of_short(
-        given, max_source_words=max_source_words, max_target_words=max_target_words
-    )
-    examples = task.as_trained(recipe, (given[place] for place in places))
-    evaluation.check_has_scenes(examples, wanted or ())
-    if is_decoded:
-        who = f"evaluate: --metrics {','.join(chosen)} (or --out)"
-        remedy = "take --metrics loss, for which words are hidden at random"
-        task.check_can_answer(examples, who, remedy)
-        evaluation.check_has_sources(
-            examples, who, "take --metrics words,loss, which need no answers"
-        )
-    notes: list[str] = []
-    if len(places) < len(given):
-        notes.append(
-            f"{len(given) - len(places):,} of {len(given):,} texts have more words than asked for "
-            "and do not count"
-        )
-    if (form := form_name(recipe)) is not None:
-        notes.append(f"texts and references are in the form '{form}', as the training data are")
-    aligned = None
-    if alignment is not None:
-        golds = read_gold(
-            alignment,
-            sentences=len(given),
-            kind=alignment_format,
-            first=alignment_first,
-            is_swapped=alignment_swapped,
-        )
-        # before the long search, so that a wrong file is reported early
-        with counting("aligning", len(examples)) as each:
-            aligned = align(trained, given, golds, places=places, each=each)
-    answers, speed, texts = None, None, tuple[str, ...]()
-    if is_decoded:
-        dictionary = dictionary_of(trained, counting) if replace_unknown else None
-        if dictionary is not None:
-            notes.append(
-                f"unknown words are replaced by a dictionary of {len(dictionary):,} words, or "
-                "copied"
-            )
-        answering = AnswerOptions(search, on_long=on_long, dictionary=dictionary)
-        with counting("decoding", len(examples)) as each:
-            sources = [one.source for one in examples]
-            answers = evaluation.answer(trained, sources, answering, each=each)
-        notes += answers.notes
-        texts = answers.texts
-        speed = {
-            "seconds": answers.seconds,
-            "tokens": answers.tokens,
-            "sentences_per_second": answers.sentences_per_second,
-            "tokens_per_second": answers.tokens_per_second,
-            "device": str(trained.hardware.device),
-            "precision": str(trained.hardware.precision).removeprefix("torch."),
-        }
-    by_name = evaluation.score_each(
-        evaluation.ScoredAnswers(trained, examples, texts, tokenizer), chosen
-    )
-    scores = [one for found in by_name.values() for one in found]
-    if not scores and answers is None and aligned is None:
-        raise DataError(
-            f"evaluate: there is nothing to score: no text of {len(examples):,} has a token "
-            f"that is asked for and fits into the {trained.longest:,} that the model reads "
-            "(model.max_len, the end token counted). Give texts that are neither empty nor longer."
-        )
-    notes += [
-        f"{name}: no text has a token that is asked for and fits into the {trained.longest:,} that "
-        "the model reads"
-        for name in METRICS_OF_LOSS
-        if not by_name.get(name, True)
-    ]
-    if aligned is not None and aligned.without_gold:
-        notes.append(
-            f"{aligned.without_gold:,} of {aligned.sentences:,} sentences have no gold link; every "
-            "link in them counts as wrong"
-        )
-    how = "greedy" if beam == 1 else f"beam {beam}, length penalty {length_penalty:g}"
-    how += "" if max_tokens is None else f", at most {max_tokens} tokens"
     files = " ".join(str(path) for path in (source, *reference))
-    report = {
-        "run": str(run),
-        "texts": files if split is None else f"split {split}",
-        "sentences": len(examples),
-        "search": None if answers is None else task.how_answered or how,
-        "scores": [finite(asdict(one)) for one in scores],
-        "speed": speed,
-        "alignment": None if aligned is None else aligned.as_json(),
-        "notes": notes,
-    }
+    found = evaluated(trained, given, files if split is None else f"split {split}", settings)
+    report = found.as_json()
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        write_text(out / "hypotheses.txt", "".join(f"{text}\n" for text in texts))
+        write_text(out / "hypotheses.txt", "".join(f"{text}\n" for text in found.answers))
         write_text(out / "scores.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    if as_json:
-        print(json.dumps(report, ensure_ascii=False))
-    else:
-        print(evaluation_text(report, scores, aligned))
+    print(json.dumps(report, ensure_ascii=False) if as_json else evaluation_text(found))
 
 
-def evaluation_text(
-    report: dict[str, Any], scores: Sequence[MetricScore], aligned: AlignmentErrors | None = None
-) -> str:
+def evaluation_text(report: EvaluationReport) -> str:
     """An evaluation for reading."""
     lines = [
-        f"{report['run']} on {report['texts']}: {counted(report['sentences'], 'sentence')}, "
-        f"{report['search'] or 'nothing decoded'}",
+        f"{report.run} on {report.texts}: {counted(report.sentences, 'sentence')}, "
+        f"{report.search or 'nothing decoded'}",
         "",
     ]
-    for one in scores:
+    for one in report.scores:
         value, note = f"{one.value:.{DIGITS.get(one.name, 2)}f}", f" [{one.note}]"
         lines.append(f"{one.name:<14} {value:<9} {one.signature}{note if one.note else ''}")
-    if speed := report["speed"]:
+    if speed := report.speed:
         lines.append(
             f"{'speed':<14} {speed['sentences_per_second']:,.1f} sentences and "
             f"{speed['tokens_per_second']:,.0f} tokens a second ({speed['seconds']:.1f} s, "
             f"{speed['device']}, {speed['precision']})"
         )
-    lines += [f"{'note':<14} {note}" for note in report["notes"]]
-    return "\n".join([*lines, *([] if aligned is None else ["", alignment_text(aligned)])])
+    lines += [f"{'note':<14} {note}" for note in report.notes]
+    aligned = [] if report.aligned is None else ["", alignment_text(report.aligned)]
+    return "\n".join([*lines, *aligned])
 
 
 def alignment_text(aligned: AlignmentErrors) -> str:

@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 
 from regard.cli.options import LIMIT, FinishedRun, MaxTokens, check_file
-from regard.cli.progress import waiting
 from regard.cli.requests import load_for_verb, print_note
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
+from regard.progress import waiting
 from regard.tasks.looks import GRID_SUFFIXES, RECORD_SUFFIX, WRITERS, LookRequest
 
 

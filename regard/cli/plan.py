@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from regard.cli.options import Device, RecipeFile
-from regard.cli.progress import waiting
 from regard.hardware.hardware import Hardware
+from regard.progress import waiting
 from regard.recipes.recipe import read_recipe
 from regard.runs.plan import Duration, TrainingPlan
 from regard.runs.plan import plan as planned

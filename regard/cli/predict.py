@@ -14,7 +14,6 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 from regard.cli import options
-from regard.cli.progress import counter, counting, spinner
 from regard.cli.requests import load_for_verb, print_note, request_lines
 from regard.cli.streams import has_reader
 from regard.data.atomic_writes import as_any_file, written_beside
@@ -22,6 +21,7 @@ from regard.decoding import Limits, Sampling, Search
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, SettingError, counted
+from regard.progress import counter, counting, spinner
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained

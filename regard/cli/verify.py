@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from regard.cli.options import check_device
-from regard.cli.progress import waiting
+from regard.progress import waiting
 from regard.runs.verification import Check
 from regard.runs.verification import verify as verified
 

@@ -101,3 +101,36 @@ def places_of_short(
             "--max-target-words allows. Give a larger limit, or leave it out."
         )
     return short
+
+
+def texts_asked_for(
+    recipe: Recipe,
+    sources: Path | str | Sequence[str] | None,
+    references: Path | str | Sequence[str] | Sequence[Sequence[str]],
+    split: str | None,
+    run: Path,
+) -> tuple[list[Example], str]:
+    """The texts that a caller in Python means, and how a report calls them."""
+    if sources is None and not references:
+        split = split or ("valid" if recipe.data.test is None else "test")
+    if split is not None or isinstance(sources, str | Path) or sources is None:
+        named = [references] if isinstance(references, str | Path) else references
+        files = [Path(file) for file in named if isinstance(file, str | Path)]
+        source = Path(sources) if isinstance(sources, str | Path) else None
+        name = f"split {split}" if split else " ".join(map(str, [source, *files]))
+        return chosen_texts(recipe, source, files, split, run), name
+    if isinstance(references, str | Path) or len(sources) != len(references):
+        raise DataError(
+            f"evaluate: expected a reference for each of {len(sources):,} texts, got "
+            f"{'a file' if isinstance(references, str | Path) else f'{len(references):,}'}. Give a "
+            "list with one for each, or with a list of several."
+        )
+    pairs = zip(sources, references, strict=True)
+    found = [
+        Example(
+            text_of_line(recipe.data.train, text, f"text {number}"),
+            (wanted,) if isinstance(wanted, str) else tuple(wanted),
+        )
+        for number, (text, wanted) in enumerate(pairs, 1)
+    ]
+    return found, "texts given in Python"

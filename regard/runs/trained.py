@@ -10,13 +10,15 @@ A call goes `predict` → `predict_each` → the task's `answer_each` → `regar
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.subwords import Subwords
 from regard.decoding import Limits, Search
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
+from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
@@ -40,6 +42,9 @@ from regard.tasks.searched_texts import ON_LONG
 from regard.tasks.word_links import check_has_unknown_words
 from regard.training.checkpoints import load_weights, tensor_forms
 from regard.training.run_folder import finished_weights
+
+if TYPE_CHECKING:
+    from regard.runs.evaluation_report import EvaluationReport
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
@@ -133,6 +138,48 @@ class Trained(LoadedRun):
         places = list(filled)
         for number, answer in self.task.answer_each(self, list(filled.values()), options):
             yield places[number], answer
+
+    def evaluate(
+        self,
+        sources: Path | str | Sequence[str] | None = None,
+        references: Path | str | Sequence[str] | Sequence[Sequence[str]] = (),
+        *,
+        split: str | None = None,
+        metrics: Sequence[str] | None = None,
+        beam: int = DEFAULT_BEAM_WIDTH,
+        length_penalty: float = DEFAULT_ALPHA,
+        max_tokens: int | None = None,
+        tokenizer: str | None = None,
+        on_long: str = "error",
+    ) -> "EvaluationReport":
+        """Score the run on a split of its data, on files, or on texts: as `regard evaluate` does.
+
+        Args:
+            sources: a file of texts, or a list of texts; the test split, or the validation split of
+                a recipe without one, unless given.
+            references: the file of their references, several such files, or a list of them.
+            split: "valid" or "test", instead of texts.
+            metrics: names such as "bleu" and "chrf"; those that suit the run unless given.
+            beam: the width of the beam; 1 is greedy search.
+            length_penalty: the Transformer paper's alpha; 0 is none.
+            max_tokens: the longest answer.
+            tokenizer: sacreBLEU's; by the references' script unless given.
+            on_long: what becomes of a text that is too long: "error", "skip" or "split".
+        """
+        # these modules need this one
+        from regard.runs.evaluation_report import EvaluationSettings, evaluate
+        from regard.runs.evaluation_texts import texts_asked_for
+
+        settings = EvaluationSettings(
+            metrics=metrics,
+            beam=beam,
+            length_penalty=length_penalty,
+            max_tokens=max_tokens,
+            tokenizer=tokenizer,
+            on_long=on_long,
+        )
+        given, name = texts_asked_for(self.loaded.recipe, sources, references, split, self.path)
+        return evaluate(self, given, name, settings)
 
     def vectors(
         self, texts: Iterable[str], *, each: Callable[[], object] = lambda: None

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.progress import spinner
+from regard.progress import spinner
 from regard.tasks.looks import counted_words
 from tests.factories import make_run
 

@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from regard.cli import main
-from regard.cli.train import STOPPED, Speed, TrainingDisplay
+from regard.cli.train import STOPPED
 from regard.training.checkpoints import Progress
+from regard.training.display import Speed, TrainingDisplay
 from regard.training.events import Finished, Step, Validated
 
 RECIPE = """\

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "regard"
 
 FLOW = [
-    "errors", "dims", "choices", "catalogue", "places", "data", "positions", "attention",
-    "layers", "parts", "models", "hardware", "decoding", "evaluating", "inspecting", "plots",
-    "recipes", "tasks", "training", "runs", "interop", "serving", "bench", "cli",
+    "errors", "dims", "choices", "catalogue", "places", "progress", "data", "positions",
+    "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating", "inspecting",
+    "plots", "recipes", "tasks", "training", "runs", "interop", "serving", "bench", "cli",
 ]  # fmt: skip
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
