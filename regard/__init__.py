@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from regard.attention import MultiheadAttention as MultiheadAttention
     from regard.attention import attend as attend
     from regard.attention import multi_head as multi_head
+    from regard.attention.own_parts import import_parts as import_parts
     from regard.dims import Dims as Dims
     from regard.errors import RegardError as RegardError
     from regard.places import Places as Places
@@ -53,6 +54,7 @@ _HOMES = {
     "RegardError": "regard.errors",
     "Tree": "regard.places",
     "attend": "regard.attention",
+    "import_parts": "regard.attention.own_parts",
     "load": "regard.runs.trained",
     "multi_head": "regard.attention",
     "train": "regard.runs.new_run",

@@ -79,11 +79,17 @@ def _parsed(file: str) -> ast.Module:
 def _rows(tables: ast.Module, wanted: str) -> Iterator[tuple[str, str]]:
     """The names in a table, each with the class or function that it stands for."""
     for line in tables.body:
-        if isinstance(line, ast.AnnAssign) and ast.unparse(line.target) == wanted:
-            assert isinstance(line.value, ast.Dict)
-            for key, part in zip(line.value.keys, line.value.values, strict=True):
+        if isinstance(line, ast.Assign | ast.AnnAssign) and wanted in _targets(line):
+            rows = line.value.args[-1] if isinstance(line.value, ast.Call) else line.value
+            assert isinstance(rows, ast.Dict)
+            for key, part in zip(rows.keys, rows.values, strict=True):
                 assert isinstance(key, ast.Constant)
                 yield str(key.value), ast.unparse(part)
+
+
+def _targets(line: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+    return [ast.unparse(target) for target in targets]
 
 
 def _home(tables: ast.Module, part: str) -> str:

@@ -61,7 +61,9 @@ class Choice:
         """The settings in the types that `part` takes; a value of another type is refused."""
         hints = get_type_hints(part.__init__ if inspect.isclass(part) else part)
         return {
-            key: _fit(self.name, key, value, hints[key]) for key, value in self.settings.items()
+            # a setting of a part from elsewhere may have no type
+            key: _fit(self.name, key, value, hints.get(key, object))
+            for key, value in self.settings.items()
         }
 
 
@@ -93,7 +95,7 @@ def _fit(name: str, key: str, value: Any, hint: Any) -> Any:
         raise SettingError(f"'{name}': {key} must be below 2^63, got {value}.")
     if type(value) is int and float in (hint, *get_args(hint)):
         return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint not in (bool, object)):
         wanted = getattr(hint, "__name__", str(hint))
         raise SettingError(f"'{name}': {key} must be {wanted}, got {value!r}.")
     return value

@@ -63,7 +63,9 @@ class Chain(nn.Module):
         self.relation: Relation = given_link("chain", "relation", relation)
         self.pattern: Pattern = given_link("chain", "pattern", pattern)
         self.select: Selection = given_link("chain", "select", select)
-        self.memory: Memory | None = memory and given_link("chain", "memory", memory)
+        self.memory: Memory | None = (
+            None if memory is None else given_link("chain", "memory", memory)
+        )
         every = (self.score, self.relation, self.pattern, self.select, self.memory)
         links: list[ChainLink] = [link for link in every if link is not None]
         check_meetings(links)

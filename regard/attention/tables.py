@@ -3,10 +3,11 @@
 Links that cannot stand in one chain are in no table: each link declares them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any, Protocol, runtime_checkable
 
+from regard.attention.link_tables import LinkTable
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
 from regard.attention.masks import is_full
 from regard.attention.memories.linformer import LinformerMemory
@@ -37,45 +38,60 @@ from regard.attention.selections.top_k import TopKSelection
 from regard.errors import MeetingError
 from regard.positions import POSITIONS
 
-SCORES: Mapping[str, type[Score]] = {
-    "dot": DotScore,
-    "scaled_dot": ScaledDotScore,
-    "general": GeneralScore,
-    "concat": ConcatScore,
-    "additive": AdditiveScore,
-    "location": LocationScore,
-}
+SCORES = LinkTable(
+    Score,
+    {
+        "dot": DotScore,
+        "scaled_dot": ScaledDotScore,
+        "general": GeneralScore,
+        "concat": ConcatScore,
+        "additive": AdditiveScore,
+        "location": LocationScore,
+    },
+)
 
-RELATIONS: Mapping[str, type[Relation]] = {
-    "shaw": ShawRelation,
-    "structural": StructuralRelation,
-    "bucketed": BucketedRelation,
-    "linear_bias": LinearBiasRelation,
-}
+RELATIONS = LinkTable(
+    Relation,
+    {
+        "shaw": ShawRelation,
+        "structural": StructuralRelation,
+        "bucketed": BucketedRelation,
+        "linear_bias": LinearBiasRelation,
+    },
+)
 
-PATTERNS: Mapping[str, type[Pattern]] = {
-    "full": FullPattern,
-    "causal": CausalPattern,
-    "sliding_window": SlidingWindowPattern,
-    "blocks": BlocksPattern,
-    "global_tokens": GlobalTokensPattern,
-    "random_links": RandomLinksPattern,
-    "big_bird": BigBirdPattern,
-}
+PATTERNS = LinkTable(
+    Pattern,
+    {
+        "full": FullPattern,
+        "causal": CausalPattern,
+        "sliding_window": SlidingWindowPattern,
+        "blocks": BlocksPattern,
+        "global_tokens": GlobalTokensPattern,
+        "random_links": RandomLinksPattern,
+        "big_bird": BigBirdPattern,
+    },
+)
 
-SELECTIONS: Mapping[str, type[Selection]] = {
-    "soft": SoftSelection,
-    "hard": HardSelection,
-    "local_monotonic": LocalMonotonicSelection,
-    "local_predictive": LocalPredictiveSelection,
-    "sparsemax": SparsemaxSelection,
-    "top_k": TopKSelection,
-}
+SELECTIONS = LinkTable(
+    Selection,
+    {
+        "soft": SoftSelection,
+        "hard": HardSelection,
+        "local_monotonic": LocalMonotonicSelection,
+        "local_predictive": LocalPredictiveSelection,
+        "sparsemax": SparsemaxSelection,
+        "top_k": TopKSelection,
+    },
+)
 
-MEMORIES: Mapping[str, type[Memory]] = {
-    "linformer": LinformerMemory,
-    "memory_compressed": MemoryCompressedMemory,
-}
+MEMORIES = LinkTable(
+    Memory,
+    {
+        "linformer": LinformerMemory,
+        "memory_compressed": MemoryCompressedMemory,
+    },
+)
 
 
 def name_of(link: Any) -> str:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import typer
 
+from regard.cli.options import IMPORTS
 from regard.data.atomic_writes import written_beside
 from regard.data.files import names_like
 from regard.errors import CheckpointError, RunError, SettingError, counted
 from regard.recipes.data_paths import Start, read_start, write_start
+from regard.recipes.part_files import check_parts, record_parts
 from regard.recipes.recipe import read_recipe
 from regard.runs.trained import load_run
 from regard.tasks.loaded_run import load_subwords, subword_files
@@ -29,6 +31,7 @@ def average(
         ..., help="A new run, or a file that ends in .safetensors; never overwritten."
     ),
     last: int | None = typer.Option(None, min=1, help="So many of a run's last checkpoints."),
+    imports: list[Path] = IMPORTS,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Average weights of one shape, and make a finished run of the mean.
@@ -113,6 +116,8 @@ def _run_of(file: Path) -> Path:
 
 def _make_run(out: Path, files: Sequence[Path]) -> None:
     runs = list(dict.fromkeys(_run_of(file) for file in files))
+    for run in runs:
+        check_parts(run)
     recipe = read_recipe(runs[0] / "recipe.toml")
     vocabularies = {run: load_subwords(read_recipe(run / "recipe.toml"), run) for run in runs}
     marks = {run: [one.fingerprint for one in sides] for run, sides in vocabularies.items()}
@@ -129,6 +134,7 @@ def _make_run(out: Path, files: Sequence[Path]) -> None:
         if (start := read_start(runs[0])) is not None:
             write_start(partial, Start(start.folder, out.resolve()))
         write_tensors(partial / MODEL, mean_of(files))
+        record_parts(partial, recipe)
         write_mean_card(partial, recipe, files, recorded_data(runs[0]))
         # a check: the new run must load
         load_run(partial)

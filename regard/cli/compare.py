@@ -57,6 +57,7 @@ def compare(
     trials: int = typer.Option(10_000, help="Of the approximate randomisation."),
     seed: int = typer.Option(1, help="Of both tests."),
     shown: int = typer.Option(3, min=0, help="How many sentences that differ most to print."),
+    imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     out: Path | None = typer.Option(None, help="Write the comparison as a page, x.html."),

@@ -53,6 +53,7 @@ def evaluate(
     alignment_format: options.AlignmentFormat = None,
     alignment_first: options.AlignmentFirst = None,
     alignment_swapped: options.AlignmentSwapped = False,
+    imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     out: Path | None = typer.Option(

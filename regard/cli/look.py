@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import LIMIT, FinishedRun, MaxTokens, check_file
+from regard.cli.options import IMPORTS, LIMIT, FinishedRun, MaxTokens, check_file
 from regard.cli.requests import load_for_verb, print_note
 from regard.errors import DataError, SettingError
 from regard.inspecting.panels import View
@@ -40,6 +40,7 @@ def look(
     out: Path | None = typer.Option(
         None, help="Write x.html, x.png, x.svg, x.gif, x.txt, x.json or x.safetensors instead."
     ),
+    imports: list[Path] = IMPORTS,
     as_json: bool = typer.Option(False, "--json", help="Print texts, tokens and weights as JSON."),
 ) -> None:
     """Show which source words each target word came from: coloured words in the terminal.

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from regard.attention.own_parts import import_parts
 from regard.choices import find
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
@@ -35,6 +36,12 @@ def check_device(name: str | None) -> str | None:
     return name
 
 
+def _import_all(paths: list[Path]) -> list[Path]:
+    for path in paths:
+        import_parts(path)
+    return paths
+
+
 FinishedRun = Annotated[Path, typer.Argument(help="A finished run.")]
 RecipeFile = Annotated[Path, typer.Argument(help="A recipe file, for instance recipes/copy.toml.")]
 Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv with both sides.")]
@@ -57,6 +64,14 @@ ReplaceUnknown = Annotated[
         "--replace-unknown", help="Translate unknown words by a dictionary, or copy them."
     ),
 ]
+IMPORTS: list[Path] = typer.Option(
+    [],
+    "--import",
+    help="A Python file of yours that holds links, which is run; may be repeated.",
+    callback=_import_all,
+    is_eager=True,
+)
+"""The option of every verb that reads a recipe or a run."""
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda; cuda where there is one.", callback=check_device)
 ]

@@ -60,6 +60,7 @@ def predict(
         None, help="Write a vector for each text into x.npy or x.safetensors; of an encoder."
     ),
     on_long: options.OnLong = "error",
+    imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),

@@ -14,6 +14,7 @@ def serve(
     port: int = typer.Option(8000, min=0, max=65535, help="0 takes any that is free."),
     host: str = typer.Option("127.0.0.1", help="Others than this machine may ask elsewhere."),
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
+    imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     record: list[Path] = typer.Option(
         [], help="Records that save_record or save_caption wrote; may be repeated."

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import Device, RecipeFile
+from regard.cli.options import IMPORTS, Device, RecipeFile
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
 from regard.training.display import TrainingDisplay
@@ -25,6 +25,7 @@ def train(
     out: Path = typer.Option(..., help="The run directory to make; never overwritten."),
     change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
     resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
+    imports: list[Path] = IMPORTS,
     device: Device = None,
     precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
     compiles: bool | None = typer.Option(

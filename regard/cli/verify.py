@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.options import check_device
+from regard.cli.options import IMPORTS, check_device
 from regard.progress import waiting
 from regard.runs.verification import Check
 from regard.runs.verification import verify as verified
@@ -14,6 +14,7 @@ from regard.runs.verification import verify as verified
 
 def verify(
     run: Path = typer.Argument(help="A finished run with its card.md."),
+    imports: list[Path] = IMPORTS,
     device: str | None = typer.Option(
         None, help="cpu or cuda; as the card says where possible.", callback=check_device
     ),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from regard.attention import FULL, MEMORIES, PATTERNS
+from regard.attention.link_tables import JoinedTables
 from regard.attention.links import Memory, Pattern
 from regard.choices import Choice, find
 from regard.dims import Dims
@@ -19,7 +20,7 @@ from regard.errors import SettingError
 
 FULL_CHOICE = Choice("full")
 
-ATTENDING: Mapping[str, type[Pattern] | type[Memory]] = {**PATTERNS, **MEMORIES}
+ATTENDING: Mapping[str, type[Pattern] | type[Memory]] = JoinedTables(PATTERNS, MEMORIES)
 """The names that `model.attends` may have."""
 
 

@@ -24,6 +24,7 @@ from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.models import Model, build_model, shapes_of
+from regard.recipes.part_files import check_parts
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.tasks import Task, task_of
 from regard.tasks.captioning import pictures_refusal
@@ -244,6 +245,7 @@ def load(
 def load_run(path: Path) -> Loaded:
     """Read a finished run; inconsistent files are refused."""
     weights = finished_weights(path)
+    check_parts(path)
     recipe = read_recipe(path / "recipe.toml")
     source, target = load_subwords(recipe, path)
     sizes = {"n_source_tokens": len(source), "n_target_tokens": len(target)}

@@ -102,11 +102,11 @@ class LiveCurve:
         if isinstance(event, Step):
             if time.monotonic() - self.last < CURVE_SECONDS:
                 return
-            self.training.append((event.progress.step, event.nll))
+            self.training.append((float(event.progress.step), event.nll))
             if len(self.training) > MAX_POINTS:
                 del self.training[::2]
         elif isinstance(event, Validated):
-            self.validation.append((event.step, event.loss))
+            self.validation.append((float(event.step), event.loss))
         elif not isinstance(event, Finished):
             return
         self.last = time.monotonic()

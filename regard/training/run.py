@@ -24,6 +24,7 @@ from regard.hardware.memory import lacks_memory
 from regard.hardware.threads import Threads, use_threads
 from regard.models import Model
 from regard.recipes.data_paths import record_start
+from regard.recipes.part_files import record_parts
 from regard.recipes.recipe import Recipe
 from regard.tasks import task_of
 from regard.training import run_folder
@@ -126,6 +127,7 @@ class _Training:
                 # a resumed run may have begun in another folder
                 record_start(self.out, self.recipe.data)
             write_text(self.out / "recipe.toml", tomli_w.dumps(self.recipe.as_table()))
+            record_parts(self.out, self.recipe)
         sources = task_of(self.recipe).sources
         self.workers.first_does(lambda: check_data(self.recipe, self.out))
         yield from map(Notice, sources.slow_steps(self.out, None))

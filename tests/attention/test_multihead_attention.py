@@ -96,7 +96,23 @@ def test_it_is_torch_s_own_in_outputs_weights_and_gradients(options, mask):
     sizes = {key: settings[key] for key in ("kdim", "vdim", "batch_first") if key in settings}
     for need, average in ((True, True), (True, False), (False, True)):
         asked = {"need_weights": need, "average_attn_weights": average}
-        _assert_same(theirs, ours, _inputs(**sizes), **MASKS[mask], **asked)
+        _assert_same(theirs, ours, _inputs(**sizes), **_of_torch(MASKS[mask], settings), **asked)
+
+
+def _of_torch(masks, settings):
+    """The masks without torch's hint where it hides the keys that options append."""
+    is_more = settings.get("add_bias_kv") or settings.get("add_zero_attn")
+    return {k: v for k, v in masks.items() if not is_more or k != "is_causal"}
+
+
+def test_a_key_that_is_appended_is_seen_under_the_hint_too():
+    _, ours = _pair(add_bias_kv=True, add_zero_attn=True)
+    inputs = _inputs()
+    want = ours(*inputs, attn_mask=CAUSAL)
+    for hinted in ({"attn_mask": CAUSAL, "is_causal": True}, {"is_causal": True}):
+        got = ours(*inputs, **hinted)
+        assert_close("output", got[0], want[0])
+        assert_close("weights", got[1], want[1])
 
 
 def test_names_and_first_weights_are_torch_s():

@@ -20,6 +20,7 @@ from regard.attention.engine.sparse import (
 )
 from regard.attention.engine.tiled_band import fits_tiles
 from regard.attention.engine.tiles import Tiling
+from regard.attention.link_tables import JoinedTables
 from regard.attention.links import NO_RELATION, Pattern, keys_that_exist, wide
 from regard.attention.masks import Padding, all_of, split_padding
 from regard.attention.memories.memory_compressed import CountedSlots
@@ -32,7 +33,7 @@ from regard.places import Counted, Places
 DOT, ANY_DIMS = DotScore(), Dims(d_model=1, n_heads=1)
 """The score of projected queries and keys, and the dims of patterns, which read none."""
 
-KNOWN: Mapping[str, type[Pattern]] = {**PATTERNS, "counted_slots": CountedSlots}
+KNOWN: Mapping[str, type[Pattern]] = JoinedTables(PATTERNS, {"counted_slots": CountedSlots})
 """What texts can name: the table of patterns, and the slots of a causal memory."""
 
 PATTERNS_KEPT = 256

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from regard.attention import RELATIONS
+from regard.attention.link_tables import JoinedTables
 from regard.attention.links import Pattern
 from regard.attention.tables import PATTERNS
 from regard.choices import Choice
@@ -23,10 +24,9 @@ from regard.models.encoders.big_bird import PublishedBigBirdPattern
 from regard.models.spec import POSITION_CHOICES, StackSpec
 from regard.positions import POSITIONS
 
-READING_PATTERNS: Mapping[str, Callable[..., Pattern]] = {
-    **{name: part for name, part in PATTERNS.items() if name != "causal"},
-    "published_big_bird": PublishedBigBirdPattern,
-}
+READING_PATTERNS: Mapping[str, Callable[..., Pattern]] = JoinedTables(
+    PATTERNS, {"published_big_bird": PublishedBigBirdPattern}, without="causal"
+)
 """Patterns of a model that reads in both directions."""
 
 
