@@ -98,6 +98,7 @@ class Chain(nn.Module):
         places: Places | None = None,
     ) -> Attended:
         """Attend; the mask is joined with the chain's own pattern."""
+        self._check_inputs(query, key, value)
         return engine.run(self._case(query, key, value, mask, places), path=self.path)
 
     def with_weights(
@@ -109,6 +110,7 @@ class Chain(nn.Module):
         places: Places | None = None,
     ) -> tuple[Attended, Weights]:
         """Attend densely, and give all weights too, with gradients: a loss may read them."""
+        self._check_inputs(query, key, value)
         case = self._case(query, key, value, mask, places).short()
         attended = engine.run(case, path="dense")
         return attended, weights_of(case, attended.rows)
@@ -139,9 +141,8 @@ class Chain(nn.Module):
         )
         return engine.explain(case, path=self.path)
 
-    def _case(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
-    ) -> Case:
+    def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        """Refuse inputs without heads, and widths that the links are not made for."""
         check_shapes(query, key, value, who="chain")
         if query.dim() != 4:
             raise ShapeError(
@@ -152,6 +153,10 @@ class Chain(nn.Module):
             )
         widths = Widths(query.shape[1], query.shape[-1], key.shape[-1], value.shape[-1])
         self.check_fits("chain", widths)
+
+    def _case(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
+    ) -> Case:
         places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
         mask, relation = split_mask(mask, self.relation, places)
         if self.memory is not None and relation is not self.relation:

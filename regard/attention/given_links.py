@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from regard.attention.link_tables import LinkTable
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
 from regard.attention.tables import MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS
 from regard.choices import Choice, find
@@ -21,7 +22,7 @@ class LinkKind(NamedTuple):
 
     noun: str
     protocol: Any
-    table: Mapping[str, Any]
+    table: LinkTable
 
 
 KINDS: Mapping[str, LinkKind] = {

@@ -21,6 +21,7 @@ from regard.attention.selections.hard import HardRows
 from regard.attention.selections.sparsemax import SparseRows
 from regard.attention.selections.top_k import TopRows
 from regard.attention.tables import PATTERNS, RELATIONS, SCORES, SELECTIONS
+from regard.attention.widths import Widths
 from regard.errors import DataError, SettingError
 from regard.inspecting.torch_attention import GivenBias
 from regard.models.language.token_maps import Shared, SlotsOfTokens
@@ -33,7 +34,7 @@ CLASSES: Mapping[str, type] = {
         *(part for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS) for part in table.values()),
         *(AllOf, AnyOf, Given, Padding, CompleteSlots, HoldingSlots, NeighbourBlocks),
         *(NoRelation, AdditiveMask, SumOfRelations, GivenBias, Covered, SlotsOfTokens, Shared),
-        *(Counted, Places, Tree),
+        *(Counted, Places, Tree, Widths),
         *(SoftRows, HardRows, LocalRows, SparseRows, TopRows),
     )
     if isinstance(one, type)

@@ -25,7 +25,7 @@ from regard.places import Places
 class ShawRelation(nn.Module, Relation):
     """Tables for keys and for values, one for each head or shared by all."""
 
-    is_movable = adds_to_keys = True
+    is_movable, adds_to_keys, is_shared = True, True, False
 
     def __init__(self, dims: Dims, *, clip: int = 16, is_shared: bool = False) -> None:
         super().__init__()
