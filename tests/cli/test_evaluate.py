@@ -6,13 +6,14 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.cli.evaluate import METRICS_WITHOUT_ANSWERS, alignment_text
+from regard.cli.evaluate import alignment_text
 from regard.data import Example
 from regard.decoding import Beam, Limits
 from regard.evaluating import AlignmentCounts, DecoderRow, Gold, HeadView, best_head, score_all
 from regard.runs import evaluation
 from regard.runs.alignment import AlignmentErrors
 from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers, score, search_for
+from regard.tasks.task import METRICS_WITHOUT_ANSWERS
 from tests.factories import make_run
 
 CUT = "the answer was cut at the longest allowed"

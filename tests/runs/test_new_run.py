@@ -93,7 +93,7 @@ def test_files_lists_and_splits_are_evaluated_alike(trained, tmp_path):
         ({"metrics": "bleu"}, SettingError, r"must be a list of names\. Write \['bleu'\]"),
         ({"metrics": ["blue"]}, UnknownChoice, "evaluate: metrics: There is no 'blue' here"),
         ({"split": "train"}, UnknownChoice, "There is no 'train' here"),
-        ({"sources": "x"}, SettingError, "expected --source with --reference"),
+        ({"references": "x"}, SettingError, "expected --source with --reference"),
     ],
 )
 def test_what_cannot_be_evaluated_is_told(trained, given, kind, said):

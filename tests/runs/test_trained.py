@@ -43,10 +43,12 @@ def test_answers_come_in_the_order_of_the_texts_whoever_else_is_asked(trained):
         assert ours.score == pytest.approx(theirs.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("verb", ["predict", "vectors"])
 def test_a_run_and_its_answers_say_on_one_line_what_they_are(run, trained):
     (said,) = trained.predict(["a b"], search=GREEDY)
-    assert repr(said) == f"Prediction('a b' → {reprlib.repr(said.text)}, score={said.score:.4f})"
+    assert repr(said) == (
+        f"Prediction('a b' → {reprlib.repr(said.text)}, score={said.score:.4f}, "
+        "note='the answer w...ngest allowed')"
+    )
     count = sum(weight.numel() for weight in trained.model.parameters())
     assert repr(trained) == (
         f"Trained('{run}', translation, Loaded(Transformer of {count:,} parameters), cpu)"
@@ -60,6 +62,7 @@ def test_a_run_gives_its_model_its_tokenizer_and_its_task(trained):
     assert trained.task.how_answered is None
 
 
+@pytest.mark.parametrize("verb", ["predict", "vectors"])
 def test_a_text_is_no_list_of_texts(trained, verb):
     with pytest.raises(DataError, match=rf"{verb}: expected a list of texts, got the text 'a b'\."):
         getattr(trained, verb)("a b")
