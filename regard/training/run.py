@@ -75,8 +75,8 @@ def run(
         workers.first_does(lambda: held.enter_context(run_folder.locked(out)))
         is_same, is_new = partial(run_folder.check_is_same, recipe), run_folder.check_is_new
         workers.first_does(partial(is_same if resume else is_new, out))
-        if (out / "model.safetensors").exists():
-            newest = checkpoints(out / "checkpoints")
+        newest = checkpoints(out / "checkpoints")
+        if (out / "model.safetensors").exists() and not run_folder.has_steps_left(recipe, out):
             progress = read_progress(newest[-1]) if newest else Progress()
             tensor_forms(out / "model.safetensors")
             if workers.is_first:

@@ -15,6 +15,8 @@ from shlex import quote
 from regard.data.files import first_names, is_text, names_like
 from regard.errors import RunError
 from regard.recipes.recipe import Recipe, read_recipe
+from regard.training.card_json import file_hash, read_quoted
+from regard.training.checkpoints import checkpoints, read_progress
 
 
 def holds_anything(out: Path) -> bool:
@@ -51,12 +53,18 @@ def check_is_new(out: Path) -> None:
 
 
 def check_is_same(recipe: Recipe, out: Path) -> None:
-    """Refuse another recipe than the run was begun with; before its end [training] may change."""
+    """Refuse another recipe than the run was begun with; [training] may change while it goes on.
+
+    A finished run goes on where the recipe asks for more updates than its last checkpoint has.
+    """
     check_are_folders(out)
     if not (out / "recipe.toml").exists():
         return
     asked, begun = recipe.as_table(), read_recipe(out / "recipe.toml").as_table()
     is_finished = (out / "model.safetensors").exists()
+    if is_finished and recipe.training.steps > begun["training"]["steps"]:
+        is_finished = False
+        _check_can_go_on(recipe, out)
     fixed = {**asked, **begun} if is_finished else ("data", "tokens", "model", "pictures")
     for section in fixed:
         now, then = asked.get(section, {}), begun.get(section, {})
@@ -68,6 +76,45 @@ def check_is_same(recipe: Recipe, out: Path) -> None:
                 f"{then.get(key)!r}, not {now.get(key)!r}. Give what it has, or choose another "
                 "--out."
             )
+
+
+def has_steps_left(recipe: Recipe, out: Path) -> bool:
+    """Whether a finished run is asked for more updates than it has, or was killed during them."""
+    found = checkpoints(out / "checkpoints")
+    if not found:
+        return False
+    progress, training = read_progress(found[-1]), recipe.training
+    has_given_up = 0 < training.patience <= progress.stale
+    is_longer = training.steps > read_recipe(out / "recipe.toml").training.steps
+    return (
+        progress.step < training.steps
+        and not has_given_up
+        and (is_longer or not _ended_by_its_recipe(out))
+    )
+
+
+def _ended_by_its_recipe(out: Path) -> bool:
+    """Whether the card is of the recipe that the run has now; true without a readable card."""
+    try:
+        quoted = read_quoted(out).files.get("recipe.toml")
+    except RunError:
+        return True
+    return quoted == file_hash(out / "recipe.toml")
+
+
+def _check_can_go_on(recipe: Recipe, out: Path) -> None:
+    """Refuse to train a finished run longer where nothing could go on."""
+    found = checkpoints(out / "checkpoints")
+    if not found:
+        raise RunError(
+            f"train: '{out}' is finished and has no checkpoint to go on from. Begin a new run from "
+            f"its weights: --set training.start_from={out}."
+        )
+    if not has_steps_left(recipe, out):
+        raise RunError(
+            f"train: '{out}' stopped early, by training.patience = {recipe.training.patience}, so "
+            "more updates would change nothing. Raise training.patience too, or set it to 0."
+        )
 
 
 def changed_settings(recipe: Recipe, out: Path) -> list[str]:

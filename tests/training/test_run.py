@@ -347,8 +347,11 @@ def test_a_run_goes_on_by_its_own_data_tokens_and_model(recipe, tmp_path):
         list(run(read_recipe(recipe, ["tokens.size=20"]), out, resume=True))
     said = list(run(read_recipe(recipe, ["training.steps=4"]), out, resume=True))
     assert said[0] == Notice("training.steps is 4 from here on; the run was begun with 24")
-    with pytest.raises(RunError, match=r"is finished with another training.steps: 4, not 9"):
-        list(run(read_recipe(recipe, ["training.steps=9"]), out, resume=True))
+    with pytest.raises(RunError, match=r"is finished with another training.steps: 4, not 3"):
+        list(run(read_recipe(recipe, ["training.steps=3"]), out, resume=True))
+    longer = read_recipe(recipe, ["training.steps=9", "tokens.size=20"])
+    with pytest.raises(RunError, match=r"was begun with another tokens.size: 32, not 20"):
+        list(run(longer, out, resume=True))
 
 
 def test_a_training_that_runs_away_says_so_and_leaves_json(recipe, tmp_path):
