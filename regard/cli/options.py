@@ -42,7 +42,9 @@ def _import_all(paths: list[Path]) -> list[Path]:
     return paths
 
 
-FinishedRun = Annotated[Path, typer.Argument(help="A finished run.")]
+FinishedRun = Annotated[
+    Path, typer.Argument(help="A finished run, or a checkpoint in RUN/checkpoints.")
+]
 RecipeFile = Annotated[Path, typer.Argument(help="A recipe file, for instance recipes/copy.toml.")]
 Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv with both sides.")]
 BeamWidth = Annotated[int, typer.Option(help="Width of the beam; 1 is greedy search.")]

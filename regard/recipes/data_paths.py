@@ -50,6 +50,14 @@ class Start:
         return _relative(here, self.folder) or here
 
 
+def run_of(path: Path) -> Path:
+    """The run itself, or the run that a checkpoint (RUN/checkpoints/step-000500) belongs to."""
+    whole = path.absolute()
+    if whole.parent.name != "checkpoints" or (path / "recipe.toml").exists():
+        return path
+    return path.parent.parent if len(path.parts) > 2 else whole.parents[1]
+
+
 def record_start(run: Path, data: DataRecipe) -> None:
     """Record the current folder in a new run that reads files."""
     if any(paths_of(each) for each in (data.train, data.valid, data.test) if each):
@@ -101,6 +109,7 @@ def find_path(path: Path, run: Path) -> Path:
 
 def _places(path: Path, run: Path) -> Iterator[Path]:
     """The possible places of a path, the likeliest first, all of them absolute."""
+    run = run_of(run)
     start, here, own = read_start(run), Path.cwd().resolve(), run.resolve()
     if start is not None:
         then = start.folder / path

@@ -24,6 +24,7 @@ from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.models import Model, build_model, shapes_of
+from regard.recipes.data_paths import run_of
 from regard.recipes.part_files import check_parts
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.tasks import Task, task_of
@@ -219,7 +220,7 @@ def load(
     """Read a finished run, or several that write together.
 
     Args:
-        run: its directory.
+        run: its directory, or one of its checkpoints (RUN/checkpoints/step-000500).
         others: more runs for an ensemble; their vocabularies must be the first one's.
         device: "cpu" or "cuda"; a GPU where there is one.
         precision: "float32", or "bfloat16" on a GPU.
@@ -243,11 +244,11 @@ def load(
 
 
 def load_run(path: Path) -> Loaded:
-    """Read a finished run; inconsistent files are refused."""
-    weights = finished_weights(path)
-    check_parts(path)
-    recipe = read_recipe(path / "recipe.toml")
-    source, target = load_subwords(recipe, path)
+    """Read a finished run, or one of its checkpoints; inconsistent files are refused."""
+    weights, home = finished_weights(path), run_of(path)
+    check_parts(home)
+    recipe = read_recipe(home / "recipe.toml")
+    source, target = load_subwords(recipe, home)
     sizes = {"n_source_tokens": len(source), "n_target_tokens": len(target)}
     wanted, found = shapes_of(recipe.model, **sizes), tensor_forms(weights)
     for name, shape in wanted.items():

@@ -5,18 +5,24 @@ data; its numbers may differ by a little, since other machines sum products in a
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 import regard
+from regard.data import Corpus
 from regard.errors import RegardError
 from regard.hardware.hardware import Hardware, device_kinds
-from regard.recipes.data_paths import path_or_unchanged
+from regard.recipes.data_paths import data_files, path_or_unchanged
+from regard.recipes.recipe import read_recipe
 from regard.runs.evaluation import numbered
 from regard.runs.evaluation_texts import texts_of_split
 from regard.runs.trained import load_run
+from regard.tasks import task_of
+from regard.tasks.loaded_run import Loaded
+from regard.tasks.sources import Split
 from regard.training.card_json import MODEL, Quoted, QuotedScores, code_hash, file_hash, read_quoted
 from regard.training.checkpoints import load_weights
 from regard.training.events import Validated
@@ -64,12 +70,21 @@ def verify(
         yield "the card has no hash of the weights"
     for file in (*quoted.data, *quoted.mean_of):
         name = f"{file.split}: {file.path}" if file.split else file.path
-        yield _same_file(name, path_or_unchanged(Path(file.path), run), file.sha256)
+        path = path_or_unchanged(Path(file.path), run)
+        if file.split and not path.exists() and _own_corpus(run).is_dir():
+            yield f"{name} is not on this machine, and is not checked"
+        else:
+            yield _same_file(name, path, file.sha256)
     if quoted.scores is None:
         yield "the card quotes no scores"
         return
     with hardware.on_threads():
         yield from _scores(run, quoted, quoted.scores, hardware)
+
+
+def _own_corpus(run: Path) -> Path:
+    """The validation data as the run encoded them, which travel with it."""
+    return run / "corpus" / "valid"
 
 
 def _hardware(quoted: Quoted, device: str | None, precision: str | None) -> Hardware:
@@ -110,7 +125,10 @@ def _scores(
     if scores.weights != MODEL:
         yield f"the card's scores are of '{scores.weights}', and not of the final weights"
     try:
-        found = _validated(run, scores, hardware)
+        is_own = not _has_data(run)
+        if is_own:
+            yield "scores are computed from the run's own copy of the validation data, corpus/valid"
+        found = _validated(run, scores, hardware, is_own=is_own)
     except RegardError as error:
         # a missing or damaged file is a finding here, not a failure
         reason = f"cannot be computed: {error}"
@@ -125,14 +143,21 @@ def _scores(
             yield Check(name, f"{theirs:.{digits}f}", text, is_same)
 
 
-def _validated(run: Path, scores: QuotedScores, hardware: Hardware) -> Validated:
-    """The validation again, from the raw data."""
+def _has_data(run: Path) -> bool:
+    """Whether validation has the raw data to read, and not only what the run encoded of them."""
+    recipe = read_recipe(run / "recipe.toml")
+    places = [place for _, place in data_files(recipe.data.valid, run)]
+    return all(place.exists() for place in places) or not _own_corpus(run).is_dir()
+
+
+def _validated(run: Path, scores: QuotedScores, hardware: Hardware, *, is_own: bool) -> Validated:
+    """The validation again, from the raw data or from the run's own copy."""
     loaded = load_run(run)
     if scores.weights != MODEL:
         load_weights(run / scores.weights, loaded.model)
     recipe, limit = loaded.recipe, loaded.recipe.data.max_tokens
     model = hardware.place(loaded.model)
-    with numbered(texts_of_split(recipe, "valid", run), loaded, hardware) as corpus:
+    with _corpus(run, loaded, hardware, is_own=is_own) as corpus:
         valid = Material.within(corpus, limit)
         # nothing is trained, so the validation split can take the place of training data
         sides = (loaded.source, loaded.target)
@@ -140,3 +165,14 @@ def _validated(run: Path, scores: QuotedScores, hardware: Hardware) -> Validated
             recipe, run, SINGLE_PROCESS, *sides, train=valid, valid=valid, left_out={}
         )
         return validate(model, prepared, hardware, scores.step)
+
+
+@contextmanager
+def _corpus(run: Path, loaded: Loaded, hardware: Hardware, *, is_own: bool) -> Iterator[Corpus]:
+    if not is_own:
+        with numbered(texts_of_split(loaded.recipe, "valid", run), loaded, hardware) as corpus:
+            yield corpus
+        return
+    split, sources = Split(loaded.recipe, run, "valid"), task_of(loaded.recipe).sources
+    corpus = sources.open(_own_corpus(run), split)
+    yield sources.as_model_sees(corpus, split, loaded.model, hardware)

@@ -77,7 +77,7 @@ def info(served: Served) -> dict[str, object]:
         "examples": [trained.task.sources.title(one) for one in served.example_inputs().inputs],
         "why_no_examples": served.example_inputs().why_none,
         "other_examples": other_examples(trained),
-        "has_metrics": (trained.path / "metrics.jsonl").is_file(),
+        "has_metrics": (trained.home / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},
     }
 
@@ -277,7 +277,7 @@ def statistics(registry: Registry, name: str, kind: str) -> dict[str, object]:
 
 def curves(served: Served) -> dict[str, object]:
     """The training curves from `metrics.jsonl`; long trainings are thinned."""
-    rows = read_metrics(served.trained.path / "metrics.jsonl")
+    rows = read_metrics(served.trained.home / "metrics.jsonl")
     learned = [row for row in rows if "train_loss" in row]
     every = max(1, -(-len(learned) // MAX_CURVE_POINTS))
     drawn = [*learned[::every], *(row for row in rows if "valid_loss" in row)]

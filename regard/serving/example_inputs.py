@@ -7,9 +7,9 @@ Each example can be sent unchanged and has an informative answer:
     parsed words    only the run's own sentences, since others have no tree
 
 A run may come from an untrusted source, and its recipe may name any file of this machine. Lines of
-a file are shown only if the maker of the run had them too: the file is part of the run, or its
-content has the SHA-256 that card.md recorded when the run was made. Of a folder of pictures the
-card records names and sizes.
+a file are shown only if the maker of the run had them too: the run keeps them (examples.json), the
+file is part of the run, or its content has the SHA-256 that card.md recorded when the run was made.
+Of a folder of pictures the card records names and sizes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,6 +25,7 @@ from regard.recipes.data_paths import data_files, examples_of
 from regard.recipes.recipe import examples
 from regard.runs.trained import Trained
 from regard.training.card_json import file_hash, recorded_data
+from regard.training.kept_examples import kept_examples
 
 N_EXAMPLES = 4
 N_EXAMPLES_READ = 50
@@ -52,12 +53,10 @@ def own_examples(trained: Trained) -> ExampleInputs:
     """Some texts or pictures of a run's validation data, if they can be read and may be shown."""
     task = trained.task
     try:
-        known = _known_examples(trained.path, trained.loaded.recipe.data.valid, "valid")
-        found = list(islice(known, N_EXAMPLES_READ))
+        texts = _kept(trained) or _read(trained)
     except (RegardError, OSError) as error:
         # the data may have stayed on the machine that the run was trained on
         return ExampleInputs((), f"No examples of this run's data: {error}")
-    texts = (one.source if one.source.strip() else one.targets[0] for one in found)
     short = (
         task.as_example(text)
         for text in texts
@@ -65,6 +64,22 @@ def own_examples(trained: Trained) -> ExampleInputs:
         and (not task.sources.has_lengths or trained.length(text) <= trained.longest)
     )
     return ExampleInputs(tuple(islice(short, N_EXAMPLES)))
+
+
+def _kept(trained: Trained) -> list[str]:
+    """The inputs that the run keeps; of pictures those that lie in the run, and no others."""
+    kept = kept_examples(trained.home)
+    if trained.task.sources.has_lengths:
+        return kept
+    pictures = (trained.home / address for address in kept)
+    return [str(each) for each in pictures if _is_within(each, (trained.home,)) and each.is_file()]
+
+
+def _read(trained: Trained) -> list[str]:
+    """The first inputs of the validation data, as far as they may be shown."""
+    known = _known_examples(trained.home, trained.loaded.recipe.data.valid, "valid")
+    found = islice(known, N_EXAMPLES_READ)
+    return [one.source if one.source.strip() else one.targets[0] for one in found]
 
 
 def other_examples(trained: Trained) -> list[str]:

@@ -13,6 +13,7 @@ from regard.hardware.hardware import CPU, Hardware
 from regard.inspecting.capture import check_reads_answers, look_at
 from regard.inspecting.record import Record
 from regard.models import Model, Stepper
+from regard.recipes.data_paths import run_of
 from regard.recipes.recipe import Recipe
 from regard.tasks.predictions import Request
 
@@ -52,7 +53,7 @@ class LoadedRun(ABC):
     """A loaded run on its hardware; `Trained` adds the methods that depend on its task."""
 
     path: Path
-    """The run's directory."""
+    """The run's directory, or one of its checkpoints."""
     loaded: Loaded
     hardware: Hardware = CPU
     others: tuple[Loaded, ...] = ()
@@ -65,6 +66,11 @@ class LoadedRun(ABC):
         models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
         stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
         object.__setattr__(self, "stepper", stepper)
+
+    @property
+    def home(self) -> Path:
+        """The run's directory, which keeps what is not weights."""
+        return run_of(self.path)
 
     @abstractmethod
     def read(self, text: str) -> str:

@@ -45,6 +45,7 @@ from regard.training.checkpoints import (
     write_tensors,
 )
 from regard.training.events import Event, Finished, Notice, Validated
+from regard.training.kept_examples import keep_examples
 from regard.training.loop import learn, make_optimiser
 from regard.training.metrics_file import Metrics
 from regard.training.preparation import Prepared, check_data, prepare
@@ -297,6 +298,7 @@ class _Training:
                 f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
                 f"{final.matched()}"
             )
+        keep_examples(self.out, self.recipe)
         write_report(self.out)
         write_card(
             self.out,

@@ -164,9 +164,11 @@ def finished_weights(path: Path) -> Path:
     if not weights.exists():
         if not os.path.lexists(path / "recipe.toml"):
             raise RunError(f"'{path}' is no run: {_without_recipe(path)}")
+        found = checkpoints(path / "checkpoints")
+        newest = f", or take its newest checkpoint: {found[-1]}" if found else ""
         raise RunError(
             f"{problem}: there is no model.safetensors in it. Train it to its end with regard "
-            "train --resume."
+            f"train --resume{newest}."
         )
     return weights
 

@@ -134,10 +134,24 @@ def test_other_data_is_found(run, trained, capsys, tmp_path):
     said = _says(capsys, run, code=1).out
     assert f"DIFFERS  valid: {data}: card SHA-256 " in said
     data.unlink()
+    shutil.rmtree(run / "corpus")
     said = _says(capsys, run, code=1).out
     assert f"DIFFERS  valid: {data}: card SHA-256 " in said
     assert "here missing" in said
     assert "cannot be computed: files: there is no file" in said
+
+
+def test_without_the_data_the_run_s_own_copy_of_them_is_scored(run, trained, capsys, tmp_path):
+    recipe = (run / "recipe.toml").read_text()
+    data = tmp_path / "valid.tsv"
+    shutil.copyfile(trained / "valid.tsv", data)
+    (run / "recipe.toml").write_text(recipe.replace(str(trained / "valid.tsv"), str(data)))
+    _write_card(run)
+    data.unlink()
+    said = _says(capsys, run).out
+    assert f"note     valid: {data} is not on this machine, and is not checked" in said
+    assert "the run's own copy of the validation data, corpus/valid" in said
+    assert "same     loss: card " in said
 
 
 def test_a_score_that_was_prettied_is_found(run, capsys):

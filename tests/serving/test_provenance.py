@@ -1,6 +1,7 @@
 """A run is offered lines of its own data, and of no other file that its recipe may name."""
 
 import json
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -139,3 +140,26 @@ def test_a_list_of_pictures_does_not_lead_out_of_their_folder(captioner, tmp_pat
     assert [one.endswith(name) for one in info["examples"]] == [True] * is_shown
     assert picture.status_code == (200 if is_shown else 400)
     assert "neither in the run nor in its folder" in (info["why_no_examples"] or "") or is_shown
+
+
+@pytest.mark.parametrize(
+    ("address", "is_shown"),
+    [
+        ("examples/1/cat.png", True),
+        ("../home/dog.png", False),
+        ("examples/1/link.png", False),
+        ("/etc/hostname", False),
+    ],
+)
+def test_kept_pictures_lie_in_the_run(captioner, tmp_path, address, is_shown):
+    run = tmp_path / "run"
+    for path in (tmp_path / "home" / "dog.png", run / "examples" / "1" / "cat.png"):
+        path.parent.mkdir(parents=True)
+        draw(path, 1)
+    (run / "examples/1/link.png").symlink_to(tmp_path / "home" / "dog.png")
+    for path in captioner.iterdir():
+        if path.is_file():
+            (run / path.name).write_bytes(path.read_bytes())
+    (run / "examples.json").write_text(json.dumps({"version": 1, "inputs": [address]}))
+    info, _ = _told(run)
+    assert (Path(address).name in info["examples"]) == is_shown

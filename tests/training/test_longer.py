@@ -72,9 +72,7 @@ def test_a_run_that_gave_up_needs_more_patience_too(recipe, tmp_path):
     never = [*gives_up, "training.learning_rate=1e-12", "training.warmup_steps=1"]
     events = list(run(_plan(recipe, 8, *never), out))
     assert events[-1].progress.step < 8
-    with pytest.raises(
-        RunError, match=r"stopped early, by training\.patience = 1, so"
-    ):
+    with pytest.raises(RunError, match=r"stopped early, by training\.patience = 1, so"):
         list(run(_plan(recipe, 16, *never), out, resume=True))
     patient = [*never[1:], "training.patience=0"]
     assert list(run(_plan(recipe, 16, *patient), out, resume=True))[-1].progress.step == 16
