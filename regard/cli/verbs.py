@@ -30,6 +30,10 @@ VERBS: Mapping[str, str] = {
     "verify": (
         "Check a run's card: the hashes of its files and data, and its scores, computed again."
     ),
+    "runs": "List runs with their task, scores, size and date, the newest first.",
+    "show": (
+        "Tell a run's story: what it is for, its data, model, training and scores, how to use it."
+    ),
     "look": "Show which source words each target word came from: coloured words in the terminal.",
     "import": "Make a run of a published model, on which predict, look and evaluate work.",
     "export": "Write a translation run in another library's layout.",

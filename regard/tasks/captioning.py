@@ -73,6 +73,10 @@ class Captioning(Task):
         "lengths": "a picture has no length, by which losses are sorted"
     }
 
+    def request_words(self, example: str) -> tuple[str, ...]:
+        """A picture is a file."""
+        return (example,)
+
     def as_trained(self, recipe: Recipe, examples: Iterable[Example]) -> list[Example]:
         """Examples with normalised captions; an address stays as it is."""
         return list(in_form(form_name(recipe), examples, has_texts=False))

@@ -89,6 +89,10 @@ class SentenceEmbedding(Task):
             "such as 'words', and ask that run for its vectors: regard predict RUN --vectors F.npy."
         )
 
+    def request_words(self, example: str) -> tuple[str, ...]:
+        """Vectors go into a file."""
+        return ("--vectors", "vectors.npy", "--text", example)
+
     def answers_read_off(self, run: LoadedRun, text: str, search: Search) -> ReadOnlyAnswers:
         """No answers: only where the model looked as it read."""
         note = "This run gives vectors and writes nothing; below is where it looked as it read."

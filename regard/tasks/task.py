@@ -100,6 +100,10 @@ class Task:
         """Notes on this task for a plan, beside its figures."""
         return iter(())
 
+    def request_words(self, example: str) -> tuple[str, ...]:
+        """The words behind `regard predict RUN` that ask for an example."""
+        return ("--text", example)
+
     def is_blank(self, run: LoadedRun, text: str) -> bool:
         """Whether a request is blank and gets an empty answer."""
         return not text.strip()
