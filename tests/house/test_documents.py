@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 NEED_FILES_OR_MINUTES = {
-    "bench", "demo", "doctor", "evaluate", "look", "plan", "predict", "serve", "train"
+    "bench", "demo", "doctor", "evaluate", "look", "plan", "predict", "serve", "show", "train"
 }  # fmt: skip
 """Verbs whose README lines are run by tests of their own, on small data."""
 COMMANDS = [
