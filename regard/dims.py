@@ -66,3 +66,12 @@ class Dims:
     def head(self) -> "Dims":
         """The sizes for the links inside one multi-head attention."""
         return Dims(d_model=self.d_head, n_heads=self.n_heads, max_len=self.max_len)
+
+
+def check_dims(who: str, dims: object) -> None:
+    """Refuse what are no sizes, such as a width alone."""
+    if not isinstance(dims, Dims):
+        raise DimsError(
+            f"{who}: expected sizes, got {dims!r:.40} ({type(dims).__name__}). Write "
+            "Dims(d_model=64, n_heads=4), with your numbers."
+        )

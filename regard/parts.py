@@ -91,7 +91,8 @@ def __getattr__(name: str) -> Any:
         return sorted(homes)
     if name in homes:
         return getattr(import_module(homes[name]), name)
-    raise AttributeError(f"module 'regard.parts': {unknown(name, homes)}")
+    hint = unknown(name, homes).partition(" Known:")[0]
+    raise AttributeError(f"module 'regard.parts': {hint} dir(regard.parts) lists all.")
 
 
 def __dir__() -> list[str]:

@@ -6,13 +6,15 @@ context[i] = sum_j a[i,j] v[j] (+ what the relation adds),   a = select(score(q,
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Any, final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from regard.attention.additive_masks import split_mask
+from regard.attention.given_links import given_link
 from regard.attention.links import NO_RELATION, AnyMask, Relation, Score, Selection
 from regard.attention.maps import AttentionMap
 from regard.attention.masks import FULL
@@ -57,9 +59,9 @@ def attend(
     value: Float[Tensor, "*b k dv"],
     mask: AnyMask = FULL,
     *,
-    score: Score = SCALED_DOT,
-    relation: Relation = NO_RELATION,
-    select: Selection = SOFT,
+    score: Score | str = SCALED_DOT,
+    relation: Relation | str = NO_RELATION,
+    select: Selection | str = SOFT,
     places: Places | None = None,
     dropout: float = 0.0,
 ) -> Attended:
@@ -72,12 +74,13 @@ def attend(
             [1.0000, 1.7288, 2.5839],
             [1.0000, 2.6080, 2.0000]])
 
-    The mask is a pattern, a boolean matrix with True = may attend, or a matrix of floats that is
-    added to the scores. Queries and keys are counted
-    from 0 unless `places` says where they stand. `dropout` is the share of the weights that is
-    dropped (training only; 0 in the papers).
+    A link is an object, or a name: `select="sparsemax"`. The mask is a pattern, a boolean matrix
+    with True = may attend, or a matrix of floats that is added to the scores. Queries and keys are
+    counted from 0 unless `places` says where they stand. `dropout` is the share of the weights that
+    is dropped (training only; 0 in the papers).
     """
     check_shapes(query, key, value)
+    score, relation, select = _links(score, relation, select)
     places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
     mask, relation = split_mask(mask, relation, places)
     visible = mask.visible(places)
@@ -98,6 +101,16 @@ def attend(
         select=select,
     )
     return Attended(context, see, rows, value)
+
+
+def _links(*given: object) -> tuple[Score, Relation, Selection]:
+    """The links that a caller means; those of a compiled chain were checked when it was made."""
+    found: Any = given
+    if not torch.compiler.is_compiling():
+        places = ("score", "relation", "select")
+        found = (given_link("attend", *pair) for pair in zip(places, given, strict=True))
+    score, relation, select = found
+    return score, relation, select
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, *, who: str = "attend") -> None:

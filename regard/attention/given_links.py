@@ -45,7 +45,8 @@ def given_link(who: str, keyword: str, given: object, dims: Dims | None = None) 
             f"{who}: {keyword} must be a {kind.noun}, got the class {given.__name__}. Make one: "
             f"{keyword}={given.__name__}(dims)."
         )
-    if isinstance(given, kind.protocol):
+    # a look at the bases is quicker than a protocol's own check of every member
+    if kind.protocol in type(given).__mro__ or isinstance(given, kind.protocol):
         return given
     what = f"{who}: {keyword} must be a {kind.noun}, got {_described(given)}"
     for place, other in KINDS.items():
@@ -53,7 +54,7 @@ def given_link(who: str, keyword: str, given: object, dims: Dims | None = None) 
             raise SettingError(f"{what}, which is a {other.noun}. Write {place}=.")
     if lacking := _lacking(kind, given):
         raise SettingError(
-            f"{what}, which lacks {', '.join(lacking)}. Inherit regard.attention.links."
+            f"{what}, which lacks {', '.join(lacking[-3:])} and more. Inherit regard.parts."
             f"{kind.protocol.__name__}, which has defaults for most of it."
         )
     raise SettingError(f"{what}. Give one, or its name: {', '.join(kind.table)}.")

@@ -231,7 +231,11 @@ class MultiheadAttention(nn.Module):
         wanted = pairs if name == "attn_mask" else ((b, n_keys),)
         if tuple(mask.shape) not in wanted:
             shapes = " or ".join(map(str, wanted))
-            raise ShapeError(f"{WHO}: {name} must be of shape {shapes}, got {tuple(mask.shape)}.")
+            raise ShapeError(
+                f"{WHO}: {name} must be of shape {shapes} for {b} sentences, {n_queries} queries "
+                f"and {n_keys} keys, got {tuple(mask.shape)}. If the sentences come first in "
+                "query, key and value, make the module with batch_first=True."
+            )
         if mask.dtype != torch.bool and not mask.is_floating_point():
             raise ShapeError(
                 f"{WHO}: {name} must be boolean (True hides) or of floats that are added to the "

@@ -71,7 +71,7 @@ def pieces_of(
     run: LoadedRun, requests: Sequence[Request], on_long: str, *, stays_whole: bool
 ) -> list[tuple[int, Request]]:
     """Requests that the model can read, and pieces of longer ones, with their places."""
-    find(on_long, ON_LONG)
+    find(on_long, ON_LONG, key="on_long")
     return [
         (place, piece)
         for place, request in enumerate(requests)

@@ -6,13 +6,14 @@ import sys
 import pytest
 import torch
 
-from regard import Chain, Dims, multi_head
+from regard import Chain, Dims, attend, multi_head
 from regard.attention.given_links import given_link
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.scores.additive import AdditiveScore
 from regard.attention.scores.general import GeneralScore
 from regard.attention.selections.sparsemax import SparsemaxSelection
+from regard.attention.selections.top_k import TopKSelection
 from regard.errors import DimsError, SettingError, ShapeError, UnknownChoice
 from tests.assertions import assert_close
 
@@ -24,6 +25,14 @@ def test_a_name_is_the_link_of_that_name():
     named, made = Chain(select="sparsemax"), Chain(select=SparsemaxSelection())
     assert_close("context", named(x, x, x).context, made(x, x, x).context)
     assert Chain(pattern="sliding_window:size=2").pattern.size == 2
+
+
+def test_the_law_takes_names_too():
+    x = torch.randn(2, 3, 5, 7)
+    named = attend(x, x, x, select="top_k:count=2").context
+    assert_close("context", named, attend(x, x, x, select=TopKSelection(count=2)).context)
+    with pytest.raises(SettingError, match=r"attend: score must be a score, got 'soft', which is"):
+        attend(x, x, x, score="soft")
 
 
 def test_heads_make_named_links_for_their_own_sizes():
@@ -74,7 +83,7 @@ WRONG = {
         lambda: given_link("chain", "select", torch.softmax),
         SettingError,
         r"chain: select must be a selection, got an object of builtin_function_or_method, which "
-        r"lacks .*summarise.*\. Inherit regard\.attention\.links\.Selection",
+        r"lacks .*widths and more\. Inherit regard\.parts\.Selection, which has defaults",
     ),
     "a number": (
         lambda: given_link("chain", "select", 3),
@@ -129,6 +138,7 @@ for mistake in (
     lambda: multi_head(Dims(d_model=4))(x),
     lambda: multi_head(Dims(d_model=4))(torch.zeros(2, 5, 3)),
     lambda: Chain(None),
+    lambda: multi_head(64),
 ):
     try:
         mistake()
@@ -157,4 +167,6 @@ def test_shapes_of_a_caller_s_own_are_told_in_the_words_of_the_legend():
         "got (2, 5, 3).",
         "chain: score must be a score, got None. Give one, or its name: dot, scaled_dot, general, "
         "concat, additive, location.",
+        "multi_head: expected sizes, got 64 (int). Write Dims(d_model=64, n_heads=4), with your "
+        "numbers.",
     ]

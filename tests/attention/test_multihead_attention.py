@@ -256,7 +256,8 @@ WRONG = {
     "a padding mask of another shape": (
         lambda: MultiheadAttention(M, H, batch_first=True)(X, X, X, PADDING.T),
         ShapeError,
-        r"key_padding_mask must be of shape \(2, 7\), got \(7, 2\)\.",
+        r"key_padding_mask must be of shape \(2, 7\) for 2 sentences, 7 queries and 7 keys, got "
+        r"\(7, 2\)\.",
     ),
     "a mask of whole numbers": (
         lambda: MultiheadAttention(M, H)(*[X] * 3, attn_mask=torch.ones(2, 2).long()),

@@ -21,7 +21,7 @@ from regard.attention.masks import FULL
 from regard.attention.shapes import Queries, Vectors
 from regard.attention.tables import check_meetings
 from regard.attention.widths import Widths, check_inputs
-from regard.dims import Dims
+from regard.dims import Dims, check_dims
 from regard.errors import DimsError
 from regard.places import Places
 from regard.positions.rotary import RotaryPositions
@@ -45,6 +45,7 @@ class GroupedQueryHeads(nn.Module):
         rotary: RotaryPositions | None = None,
     ) -> None:
         super().__init__()
+        check_dims("heads", dims)
         if n_groups < 1 or dims.n_heads % n_groups:
             raise DimsError(
                 f"grouped_query: n_groups ({n_groups}) must divide n_heads ({dims.n_heads}); "

@@ -10,7 +10,7 @@ from regard.attention.chain import Chain
 from regard.attention.given_links import given_link
 from regard.attention.heads.grouped_query import GroupedQueryHeads
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
-from regard.dims import Dims
+from regard.dims import Dims, check_dims
 from regard.errors import SettingError
 from regard.positions.rotary import RotaryPositions
 
@@ -32,6 +32,7 @@ def multi_head(
     The links stand in a `chain`, or are given here one by one, as objects or by name:
     `multi_head(dims, select="sparsemax", relation="shaw:clip=16")`. Names get a head's sizes.
     """
+    check_dims("multi_head", dims)
     places = {
         "score": score,
         "relation": relation,
