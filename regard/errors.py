@@ -52,6 +52,10 @@ class RunError(RegardError):
     """A run directory that cannot be used as requested."""
 
 
+class NotPortable(RegardError):
+    """A model that other runtimes cannot hold; the message is the reason and the alternative."""
+
+
 class MissingExtra(RegardError):
     """An optional package that is not installed."""
 

@@ -43,7 +43,7 @@ from regard.models.shapes import (
     Tokens,
 )
 from regard.models.spec import TransformerSpec
-from regard.models.stepper import PAD, UNK
+from regard.models.stepper import BOS, PAD, UNK
 from regard.models.trainable import LossInputs
 
 __all__ = ["LanguageModel", "LanguageState", "joined"]
@@ -158,6 +158,12 @@ class LanguageModel(Model):
             kind: tuple(part_of(one, rows, columns) for one in layers)
             for kind, (rows, columns) in kinds.items()
         }
+
+    def prompt(self, source: Sequence[int]) -> list[int]:
+        """The source, and what stands between it and the answer."""
+        prefix, first = self.rows.search_start(torch.tensor([source]))
+        begin = BOS if first is None else int(first[0])
+        return [*(token for token in prefix[0].tolist() if token != PAD), begin]
 
     def start(self, source: SourceTokens) -> State:
         """Read a prefix; rows may have different lengths, and padding stands at their ends."""

@@ -5,7 +5,7 @@ Packages that use models rely on this interface and never check a model's class.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxtyping import Float, Int, Shaped
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attention import AttentionMap
 from regard.attention.capture import captured
 from regard.models.shapes import Logits, Maps, NewTokens, SourceTokens, States, TargetTokens
+from regard.models.stepper import BOS
 from regard.models.trainable import LossInputs, shifted
 
 KIND_OF_PLACE = (
@@ -67,6 +68,10 @@ class Model(nn.Module, ABC):
         with captured(self) as found:
             self.hidden(source, target)
         return by_kind(found)
+
+    def prompt(self, source: Sequence[int]) -> list[int]:
+        """The tokens that the side that writes has read when it writes its first."""
+        return [BOS]
 
     @abstractmethod
     def start(self, source: SourceTokens) -> Any:

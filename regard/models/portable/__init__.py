@@ -1,0 +1,23 @@
+"""a trained model → plain weights in the few forms that other runtimes know."""
+
+from regard.models.portable.forms import (
+    PortableAttention,
+    PortableFeedForward,
+    PortableLayer,
+    PortableLinear,
+    PortableModel,
+    PortableNorm,
+    PortableStack,
+)
+from regard.models.portable.models import portable_model
+
+__all__ = [
+    "PortableAttention",
+    "PortableFeedForward",
+    "PortableLayer",
+    "PortableLinear",
+    "PortableModel",
+    "PortableNorm",
+    "PortableStack",
+    "portable_model",
+]
