@@ -18,7 +18,7 @@ from regard.errors import LengthError, SettingError
 from regard.inspecting.record import MAX_JSON_WEIGHTS, Record
 from regard.inspecting.statistics import head_statistics
 from regard.runs.trained import Trained
-from regard.serving.example_inputs import other_examples
+from regard.runs.example_inputs import other_examples
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.quantities import QuantitySettings, numbers_of, offered, spans_of
 from regard.serving.registry import Matrices, Registry, Served

@@ -19,7 +19,7 @@ from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record
 from regard.runs.trained import Trained, load
-from regard.serving.example_inputs import ExampleInputs, own_examples
+from regard.runs.example_inputs import ExampleInputs, own_examples
 from regard.serving.lru_cache import LruCache, Once
 
 MAX_TILES = 512

@@ -16,8 +16,8 @@ from regard.errors import DataError, RunError
 from regard.recipes.data_paths import FILE, Start, find_path, read_start, write_start
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation_texts import texts_of_split
+from regard.runs.example_inputs import own_examples
 from regard.serving import build_app
-from regard.serving.example_inputs import own_examples
 from regard.serving.registry import open_runs
 from regard.training.card_json import read_quoted
 from tests.captioning import RECIPE as CAPTIONER

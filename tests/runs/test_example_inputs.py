@@ -6,8 +6,8 @@ from threading import Event
 import pytest
 from starlette.testclient import TestClient
 
+from regard.runs.example_inputs import SENTENCES, own_examples
 from regard.serving import build_app
-from regard.serving.example_inputs import SENTENCES, own_examples
 from regard.serving.registry import open_runs
 from regard.tasks.masked_words import MaskedWords
 from tests.factories import ENCODER, make_run
