@@ -50,12 +50,16 @@ class Choice:
     def build(self, table: Mapping[str, Callable[..., T]], dims: Dims) -> T:
         """Make the part with this name in `table`."""
         part = find(self.name, table)
+        self.check_settings(part)
+        return part(dims, **self.fitted(part))
+
+    def check_settings(self, part: Callable[..., Any]) -> None:
+        """Refuse a setting that `part` does not have."""
         known = inspect.signature(part).parameters
         for key in self.settings:
             if key not in known or key == "dims":
                 takes = ", ".join(str(known[k]) for k in known if k != "dims") or "no settings"
                 raise SettingError(f"'{self.name}' has no setting '{key}'; it takes {takes}.")
-        return part(dims, **self.fitted(part))
 
     def fitted(self, part: Callable[..., Any]) -> dict[str, Any]:
         """The settings in the types that `part` takes; a value of another type is refused."""

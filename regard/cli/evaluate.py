@@ -24,6 +24,7 @@ from regard.runs.evaluation_report import (
 )
 from regard.runs.evaluation_report import evaluate as evaluated
 from regard.runs.evaluation_texts import chosen_texts
+from regard.tasks.loaded_run import TORCH
 from regard.training.run_folder import check_can_be_made
 
 
@@ -56,6 +57,7 @@ def evaluate(
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    engine: options.Engine = TORCH,
     out: Path | None = typer.Option(
         None, help="A new folder for hypotheses.txt and scores.json; never overwritten."
     ),
@@ -98,7 +100,7 @@ def evaluate(
         ),
         wants_answers=out is not None,
     )
-    trained = load_for_verb(run, device=device, precision=precision)
+    trained = load_for_verb(run, device=device, precision=precision, engine=engine)
     trained.limits(max_tokens, "evaluate", options.LIMIT)
     recipe, chosen = trained.loaded.recipe, settings.chosen_metrics(trained)
     if not settings.needs_answers(chosen):
@@ -129,10 +131,11 @@ def evaluation_text(report: EvaluationReport) -> str:
         value, note = f"{one.value:.{DIGITS.get(one.name, 2)}f}", f" [{one.note}]"
         lines.append(f"{one.name:<14} {value:<9} {one.signature}{note if one.note else ''}")
     if speed := report.speed:
+        by = speed["precision"] if speed["engine"] == TORCH else speed["engine"]
         lines.append(
             f"{'speed':<14} {speed['sentences_per_second']:,.1f} sentences and "
             f"{speed['tokens_per_second']:,.0f} tokens a second ({speed['seconds']:.1f} s, "
-            f"{speed['device']}, {speed['precision']})"
+            f"{speed['device']}, {by})"
         )
     lines += [f"{'note':<14} {note}" for note in report.notes]
     aligned = [] if report.aligned is None else ["", alignment_text(report.aligned)]

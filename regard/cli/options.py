@@ -12,6 +12,7 @@ from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import SettingError
 from regard.hardware.hardware import device_named
+from regard.interop.engines import ENGINES
 from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
 
@@ -76,6 +77,12 @@ IMPORTS: list[Path] = typer.Option(
 """The option of every verb that reads a recipe or a run."""
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda; cuda where there is one.", callback=check_device)
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help=f"What searches: {', '.join(ENGINES)}; for instance ctranslate2:quantization=int8."
+    ),
 ]
 AlignmentFormat = Annotated[
     str | None,

@@ -25,6 +25,7 @@ from regard.progress import counter, counting, spinner
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained
+from regard.tasks.loaded_run import TORCH
 from regard.tasks.looks import counted_words
 from regard.tasks.predictions import AnswerOptions, answer_line
 from regard.training.events import finite
@@ -63,6 +64,7 @@ def predict(
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    engine: options.Engine = TORCH,
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
     """Answer texts with a trained run; without files and --text, standard input is read.
@@ -87,6 +89,9 @@ def predict(
     an address a line. A picture that cannot be read gives an empty line and exit code 1 at the end;
     if no picture that was typed can be read, nothing is answered, and the exit code is 2.
 
+    With --engine ctranslate2, CTranslate2 searches for the answers; its model is made once, and
+    kept in the run. What it cannot hold is refused with the reason.
+
     Example: regard predict demo-run --text "9. Mai 2029"
     """
     if vectors is not None:
@@ -109,7 +114,21 @@ def predict(
                 "or left out, and one that is too long is an error that names its line. Leave "
                 "--on-long out."
             )
-    trained = load_for_verb(run, *ensemble, device=device, precision=precision)
+    if engine != TORCH:
+        by_torch = {
+            "--vectors": vectors,
+            "--ensemble": ensemble,
+            "--sample": sample,
+            "--prefix": prefix,
+            "--constraints": constraints,
+            "--precision": precision,
+        }
+        if name := options.first_given(by_torch):
+            raise SettingError(
+                f"predict: {name} is for torch alone, got --engine {engine}. Leave one of the two "
+                "out."
+            )
+    trained = load_for_verb(run, *ensemble, device=device, precision=precision, engine=engine)
     task, sources, recipe = trained.task, trained.task.sources, trained.loaded.recipe
     task.check_alone(ensemble)
     limits = trained.limits(max_tokens, "predict", options.LIMIT)
@@ -180,6 +199,7 @@ def predict(
                     console.print(f"{place_name} {number}: {answer.note}", markup=False)
                 if as_json:
                     row = {k: v for k, v in asdict(answer).items() if v or k != "candidates"}
+                    row |= {} if engine == TORCH else {"engine": trained.engine_name}
                     shown = json.dumps(finite(row), ensure_ascii=False)
                 elif n_best == 1:
                     shown = answer_line(answer)

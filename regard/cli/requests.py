@@ -11,16 +11,25 @@ from typing import BinaryIO
 from regard.data.files import lines
 from regard.errors import DataError
 from regard.hardware.threads import use_threads
+from regard.interop.engines import engine_named
 from regard.recipes.recipe import Recipe
 from regard.runs.trained import Trained, load
 from regard.tasks.input_format import is_read_as_trained, max_words_note, rows_of_form, unread_note
+from regard.tasks.loaded_run import TORCH
 
 
 def load_for_verb(
-    run: Path, *others: Path, device: str | None = None, precision: str | None = None
+    run: Path,
+    *others: Path,
+    device: str | None = None,
+    precision: str | None = None,
+    engine: str = TORCH,
 ) -> Trained:
     """Load a run, or an ensemble, and set torch to its number of threads."""
-    trained = load(run, *others, device=device, precision=precision)
+    chosen = engine_named(engine)
+    trained = load(run, *others, device=device, precision=precision, engine=chosen)
+    for note in () if trained.engine is None else trained.engine.notes:
+        print_note(note)
     threads = trained.hardware.threads
     if threads is not None:
         use_threads(threads.count)

@@ -6,7 +6,10 @@ from pathlib import Path
 import typer
 
 from regard.cli import options
+from regard.cli.requests import print_note
 from regard.errors import MissingExtra, SettingError
+from regard.interop.engines import engine_named
+from regard.tasks.loaded_run import TORCH
 
 
 def serve(
@@ -16,6 +19,7 @@ def serve(
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
+    engine: options.Engine = TORCH,
     record: list[Path] = typer.Option(
         [], help="Records that save_record or save_caption wrote; may be repeated."
     ),
@@ -63,7 +67,12 @@ def serve(
     # before the runs, whose loading takes long
     listening = bind(host, port)
     try:
-        registry = open_runs(run or [], device=device, gold=gold, saved=record)
+        registry = open_runs(
+            run or [], device=device, engine=engine_named(engine), gold=gold, saved=record
+        )
+        for served in registry.runs.values():
+            for note in () if served.trained.engine is None else served.trained.engine.notes:
+                print_note(f"{served.name}: {note}")
         names = [*registry.runs, *registry.saved, *registry.saved_captions]
         print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
         sys.stdout.flush()

@@ -14,12 +14,14 @@ from regard.decoding.greedy import Greedy, greedy
 from regard.decoding.length_penalties import AveragePenalty, GnmtPenalty, LengthPenalty, NoPenalty
 from regard.decoding.rules import Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
 from regard.decoding.sampling import Sampling
+from regard.decoding.search_engine import Decodable, SearchEngine
 from regard.decoding.sentences import Limits, Sentence
 from regard.decoding.trellis import Hypothesis
 
 __all__ = [
     "AveragePenalty",
     "Beam",
+    "Decodable",
     "Ensemble",
     "Forbidden",
     "GnmtPenalty",
@@ -34,6 +36,7 @@ __all__ = [
     "Rule",
     "Sampling",
     "Search",
+    "SearchEngine",
     "Sentence",
     "decode_each",
     "fast_model",

@@ -10,10 +10,10 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from regard.decoding.search_engine import Decodable
 from regard.decoding.sentences import Sentence
 from regard.decoding.trellis import Hypothesis
 from regard.errors import check_least
-from regard.models.stepper import Stepper
 
 BATCH_TOKENS = 4096
 """Source tokens in a batch, padding included."""
@@ -24,13 +24,13 @@ class Search(Protocol):
     """Greedy search, beam search or sampling, with all its settings."""
 
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """The answers of each sentence of one batch."""
 
 
 def decode_each(
-    model: Stepper,
+    model: Decodable,
     sentences: Sequence[Sentence],
     search: Search,
     *,

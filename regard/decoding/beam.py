@@ -23,6 +23,7 @@ from torch import Tensor
 from regard.decoding.constraints import ConstrainedChooser
 from regard.decoding.length_penalties import GnmtPenalty, LengthPenalty
 from regard.decoding.rules import GeneratedTokens, Rule
+from regard.decoding.search_engine import Decodable, SearchEngine
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import Logits, Scorer
 from regard.decoding.trellis import BeamState, Chooser, Chosen, Hypothesis, Trellis
@@ -67,11 +68,13 @@ class Beam:
 
     @torch.inference_mode()
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """The answers of each sentence."""
         if not sentences:
             return []
+        if isinstance(model, SearchEngine):
+            return model.search_beam(self, sentences)
         batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
         choose = self.chooser(sentences, batch)
         trellis, beam = Trellis(len(sentences)), self.begin(batch, model.start(batch.source))

@@ -13,7 +13,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.decoding.beam import Beam
+from regard.decoding.length_penalties import NoPenalty
 from regard.decoding.rules import GeneratedTokens, Rule
+from regard.decoding.search_engine import Decodable, SearchEngine
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer
 from regard.decoding.trellis import Chosen, Hypothesis, Trellis
@@ -31,15 +34,21 @@ class Greedy:
 
     @torch.inference_mode()
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """One answer for each sentence."""
         if not sentences:
             return []
         refuse_constraints("greedy", sentences)
+        if isinstance(model, SearchEngine):
+            return model.search_beam(self.as_beam(), sentences)
         batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
         return walk(model, batch, 1, lambda logits, written: scorer.best(logits, written, 1))
+
+    def as_beam(self) -> Beam:
+        """The same search as a beam of one."""
+        return Beam(width=1, penalty=NoPenalty(), limits=self.limits, rules=self.rules)
 
 
 def greedy(

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from regard.decoding.greedy import refuse_constraints, walk
 from regard.decoding.rules import GeneratedTokens, Rule
+from regard.decoding.search_engine import Decodable, SearchEngine
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer, TokenScores
 from regard.decoding.trellis import Hypothesis
 from regard.errors import SettingError
-from regard.models.stepper import Stepper
 
 SEED_FACTOR = 1_000_003
 """Factor of a run's seed; seeds of sentences below it never collide between runs."""
@@ -57,11 +57,16 @@ class Sampling:
 
     @torch.inference_mode()
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """`n_samples` answers for each sentence."""
         if not sentences:
             return []
+        if isinstance(model, SearchEngine):
+            raise SettingError(
+                f"sampling: {model.engine_name} draws by numbers of its own, which no seed "
+                "repeats here. Answers are drawn with torch: leave --engine out, or --sample."
+            )
         refuse_constraints("sampling", sentences)
         batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)

@@ -222,6 +222,7 @@ def _speed(trained: Trained, answers: evaluation.Answers) -> dict[str, float | i
         "tokens_per_second": answers.tokens_per_second,
         "device": str(trained.hardware.device),
         "precision": str(trained.hardware.precision).removeprefix("torch."),
+        "engine": trained.engine_name,
     }
 
 

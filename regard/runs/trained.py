@@ -8,15 +8,15 @@ A call goes `predict` → `predict_each` → the task's `answer_each` → `regar
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.subwords import Subwords
-from regard.decoding import Limits, Search
+from regard.decoding import Limits, Search, SearchEngine
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import CheckpointError, RunError, SettingError
@@ -214,8 +214,20 @@ class Trained(LoadedRun):
         return self.task.read_text(self.loaded.recipe, text)
 
 
+@runtime_checkable
+class Engine(Protocol):
+    """Another program that a run's answers can be searched with, and its settings."""
+
+    def opened(self, run: Trained) -> SearchEngine:
+        """The run's model in that program; refused if it would answer otherwise than torch."""
+
+
 def load(
-    run: Path | str, *others: Path | str, device: str | None = None, precision: str | None = None
+    run: Path | str,
+    *others: Path | str,
+    device: str | None = None,
+    precision: str | None = None,
+    engine: Engine | None = None,
 ) -> Trained:
     """Read a finished run, or several that write together.
 
@@ -224,6 +236,7 @@ def load(
         others: more runs for an ensemble; their vocabularies must be the first one's.
         device: "cpu" or "cuda"; a GPU where there is one.
         precision: "float32", or "bfloat16" on a GPU.
+        engine: what searches for answers; torch unless given. See `regard.interop.engines`.
     """
     hardware = Hardware.chosen(device, precision or "float32", compiles=False)
     first, *rest = (load_run(Path(path)) for path in (run, *others))
@@ -240,7 +253,8 @@ def load(
                 f"ensemble: '{path}' looks at other sources than '{run}': texts or pictures, of "
                 "one size and framing, must be the same for all."
             )
-    return Trained(Path(run), first, hardware, tuple(rest))
+    trained = Trained(Path(run), first, hardware, tuple(rest))
+    return trained if engine is None else replace(trained, engine=engine.opened(trained))
 
 
 def load_run(path: Path) -> Loaded:

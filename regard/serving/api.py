@@ -17,8 +17,8 @@ from regard.decoding.beam import Beam
 from regard.errors import LengthError, SettingError
 from regard.inspecting.record import MAX_JSON_WEIGHTS, Record
 from regard.inspecting.statistics import head_statistics
-from regard.runs.trained import Trained
 from regard.runs.example_inputs import other_examples
+from regard.runs.trained import Trained
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.quantities import QuantitySettings, numbers_of, offered, spans_of
 from regard.serving.registry import Matrices, Registry, Served
@@ -74,6 +74,7 @@ def info(served: Served) -> dict[str, object]:
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
+        "engine": trained.engine_name,
         "examples": [trained.task.sources.title(one) for one in served.example_inputs().inputs],
         "why_no_examples": served.example_inputs().why_none,
         "other_examples": other_examples(trained),

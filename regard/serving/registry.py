@@ -18,8 +18,8 @@ from regard.evaluating.attention_links import DecoderRow
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record
-from regard.runs.trained import Trained, load
 from regard.runs.example_inputs import ExampleInputs, own_examples
+from regard.runs.trained import Engine, Trained, load
 from regard.serving.lru_cache import LruCache, Once
 
 MAX_TILES = 512
@@ -114,12 +114,14 @@ def open_runs(
     paths: Sequence[Path],
     *,
     device: str | None = None,
+    engine: Engine | None = None,
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
 ) -> Registry:
     """Load finished runs, and records in files; equal names are extended by their folders.
 
-    The device is "cpu" or "cuda"; a GPU where there is one, unless given.
+    The device is "cpu" or "cuda"; a GPU where there is one, unless given. An engine other than
+    torch searches for the answers of all runs.
     """
     if not paths and not saved:
         raise RunError(
@@ -128,7 +130,7 @@ def open_runs(
     folders = [path.resolve() for path in paths if not path.is_file()]
     files = [path.resolve() for path in (*filter(Path.is_file, paths), *saved)]
     runs = {
-        name: Served(name, load(path, device=device))
+        name: Served(name, load(path, device=device, engine=engine))
         for name, path in zip(names_of(folders), folders, strict=True)
     }
     read = {name: _read(path) for name, path in zip(names_of(files), files, strict=True)}

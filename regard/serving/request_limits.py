@@ -26,7 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
-from regard.decoding import Hypothesis, Search, Sentence
+from regard.decoding import Decodable, Hypothesis, Search, SearchEngine, Sentence
 from regard.models import Stepper
 
 T = TypeVar("T")
@@ -190,6 +190,7 @@ class ComputeLimits:
 class WatchedSearch:
     """A search for one request that stops at its next step once the client has disconnected.
 
+    A search engine, which takes no steps here, is asked only while the client is connected.
     It keeps what it found, so that each answer can be looked at as it was written. `busy` is held
     only while the model computes, so that other requests can tokenise meanwhile.
     """
@@ -199,11 +200,12 @@ class WatchedSearch:
         self.found = list[list[Hypothesis]]()
 
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """Search, and keep what is found."""
         with held(self.busy):
-            found = self.search(_Watched(model), sentences, device=device)
+            watched = model if isinstance(model, SearchEngine) else _Watched(model)
+            found = self.search(watched, sentences, device=device)
         self.found += found
         return found
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ from regard.inspecting.caption_record import CaptionRecord, caption_record
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
 from regard.inspecting.token_labels import words_of
-from regard.models import Captioner
+from regard.models import Captioner, Stepper
 from regard.models.captioner.network import Album
 from regard.models.spec_choices import frozen_encoder
 from regard.plots.picture_page import picture_page
@@ -195,7 +195,9 @@ def pictures_refusal(who: str) -> SettingError:
 
 def _album(run: LoadedRun, pictures: Sequence[np.ndarray]) -> Album:
     pixels = torch.from_numpy(np.stack(pictures))
-    return Album(run.stepper, lambda numbers: run.hardware.put(pixels[numbers.cpu()]))
+    # no other program holds a model that captions
+    model = cast(Stepper, run.stepper)
+    return Album(model, lambda numbers: run.hardware.put(pixels[numbers.cpu()]))
 
 
 def _check_options(options: AnswerOptions) -> None:

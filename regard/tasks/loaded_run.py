@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.data.subwords import Subwords
-from regard.decoding import Beam, Ensemble, Limits, fast_model
+from regard.decoding import Beam, Decodable, Ensemble, Limits, SearchEngine, fast_model
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.errors import LengthError
 from regard.hardware.hardware import CPU, Hardware
@@ -16,6 +16,9 @@ from regard.models import Model, Stepper
 from regard.recipes.data_paths import run_of
 from regard.recipes.recipe import Recipe
 from regard.tasks.predictions import Request
+
+TORCH = "torch"
+"""The name of the usual engine."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,23 @@ class LoadedRun(ABC):
     hardware: Hardware = CPU
     others: tuple[Loaded, ...] = ()
     """Runs that answer together with this one."""
-    stepper: Stepper = field(init=False, repr=False)
-    """The model, or the ensemble, that searches step through."""
+    engine: SearchEngine | None = None
+    """Another program that searches for answers; torch unless given."""
+    stepper: Decodable = field(init=False, repr=False)
+    """What searches are called with: the engine, the model or the ensemble."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stepper", self.engine or self._fast())
+
+    def _fast(self) -> Stepper:
         place = self.hardware.device
         models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
-        stepper: Stepper = models[0] if len(models) == 1 else Ensemble(models)
-        object.__setattr__(self, "stepper", stepper)
+        return models[0] if len(models) == 1 else Ensemble(models)
+
+    @property
+    def engine_name(self) -> str:
+        """The program that searches for answers, as --engine spells it."""
+        return TORCH if self.engine is None else self.engine.engine_name
 
     @property
     def home(self) -> Path:

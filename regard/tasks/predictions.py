@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, final
 import torch
 
 from regard.data.subwords import Subwords
-from regard.decoding import Hypothesis, Search, Sentence
+from regard.decoding import Decodable, Hypothesis, Search, Sentence
 from regard.errors import DataError
 from regard.hardware.hardware import Hardware
-from regard.models import Stepper
 
 
 @final
@@ -24,7 +23,7 @@ class WithPrecision:
     hardware: Hardware
 
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """Search."""
         with self.hardware.products():

@@ -49,7 +49,7 @@ def answer_each(
     yield from left_out(requests, pieces, run.longest)
     counts = Counter(place for place, _ in pieces)
     answered: dict[int, dict[int, Prediction]] = defaultdict(dict)
-    sentences = [_sentence(run, request) for _, request in pieces]
+    sentences = [sentence_of(run, request) for _, request in pieces]
     search, device = WithPrecision(options.search, run.hardware), run.hardware.device
     for number, hypotheses in decode_each(run.stepper, sentences, search, device=device):
         place, request = pieces[number]
@@ -61,7 +61,7 @@ def answer_each(
 
 def look_at_answer(run: LoadedRun, text: str, search: Search) -> Record:
     """Every weight with which the best answer to a text was written."""
-    sentence, exact = _sentence(run, Request(text)), WithPrecision(search, run.hardware)
+    sentence, exact = sentence_of(run, Request(text)), WithPrecision(search, run.hardware)
     with run.hardware.on_threads():
         found = exact(run.stepper, [sentence], device=run.hardware.device)[0][0]
     return replace(run.read_over(run.read(text), found.tokens), note=cut_note(found))
@@ -137,7 +137,8 @@ def _check_are_known(target: Subwords, texts: Sequence[str], name: str) -> None:
         )
 
 
-def _sentence(run: LoadedRun, request: Request) -> Sentence:
+def sentence_of(run: LoadedRun, request: Request) -> Sentence:
+    """A request in the tokens of a run."""
     source = [*run.loaded.source.encode(run.read(request.text)), EOS]
     return constrained(run.loaded, request, source)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam import Beam, BeamStep
+from regard.decoding.search_engine import Decodable, SearchEngine
 from regard.decoding.sentences import Sentence, SentenceBatch
 from regard.decoding.trellis import BeamState, Hypothesis, Trellis
 from regard.hardware.cuda_graphs import GraphPool
@@ -60,11 +61,13 @@ class GraphedBeam:
 
     @torch.inference_mode()
     def __call__(
-        self, model: Stepper, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
+        self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
         """The answers of each sentence."""
         has_constraints = any(sentence.must_contain for sentence in sentences)
         capture = GRAPH_CAPTURES.get(torch.device(device).type)
+        if isinstance(model, SearchEngine):
+            return self.search(model, sentences, device=device)
         if capture is None or has_constraints or not sentences:
             return self.search(model, sentences, device=device)
         filled = [*sentences, *[sentences[-1]] * (-len(sentences) % ROUND_SENTENCES)]

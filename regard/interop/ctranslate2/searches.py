@@ -1,0 +1,265 @@
+"""Searches by CTranslate2, which mean what those of `regard.decoding` mean.
+
+    score(y) = log p(y | source) / penalty(|y|)
+
+CTranslate2 divides by a power of the length; here its scores are multiplied back, and divided and
+ordered by the penalty of the search. Padding and begin count in the probabilities but are never
+written: an answer that would hold one is searched again without them. In the end each answer is
+read once more, which gives the log-probability of every token.
+
+Greedy search is the same function in both. A beam differs in one thing: there a finished
+hypothesis leaves its place to another, here it keeps it, so that now and then an answer differs
+(its score is then higher as a rule).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+
+from regard.data.subword_kinds import BOS, EOS, PAD
+from regard.data.subwords import Subwords
+from regard.decoding import Beam, Hypothesis, LengthPenalty, Sentence
+from regard.errors import SettingError
+from regard.tasks.loaded_run import Loaded
+
+LEAST_POWER = 1e-6
+"""With the power 0 CTranslate2 stops at the first finished beam, whatever the number of answers."""
+LENGTHS_OF_POWER = (32.0, 64.0)
+END_TOKENS = (EOS, PAD, BOS)
+
+
+class Found(NamedTuple):
+    """One hypothesis as CTranslate2 gives it."""
+
+    tokens: Sequence[int]
+    """With the token that ended it, if one did."""
+    log_probability: float
+
+
+@runtime_checkable
+class AnswerReader(Protocol):
+    """Asks one class of CTranslate2's for answers, in its own terms."""
+
+    def groups(self, sentences: Sequence[Sentence]) -> Iterator[list[int]]:
+        """The sentences that can be searched together."""
+
+    def found(
+        self, model: Any, sentences: Sequence[Sentence], settings: Mapping[str, Any], most: int
+    ) -> Iterator[tuple[list[Sequence[int]], list[float]]]:
+        """For each sentence the tokens of its hypotheses, and their scores."""
+
+    def token_scores(
+        self, model: Any, sentences: Sequence[Sentence], answers: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """The log-probability of each token of the answers."""
+
+
+@final
+class SourceReader:
+    """For models with an encoder, by `ctranslate2.Translator`."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.source, self.target = loaded.source.pieces, loaded.target.pieces
+        self.numbers = {piece: number for number, piece in enumerate(self.target)}
+
+    def groups(self, sentences: Sequence[Sentence]) -> Iterator[list[int]]:
+        """All at once: padding is masked."""
+        yield list(range(len(sentences)))
+
+    def found(
+        self, model: Any, sentences: Sequence[Sentence], settings: Mapping[str, Any], most: int
+    ) -> Iterator[tuple[list[Sequence[int]], list[float]]]:
+        """For each sentence the tokens of its hypotheses, and their scores."""
+        results = model.translate_batch(
+            self._read(sentences), max_input_length=0, max_decoding_length=most,
+            min_decoding_length=settings["min_length"], **_without(settings, "min_length"),
+        )  # fmt: skip
+        for one in results:
+            yield [[self.numbers[piece] for piece in row] for row in one.hypotheses], one.scores
+
+    def token_scores(
+        self, model: Any, sentences: Sequence[Sentence], answers: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """The log-probability of each token of the answers, and of the end token behind it."""
+        targets = [[self.target[token] for token in answer] for answer in answers]
+        scored = model.score_batch(self._read(sentences), targets, max_input_length=0)
+        return [one.log_probs for one in scored]
+
+    def _read(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+        # the end token is put behind every source by the model's configuration
+        return [[self.source[token] for token in one.source[:-1]] for one in sentences]
+
+
+@final
+class PromptReader:
+    """For language models, by `ctranslate2.Generator`."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.pieces, self.prompt = loaded.target.pieces, loaded.model.prompt
+
+    def groups(self, sentences: Sequence[Sentence]) -> Iterator[list[int]]:
+        """Prompts of one length: only those are read at once and searched alike."""
+        by_length = defaultdict(list)
+        for place, one in enumerate(sentences):
+            by_length[len(self.prompt(one.source))].append(place)
+        yield from by_length.values()
+
+    def found(
+        self, model: Any, sentences: Sequence[Sentence], settings: Mapping[str, Any], most: int
+    ) -> Iterator[tuple[list[Sequence[int]], list[float]]]:
+        """For each sentence the tokens of its hypotheses, and their scores."""
+        results = model.generate_batch(
+            self._read(sentences), include_prompt_in_result=False, max_length=most, **settings
+        )
+        for one in results:
+            yield one.sequences_ids, one.scores
+
+    def token_scores(
+        self, model: Any, sentences: Sequence[Sentence], answers: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """The log-probability of each token of the answers, and of the end token behind it."""
+        prompts = self._read(sentences)
+        rows = [
+            [*prompt, *(self.pieces[token] for token in answer), self.pieces[EOS]]
+            for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+        scored = model.score_batch(rows, max_input_length=0)
+        return [
+            one.log_probs[len(prompt) - 1 :] for one, prompt in zip(scored, prompts, strict=True)
+        ]
+
+    def _read(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+        return [[self.pieces[token] for token in self.prompt(one.source)] for one in sentences]
+
+
+READERS: Mapping[str, Callable[[Loaded], AnswerReader]] = {
+    "Translator": SourceReader,
+    "Generator": PromptReader,
+}
+"""By the class of CTranslate2's that opens a model."""
+
+
+@final
+@dataclass(frozen=True)
+class CTranslate2Search:
+    """A model in CTranslate2, with which searches are called in place of a stepper."""
+
+    engine_name: str
+    model: Any
+    reader: AnswerReader
+    target: Subwords
+    notes: tuple[str, ...] = ()
+    """What the comparison with torch found."""
+
+    def with_notes(self, notes: tuple[str, ...]) -> "CTranslate2Search":
+        """The same with notes."""
+        return replace(self, notes=notes)
+
+    def search_beam(self, search: Beam, sentences: Sequence[Sentence]) -> list[list[Hypothesis]]:
+        """The answers of each sentence; what CTranslate2 lacks is refused."""
+        self._check(search, sentences)
+        most = [search.limits.of(sentence) for sentence in sentences]
+        answers: dict[int, list[Found]] = {}
+        for group in self.reader.groups(sentences):
+            answers |= self._searched(search, sentences, group, max(most[i] for i in group))
+        for place, found in list(answers.items()):
+            # a shorter limit than that of the group, or a token that is never written
+            is_long = any(len(_written(one)) > most[place] for one in found)
+            if is_long or any(one.tokens[-1:] in ((PAD,), (BOS,)) for one in map(_tuple, found)):
+                answers |= self._searched(
+                    search, sentences, [place], most[place], forbids=(PAD, BOS)
+                )
+        best = [_best(answers[place], search) for place in range(len(sentences))]
+        return self._scored(search, sentences, best)
+
+    def _searched(
+        self,
+        search: Beam,
+        sentences: Sequence[Sentence],
+        places: Sequence[int],
+        most: int,
+        forbids: Sequence[int] = (),
+    ) -> dict[int, list[Found]]:
+        power = _power(search.penalty)
+        if search.n_best > 1:
+            power = max(power, LEAST_POWER)
+        is_greedy = search.width == 1
+        settings: dict[str, Any] = {
+            "beam_size": search.width,
+            "num_hypotheses": search.width if power or is_greedy else 1,
+            "length_penalty": 0.0 if is_greedy else power,
+            "min_length": search.limits.min_tokens,
+            "end_token": [token for token in END_TOKENS if token not in forbids],
+            "suppress_sequences": [[self.target.pieces[token]] for token in forbids] or None,
+            "return_end_token": True,
+            "return_scores": True,
+        }
+        chosen = [sentences[place] for place in places]
+        results = self.reader.found(self.model, chosen, settings, most)
+        return {
+            place: [
+                Found(tokens, score * len(tokens) ** settings["length_penalty"])
+                for tokens, score in zip(rows, scores, strict=True)
+            ]
+            for place, (rows, scores) in zip(places, results, strict=True)
+        }
+
+    def _scored(
+        self, search: Beam, sentences: Sequence[Sentence], best: list[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """The answers with the log-probability of every token by the model as it is."""
+        rows = [(place, one) for place, found in enumerate(best) for one in found]
+        scored = self.reader.token_scores(
+            self.model, [sentences[place] for place, _ in rows], [one.tokens for _, one in rows]
+        )
+        complete: list[list[Hypothesis]] = [[] for _ in best]
+        for (place, one), each in zip(rows, scored, strict=True):
+            own = tuple(each[: len(one.tokens) + one.has_ended])
+            score = sum(own) / search.penalty.divisor(float(len(own)))
+            complete[place].append(Hypothesis(one.tokens, score, sum(own), own, one.has_ended))
+        return [sorted(found, key=lambda one: -one.score) for found in complete]
+
+    def _check(self, search: Beam, sentences: Sequence[Sentence]) -> None:
+        given = {
+            "rules": bool(search.rules),
+            "a prefix": any(sentence.prefix for sentence in sentences),
+            "phrases to hold": any(sentence.must_contain for sentence in sentences),
+        }
+        for name, is_given in given.items():
+            if is_given:
+                raise SettingError(
+                    f"--engine {self.engine_name}: {name} of answers are searched for with torch "
+                    "alone. Leave --engine out, or the other."
+                )
+
+
+def _tuple(one: Found) -> Found:
+    return one._replace(tokens=tuple(one.tokens))
+
+
+def _written(one: Found) -> Sequence[int]:
+    """The tokens without the one that ended it."""
+    return one.tokens[:-1] if one.tokens and one.tokens[-1] in END_TOKENS else one.tokens
+
+
+def _best(found: Sequence[Found], search: Beam) -> list[Hypothesis]:
+    """The best answers by the search's own penalty, without the numbers of their tokens yet."""
+    answers = []
+    for one in found:
+        score = one.log_probability / search.penalty.divisor(float(len(one.tokens)))
+        has_ended = bool(one.tokens) and one.tokens[-1] == EOS
+        tokens = tuple(one.tokens[:-1] if has_ended else one.tokens)
+        answers.append(Hypothesis(tokens, score, one.log_probability, (), has_ended))
+    return sorted(answers, key=lambda answer: -answer.score)[: search.n_best]
+
+
+def _power(penalty: LengthPenalty) -> float:
+    """The power of the length that is nearest to a penalty, for answers of usual lengths."""
+    short, long = LENGTHS_OF_POWER
+    return math.log2(penalty.divisor(long) / penalty.divisor(short)) / math.log2(long / short)
+
+
+def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}
