@@ -1,6 +1,7 @@
 """regard export: a finished run → a folder that another library reads."""
 
 import json
+import sys
 from pathlib import Path
 
 import typer
@@ -13,17 +14,29 @@ def export(
     run: Path = typer.Argument(help="A finished run."),
     to: str = typer.Option(..., "--to", help=f"For whom: {', '.join(TARGETS)}."),
     out: Path = typer.Option(..., "--out", help="A new folder."),
+    quantization: str | None = typer.Option(
+        None, help="For ctranslate2: float32 (unless given), float16 or int8."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Write a translation run in another library's layout.
+    """Write a run in another library's layout.
+
+    ctranslate2: Transformers and language models, which CTranslate2 opens as they are; the folder
+    answers the run's own examples before it is done.
 
     huggingface: a Marian folder, which transformers reads (MarianMTModel.from_pretrained), and
     CTranslate2's converter (ct2-transformers-converter). Runs of kind marian, and of kind
     transformer where the layout can hold them: post-norm, sinusoidal positions, scaled dot
     products, soft selection, tied = "all". Probabilities stay the same.
 
-    Example: regard export runs/multi30k --to huggingface --out exported
+    What a layout cannot hold is refused with the reason, and what to take instead.
+
+    Example: regard export runs/multi30k --to ctranslate2 --out exported
     """
-    written = find(to, TARGETS, key="export: --to")(run, out)
-    report = json.dumps({"out": str(out), "files": list(written)})
-    print(report if as_json else f"{out}: {', '.join(written)}")
+    done = find(to, TARGETS, key="export: --to")(run, out, quantization)
+    for note in () if as_json else done.notes:
+        print(note, file=sys.stderr)
+    report = json.dumps(
+        {"out": str(out), "files": list(done.files), "notes": list(done.notes)}, ensure_ascii=False
+    )
+    print(report if as_json else f"{out}: {', '.join(done.files)}")

@@ -18,13 +18,13 @@ from torch import Tensor
 from regard.data.atomic_writes import write_text
 from regard.data.subword_kinds import BOS, EOS, PAD, SPECIALS, UNK
 from regard.data.subwords import Subwords
-from regard.errors import RunError, SettingError
+from regard.errors import SettingError
 from regard.interop.exporting.as_marian import AS_MARIAN, TABLE, as_marian
+from regard.interop.exporting.exported import check_is_new
 from regard.interop.importing import marian
 from regard.models import MarianSpec
 from regard.runs.trained import load_run
 from regard.training.checkpoints import distinct_tensors, write_tensors
-from regard.training.run_folder import check_can_be_made
 
 ACTIVATIONS = {"swish": "swish", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
 """What config.json calls an activation of ours."""
@@ -37,9 +37,7 @@ def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
 
     A folder that holds something is never overwritten.
     """
-    check_can_be_made(out, "export")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"export: '{out}' is not empty. Choose another --out.")
+    check_is_new(out)
     loaded = load_run(run)
     spec = loaded.recipe.model
     if spec.kind not in AS_MARIAN:
