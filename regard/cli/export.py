@@ -24,10 +24,9 @@ def export(
     ctranslate2: Transformers and language models, which CTranslate2 opens as they are; the folder
     answers the run's own examples before it is done.
 
-    huggingface: a Marian folder, which transformers reads (MarianMTModel.from_pretrained), and
-    CTranslate2's converter (ct2-transformers-converter). Runs of kind marian, and of kind
-    transformer where the layout can hold them: post-norm, sinusoidal positions, scaled dot
-    products, soft selection, tied = "all". Probabilities stay the same.
+    huggingface: a folder that transformers reads, and CTranslate2's own converter
+    (ct2-transformers-converter): Marian (post-norm) or Pegasus (pre-norm) for models that read a
+    source, GPT-2 for language models, BERT for encoders. Probabilities stay the same.
 
     What a layout cannot hold is refused with the reason, and what to take instead.
 

@@ -15,7 +15,7 @@ def _huggingface(run: Path, out: Path, quantization: str | None) -> Exported:
             "export: --quantization is for CTranslate2; Hugging Face's layout holds float32. Leave "
             "it out, or take --to ctranslate2."
         )
-    return Exported(export_huggingface(run, out))
+    return export_huggingface(run, out)
 
 
 TARGETS: Mapping[str, Export] = {"ctranslate2": export_ctranslate2, "huggingface": _huggingface}

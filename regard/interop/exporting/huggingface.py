@@ -1,68 +1,115 @@
-"""Exporting: a translation run → a Marian folder in Hugging Face's layout.
+"""Exporting: a run → a folder in Hugging Face's layout, with vocabulary and card.
 
-    config.json  generation_config.json  model.safetensors  tokenizer.json  tokenizer_config.json
+    post-norm, source and target     Marian      as_marian.py
+    all others                                   hub_models.py
 
-The tables are those of importing, read the other way. Numbers of pieces are Marian's: the end
-first, then unknown, and last padding, with which Marian begins to write. Its vector is all zeros:
-transformers reads it from the table, and CTranslate2 drops that row and begins from zeros.
+The tables of Marian are those of importing, read the other way. Numbers of its pieces are Marian's:
+the end first, then unknown, and last padding, with which Marian begins to write. Its vector is all
+zeros: transformers reads it from the table, and CTranslate2 drops that row and begins from zeros.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.atomic_writes import write_text
+from regard.data.atomic_writes import write_text, written_beside
 from regard.data.subword_kinds import BOS, EOS, PAD, SPECIALS, UNK
-from regard.data.subwords import Subwords
-from regard.errors import SettingError
-from regard.interop.exporting.as_marian import AS_MARIAN, TABLE, as_marian
-from regard.interop.exporting.exported import check_is_new
+from regard.errors import NotPortable, SettingError
+from regard.interop.exporting.as_marian import TABLE, as_marian
+from regard.interop.exporting.exported import Exported, check_is_new
+from regard.interop.exporting.hub_cards import hub_card
+from regard.interop.exporting.hub_models import ACTIVATIONS, hub_model, mask_of
+from regard.interop.exporting.tokenizers import Cutting, tokenizer_content
+from regard.interop.exporting.transformers_answers import answered_by_transformers
 from regard.interop.importing import marian
 from regard.models import MarianSpec
-from regard.runs.trained import load_run
+from regard.models.portable import portable_model
+from regard.runs.trained import Trained, load
 from regard.training.checkpoints import distinct_tensors, write_tensors
 
-ACTIVATIONS = {"swish": "swish", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
-"""What config.json calls an activation of ours."""
 NAMES = {EOS: "</s>", UNK: "<unk>", BOS: "<pad>"}
 """The names of our special pieces in Marian's vocabulary."""
 
 
-def export_huggingface(run: Path, out: Path) -> tuple[str, ...]:
-    """Write a new folder from a run of kind marian, or of kind transformer if Marian can hold it.
+MARIAN = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "eos_token": NAMES[EOS],
+    "unk_token": NAMES[UNK],
+    "pad_token": NAMES[BOS],
+}
+"""What the vocabulary of a Marian folder says of itself."""
+
+
+def export_huggingface(run: Path, out: Path) -> Exported:
+    """Write a new folder in the layout that holds the run's model, and have transformers answer.
 
     A folder that holds something is never overwritten.
     """
     check_is_new(out)
-    loaded = load_run(run)
-    spec = loaded.recipe.model
-    if spec.kind not in AS_MARIAN:
+    trained = load(run, device="cpu")
+    try:
+        with written_beside(out) as partial:
+            partial.mkdir(parents=True)
+            notes = _written(trained, partial)
+            names = tuple(sorted(path.name for path in partial.iterdir()))
+    except NotPortable as reason:
         raise SettingError(
-            f"export: Hugging Face's layout is written for kinds {' and '.join(AS_MARIAN)}; this "
-            f"run is of kind '{spec.kind}'."
-        )
-    marian_spec, tensors = as_marian(spec, distinct_tensors(loaded.model))
-    order = order_of(len(loaded.source))
-    files = {
-        "tokenizer.json": _tokenizer(loaded.source, order),
-        "tokenizer_config.json": {
+            f"export: Hugging Face's layouts cannot hold the run '{run}': {reason}."
+        ) from reason
+    return Exported(names, notes)
+
+
+def _written(trained: Trained, folder: Path) -> tuple[str, ...]:
+    """Write a folder, and give notes on what transformers answers from it."""
+    loaded, spec = trained.loaded, trained.loaded.recipe.model
+    found = portable_model(loaded.model, spec)
+    if found.encoder and found.decoder and not found.decoder.layers[0].is_pre_norm:
+        marian_spec, tensors = as_marian(spec, distinct_tensors(loaded.model))
+        order = order_of(len(loaded.source))
+        config = {**MARIAN, "model_max_length": spec.max_len}
+        cutting = Cutting(order, NAMES, (), (EOS,))
+        write_marian(folder, marian_spec, tensors)
+        tag = "translation"
+    else:
+        model = hub_model(found)
+        before, behind = _around(trained) if found.encoder is None else ((), (EOS,))
+        if found.decoder is None:
+            before = (BOS,)
+        cutting = Cutting(model.order, model.names, before, behind)
+        config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": NAMES[EOS],
-            "unk_token": NAMES[UNK],
-            "pad_token": NAMES[BOS],
-            "model_max_length": spec.max_len,
-        },
+            **{role: model.names[number] for role, number in model.special.items()},
+            **mask_of(model),
+            "model_max_length": trained.longest,
+        }
+        _write(folder, {"config.json": {**model.config, "dtype": "float32"}})
+        if model.generating is not None:
+            _write(folder, {"generation_config.json": model.generating})
+        own = {name: tensor.float().clone().contiguous() for name, tensor in model.tensors.items()}
+        write_tensors(folder / "model.safetensors", own)
+        tag = model.tag
+    files = {
+        "tokenizer.json": tokenizer_content(loaded.source, cutting),
+        "tokenizer_config.json": config,
     }
     if not loaded.recipe.tokens.is_joint:
-        files["target_tokenizer.json"] = _tokenizer(loaded.target, order)
-    out.mkdir(parents=True, exist_ok=True)
-    _write(out, files)
-    *configs, weights = write_marian(out, marian_spec, tensors)
-    return (*configs, *files, weights)
+        files["target_tokenizer.json"] = tokenizer_content(loaded.target, cutting)
+    _write(folder, files)
+    notes = answered_by_transformers(trained, folder, cutting.order)
+    write_text(folder / "README.md", hub_card(trained, tag, notes))
+    return notes
+
+
+def _around(trained: Trained) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special pieces before and behind a text, where a language model goes on with it."""
+    # an unknown piece stands for the text
+    prompt = trained.loaded.model.prompt([UNK, EOS])
+    at = prompt.index(UNK)
+    return tuple(prompt[:at]), tuple(prompt[at + 1 :])
 
 
 def order_of(n_tokens: int) -> list[int]:
@@ -120,43 +167,3 @@ def _configs(spec: MarianSpec, size: int) -> tuple[dict[str, Any], dict[str, Any
     }
     generating = {**numbers, "bad_words_ids": [[size - 1]], "max_length": spec.max_len}
     return config, generating
-
-
-def _tokenizer(subwords: Subwords, order: Sequence[int]) -> dict[str, Any]:
-    """The content of tokenizer.json; a text gets an end token behind it."""
-    content: dict[str, Any] = json.loads(subwords.as_json())
-    clash = sorted({NAMES[EOS], NAMES[BOS]} & set(subwords.pieces[len(SPECIALS) :]))
-    if clash:
-        raise SettingError(
-            f"export: the vocabulary has the word {clash[0]!r}, which is a special piece in "
-            "Marian's layout. Such runs cannot be exported; train on texts without that word."
-        )
-    model = content["model"]
-    if isinstance(model["vocab"], dict):
-        names = {number: piece for piece, number in model["vocab"].items()}
-        pieces = [NAMES.get(number, names[number]) for number in order]
-        model["vocab"] = {piece: number for number, piece in enumerate(pieces)}
-    else:
-        held = [
-            [NAMES.get(number, model["vocab"][number][0]), model["vocab"][number][1]]
-            for number in order
-        ]
-        model |= {"vocab": held, "unk_id": order.index(UNK)}
-    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    first, second = ({"Sequence": {"id": text, "type_id": 0}} for text in "AB")
-    name = NAMES[EOS]
-    closing = {"SpecialToken": {"id": name, "type_id": 0}}
-    return {
-        **content,
-        "added_tokens": [
-            {"id": number, "content": NAMES[ours], **special, "special": True}
-            for number, ours in enumerate(order)
-            if ours in NAMES
-        ],
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [first, closing],
-            "pair": [first, second, closing],
-            "special_tokens": {name: {"id": name, "ids": [order.index(EOS)], "tokens": [name]}},
-        },
-    }

@@ -3,6 +3,7 @@
 from regard.models.portable.forms import (
     PortableAttention,
     PortableFeedForward,
+    PortableHead,
     PortableLayer,
     PortableLinear,
     PortableModel,
@@ -14,6 +15,7 @@ from regard.models.portable.models import portable_model
 __all__ = [
     "PortableAttention",
     "PortableFeedForward",
+    "PortableHead",
     "PortableLayer",
     "PortableLinear",
     "PortableModel",

@@ -97,6 +97,15 @@ class PortableStack(NamedTuple):
     """The most positions that the stack reads."""
 
 
+class PortableHead(NamedTuple):
+    """output(norm(activation(dense(x)))), which guesses the word at each position."""
+
+    dense: PortableLinear
+    norm: PortableNorm
+    activation: str
+    output: PortableLinear
+
+
 class PortableModel(NamedTuple):
     """A whole model; either stack may be missing, not both."""
 
@@ -104,6 +113,8 @@ class PortableModel(NamedTuple):
     decoder: PortableStack | None
     output: PortableLinear | None
     """From the last states of the decoder to logits."""
+    head: PortableHead | None = None
+    """What guesses words, of an encoder alone that does."""
 
     @property
     def stacks(self) -> tuple[PortableStack, ...]:

@@ -34,6 +34,11 @@ def norm_form(norm: Norm) -> PortableNorm:
     return PortableNorm(gain.detach(), bias.detach(), norm.eps)
 
 
+def activation_name(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
+    """The name of an activation in its table."""
+    return next(name for name, known in ACTIVATIONS.items() if known == function)
+
+
 def layer_forms(layers: Iterable[nn.Module], *, is_causal: bool) -> tuple[PortableLayer, ...]:
     """Every layer of a stack."""
     return tuple(
@@ -73,7 +78,7 @@ def _feed_forward(part: nn.Module, width: int) -> PortableFeedForward:
 
 
 def _plain(part: FeedForward, width: int) -> PortableFeedForward:
-    name = next(name for name, function in ACTIVATIONS.items() if function == part.activation)
+    name = activation_name(part.activation)
     return PortableFeedForward(linear_form(part.inner), linear_form(part.outer), name)
 
 

@@ -8,17 +8,20 @@ from torch import Tensor, nn
 
 from regard.errors import NotPortable
 from regard.layers import Norm
+from regard.models.bert import Classifier, MaskedLanguageModel, Tagger
 from regard.models.embedding import Embedding
 from regard.models.encoders.reader import Reader
 from regard.models.language_model import LanguageModel
 from regard.models.model import Model
+from regard.models.portable.attentions import linear_form
 from regard.models.portable.forms import (
+    PortableHead,
     PortableLinear,
     PortableModel,
     PortableNorm,
     PortableStack,
 )
-from regard.models.portable.layers import layer_forms, norm_form
+from regard.models.portable.layers import activation_name, layer_forms, norm_form
 from regard.models.spec import ModelSpec, StackSpec
 from regard.models.transformer import Transformer
 
@@ -63,7 +66,23 @@ def _encoder_only(model: Reader, n_positions: int) -> PortableModel:
             "model.pattern, and positions and relations of trees, out"
         )
     stack = _stack(encoder.embedding, encoder.layers, encoder.norm, n_positions, is_causal=False)
-    return PortableModel(stack, None, None)
+    network = model.network
+    if isinstance(network, Tagger | Classifier):
+        raise NotPortable(
+            "the model gives labels, for which other runtimes have no head; take model.task = "
+            "'words' or 'vectors'"
+        )
+    head = None
+    if isinstance(network, MaskedLanguageModel):
+        norm = _norm(network.norm)
+        assert norm is not None
+        head = PortableHead(
+            linear_form(network.dense),
+            norm,
+            activation_name(network.activation),
+            _output(network.output, encoder.embedding),
+        )
+    return PortableModel(stack, None, None, head)
 
 
 def _stack(

@@ -118,12 +118,10 @@ def test_marian_begins_from_zeros_and_never_writes_padding(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("norm", '"pre_norm"'),
         ("positions", '"learned"'),
         ("tied", '"output"'),
         ("feed_forward", '"gated"'),
         ("select", '"soft:temperature=4.0"'),
-        ("encoder_attends", '["full", "sliding_window:size=1"]'),
     ],
 )
 def test_a_model_that_marian_cannot_hold_is_refused_with_the_reason(tmp_path, setting, value):
@@ -144,14 +142,12 @@ def test_a_word_that_has_the_name_of_a_special_piece_there_is_refused(tmp_path):
 def test_every_layer_in_its_own_words_may_look_at_everything(tmp_path):
     model = f'{TRANSFORMER}\nencoder_attends = ["full", "full"]'
     run = make_run(tmp_path / "run", *TEXTS, kind="words", model=model)
-    assert "model.safetensors" in export_huggingface(run, tmp_path / "there")
+    assert "model.safetensors" in export_huggingface(run, tmp_path / "there").files
 
 
-def test_other_kinds_and_folders_that_hold_something_are_refused(tmp_path):
+def test_folders_that_hold_something_are_refused(tmp_path):
     folder, _ = gpt2(tmp_path / "gpt2")
     import_run(folder, tmp_path / "run")
-    with pytest.raises(SettingError, match="for kinds marian and transformer"):
-        export_huggingface(tmp_path / "run", tmp_path / "there")
     with pytest.raises(RunError, match="is not empty"):
         export_huggingface(tmp_path / "run", folder)
     with pytest.raises(RunError, match=r"export: '.*config.json' is a file, so that"):
