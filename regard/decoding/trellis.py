@@ -29,7 +29,7 @@ class Hypothesis(NamedTuple):
     """The score in the search: after rules and length penalty."""
     log_probability: float
     """The model's log-probability, with the end token if it was written."""
-    token_log_probabilities: tuple[float, ...]
+    token_log_probabilities: Sequence[float]
     """The model's log-probabilities by token; with one for the end token if it was written."""
     has_ended: bool
     """Whether the end token was written; if not, the limit cut it."""

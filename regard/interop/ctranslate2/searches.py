@@ -4,8 +4,8 @@
 
 CTranslate2 divides by a power of the length; here its scores are multiplied back, and divided and
 ordered by the penalty of the search. Padding and begin count in the probabilities but are never
-written: an answer that would hold one is searched again without them. In the end each answer is
-read once more, which gives the log-probability of every token.
+written: an answer that would hold one is searched again without them, and its log-probability read
+off the model as it is.
 
 Greedy search is the same function in both. A beam differs in one thing: there a finished
 hypothesis leaves its place to another, here it keeps it, so that now and then an answer differs
@@ -16,7 +16,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+from functools import cache
+from typing import Any, NamedTuple, Protocol, final, overload, runtime_checkable
 
 from regard.data.subword_kinds import BOS, EOS, PAD
 from regard.data.subwords import Subwords
@@ -27,6 +28,9 @@ from regard.tasks.loaded_run import Loaded
 LEAST_POWER = 1e-6
 """With the power 0 CTranslate2 stops at the first finished beam, whatever the number of answers."""
 LENGTHS_OF_POWER = (32.0, 64.0)
+PATIENCE = 2
+"""How many answers, in widths of the beam, end a search there. Unlikely answers that end early
+count: with 1, a search may end before the likely one does."""
 END_TOKENS = (EOS, PAD, BOS)
 
 
@@ -142,6 +146,26 @@ READERS: Mapping[str, Callable[[Loaded], AnswerReader]] = {
 
 
 @final
+class LazyNumbers(Sequence[float]):
+    """Numbers that are computed once, when the first of them is read."""
+
+    def __init__(self, compute: Callable[[], list[float]]) -> None:
+        self._compute = cache(compute)
+
+    def __len__(self) -> int:
+        return len(self._compute())
+
+    @overload
+    def __getitem__(self, at: int) -> float: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[float]: ...
+
+    def __getitem__(self, at: int | slice) -> float | list[float]:
+        return self._compute()[at]
+
+
+@final
 @dataclass(frozen=True)
 class CTranslate2Search:
     """A model in CTranslate2, with which searches are called in place of a stepper."""
@@ -168,11 +192,13 @@ class CTranslate2Search:
             # a shorter limit than that of the group, or a token that is never written
             is_long = any(len(_written(one)) > most[place] for one in found)
             if is_long or any(one.tokens[-1:] in ((PAD,), (BOS,)) for one in map(_tuple, found)):
-                answers |= self._searched(
-                    search, sentences, [place], most[place], forbids=(PAD, BOS)
-                )
+                again = self._searched(search, sentences, [place], most[place], forbids=(PAD, BOS))
+                answers[place] = [self._exact(sentences[place], one) for one in again[place]]
         best = [_best(answers[place], search) for place in range(len(sentences))]
-        return self._scored(search, sentences, best)
+        return [
+            [self._with_token_scores(sentence, one) for one in found]
+            for sentence, found in zip(sentences, best, strict=True)
+        ]
 
     def _searched(
         self,
@@ -188,8 +214,9 @@ class CTranslate2Search:
         is_greedy = search.width == 1
         settings: dict[str, Any] = {
             "beam_size": search.width,
-            "num_hypotheses": search.width if power or is_greedy else 1,
+            "num_hypotheses": 1 if is_greedy or not power else search.width * PATIENCE,
             "length_penalty": 0.0 if is_greedy else power,
+            "patience": PATIENCE,
             "min_length": search.limits.min_tokens,
             "end_token": [token for token in END_TOKENS if token not in forbids],
             "suppress_sequences": [[self.target.pieces[token]] for token in forbids] or None,
@@ -206,20 +233,20 @@ class CTranslate2Search:
             for place, (rows, scores) in zip(places, results, strict=True)
         }
 
-    def _scored(
-        self, search: Beam, sentences: Sequence[Sentence], best: list[list[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """The answers with the log-probability of every token by the model as it is."""
-        rows = [(place, one) for place, found in enumerate(best) for one in found]
-        scored = self.reader.token_scores(
-            self.model, [sentences[place] for place, _ in rows], [one.tokens for _, one in rows]
-        )
-        complete: list[list[Hypothesis]] = [[] for _ in best]
-        for (place, one), each in zip(rows, scored, strict=True):
-            own = tuple(each[: len(one.tokens) + one.has_ended])
-            score = sum(own) / search.penalty.divisor(float(len(own)))
-            complete[place].append(Hypothesis(one.tokens, score, sum(own), own, one.has_ended))
-        return [sorted(found, key=lambda one: -one.score) for found in complete]
+    def _exact(self, sentence: Sentence, one: Found) -> Found:
+        """The log-probability among all pieces, after a search without some of them."""
+        tokens = _written(one)
+        (found,) = self.reader.token_scores(self.model, [sentence], [tokens])
+        return Found(one.tokens, sum(found[: len(one.tokens)]))
+
+    def _with_token_scores(self, sentence: Sentence, one: Hypothesis) -> Hypothesis:
+        """An answer whose tokens' log-probabilities are computed when they are first read."""
+
+        def read() -> list[float]:
+            (found,) = self.reader.token_scores(self.model, [sentence], [one.tokens])
+            return found[: len(one.tokens) + one.has_ended]
+
+        return one._replace(token_log_probabilities=LazyNumbers(read))
 
     def _check(self, search: Beam, sentences: Sequence[Sentence]) -> None:
         given = {
