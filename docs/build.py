@@ -18,6 +18,7 @@ from regard.cli.explain import COMPUTED
 from regard.cli.explanations import kept_lines
 from regard.inspecting import example
 from regard.plots import heatmap
+from docs.exports import export_table
 from studies.ablations import page as ablations
 from studies.comparisons import page as comparisons
 from studies.documents import page as documents
@@ -152,6 +153,8 @@ def pages() -> dict[Path, str]:
     made[readme] = filled(readme.read_text(), "mechanisms", mechanism_table())
     made[bench] = filled(bench.read_text(), "attention", benchmark_table())
     made[COMPUTED] = kept_lines()
+    exporting = DOCS / "exporting.md"
+    made[exporting] = filled(exporting.read_text(), "exports", export_table())
     for name, study in STUDIES.items():
         page = DOCS / f"{name}.md"
         made[page] = page.read_text()

@@ -8,8 +8,8 @@ written: an answer that would hold one is searched again without them, and its l
 off the model as it is.
 
 Greedy search is the same function in both. A beam differs in one thing: there a finished
-hypothesis leaves its place to another, here it keeps it, so that now and then an answer differs
-(its score is then higher as a rule).
+hypothesis leaves its place to another, here it keeps it, so that now and then the answer of a model
+that is unsure differs.
 """
 
 import math

@@ -33,8 +33,8 @@ USES = {
     "Translator": """\
 translator = ctranslate2.Translator("{folder}")
 (found,) = translator.translate_batch(
-    [cut(text)], beam_size=5, length_penalty=0.6, max_input_length=0, min_decoding_length=0,
-    max_decoding_length={most})
+    [cut(text)], beam_size=5, patience=2, length_penalty=0.6, max_input_length=0,
+    min_decoding_length=0, max_decoding_length={most})
 print(joined(found.hypotheses[0]))""",
     "Generator": """\
 {prompt}

@@ -34,7 +34,11 @@ def answered_by_transformers(
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kind = getattr(transformers, config["architectures"][0])
+    has_bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
     model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+    if has_bars:
+        transformers.utils.logging.enable_progress_bar()
     _, sentences, are_own = checked_sentences(trained)
     whose = "texts of the run's own data" if are_own else "sentences (the run's data are not here)"
     places = {ours: number for number, ours in enumerate(order)}
@@ -64,7 +68,7 @@ def _same_answer(
     ids = torch.tensor([[places[number] for number in read]])
     found = model.generate(
         input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1,
-        max_new_tokens=most, forced_eos_token_id=None,
+        max_length=(len(read) if is_alone else 1) + most, forced_eos_token_id=None,
     )[0].tolist()  # fmt: skip
     written = found[len(read) :] if is_alone else found[1:]
     numbers = {number: ours for ours, number in places.items()}
