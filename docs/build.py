@@ -13,12 +13,12 @@ import re
 import sys
 from pathlib import Path
 
+from docs.exports import export_table
 from regard.catalogue import Mechanism, mechanisms
 from regard.cli.explain import COMPUTED
 from regard.cli.explanations import kept_lines
 from regard.inspecting import example
 from regard.plots import heatmap
-from docs.exports import export_table
 from studies.ablations import page as ablations
 from studies.comparisons import page as comparisons
 from studies.documents import page as documents
