@@ -5,7 +5,7 @@
 It becomes a boolean mask and a relation that depends on the places alone, as all paths know them.
 """
 
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Float
@@ -29,6 +29,10 @@ class AdditiveMask(Relation):
 
     def __init__(self, matrix: Float[Tensor, "*b n k"]) -> None:
         self.matrix = matrix
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "AdditiveMask":
+        """The matrix belongs to a call and is no weight, so a copy shares it."""
+        return AdditiveMask(self.matrix.detach())
 
     def to_scores(self, query: Queries, places: Places) -> Bias:
         """The matrix at these places, in the precision of the scores."""
@@ -61,8 +65,20 @@ class SumOfRelations(Relation):
         return None if one is None or other is None else one + other
 
 
-def split_mask(mask: AnyMask, relation: Relation, places: Places) -> tuple[Pattern, Relation]:
+class BiasedMask(NamedTuple):
+    """A mask that stays what it is, and a finite matrix that is added to the scores."""
+
+    mask: Pattern | Tensor
+    added: Float[Tensor, "*b n k"]
+
+
+def split_mask(
+    mask: AnyMask | BiasedMask, relation: Relation, places: Places
+) -> tuple[Pattern, Relation]:
     """What a mask shows, and the relation with what it adds to the scores."""
+    if isinstance(mask, BiasedMask):
+        shown, relation = split_mask(mask.mask, relation, places)
+        return shown, _with(relation, mask.added)
     if not isinstance(mask, Tensor):
         return mask, relation
     if places.past is not None:
@@ -70,6 +86,10 @@ def split_mask(mask: AnyMask, relation: Relation, places: Places) -> tuple[Patte
     if not mask.is_floating_point():
         return given(mask), relation
     hidden = mask == -torch.inf
-    added = AdditiveMask(mask.masked_fill(hidden, 0.0).clamp(min=LEAST))
-    both = added if relation.is_zero else SumOfRelations(relation, added)
-    return given(~hidden), both
+    return given(~hidden), _with(relation, mask.masked_fill(hidden, 0.0).clamp(min=LEAST))
+
+
+def _with(relation: Relation, matrix: Float[Tensor, "*b n k"]) -> Relation:
+    """The relation, and a matrix that is added to the scores too."""
+    added = AdditiveMask(matrix)
+    return added if relation.is_zero else SumOfRelations(relation, added)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import engine
-from regard.attention.additive_masks import split_mask
+from regard.attention.additive_masks import BiasedMask, split_mask
 from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
 from regard.attention.engine.case import Case
 from regard.attention.engine.dense import weights_of
@@ -94,12 +94,19 @@ class Chain(nn.Module):
         query: Float[Tensor, "b h q dq"],
         key: Float[Tensor, "b h k dk"],
         value: Float[Tensor, "b h k dv"],
-        mask: AnyMask = FULL,
+        mask: AnyMask | BiasedMask = FULL,
         places: Places | None = None,
+        *,
+        dropout: float | None = None,
     ) -> Attended:
-        """Attend; the mask is joined with the chain's own pattern."""
+        """Attend; the mask is joined with the chain's own pattern.
+
+        `dropout` is the share of the weights dropped in this call, where the caller decides it and
+        not the chain.
+        """
         self._check_inputs(query, key, value)
-        return engine.run(self._case(query, key, value, mask, places), path=self.path)
+        case = self._case(query, key, value, mask, places, dropout)
+        return engine.run(case, path=self.path)
 
     def with_weights(
         self,
@@ -155,7 +162,13 @@ class Chain(nn.Module):
         self.check_fits("chain", widths)
 
     def _case(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: AnyMask, places: Places | None
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: AnyMask | BiasedMask,
+        places: Places | None,
+        dropout: float | None = None,
     ) -> Case:
         places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
         mask, relation = split_mask(mask, self.relation, places)
@@ -171,5 +184,5 @@ class Chain(nn.Module):
             relation=relation,
             select=self.select,
             memory=self.memory,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=(self.dropout if self.training else 0.0) if dropout is None else dropout,
         )

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention import Chain, attend, engine
+from regard.attention.additive_masks import BiasedMask
 from regard.attention.engine import streamed
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.patterns.causal import CausalPattern
@@ -160,3 +161,13 @@ def test_the_path_that_runs_is_a_kernel_s_unless_the_mask_learns():
     assert Chain().explain(64, mask=mask).path == "sparse"
     assert Chain().explain(64, mask=mask.requires_grad_()).path == "dense"
     assert set(PATHS) < set(engine.PATHS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_beside_a_mask_of_its_own_it_is_one_matrix(path):
+    query, key, value = doubles(B, H, Q, D), doubles(B, H, Q, D), doubles(B, H, Q, D)
+    added, causal = doubles(1, H, Q, Q), torch.ones(Q, Q).tril().bool()
+    got = Chain(path=path)(query, key, value, BiasedMask(CausalPattern(), added))
+    want = attend(query, key, value, added.masked_fill(~causal, -torch.inf))
+    assert_close("context", got.context, want.context)
+    assert_close("weights", got.map.dense(), want.map.dense())

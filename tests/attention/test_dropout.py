@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+from regard.attention import Chain
 from regard.attention.dropout import Dropout
 from regard.errors import SettingError
 
@@ -57,3 +58,11 @@ def test_the_same_seed_drops_the_same_and_no_dropout_draws_nothing():
 def test_a_probability_that_is_none_is_refused():
     with pytest.raises(SettingError, match=r"p must lie in \[0, 1\), got 1.0"):
         Dropout(1.0)
+
+
+def test_a_call_decides_its_share_of_dropped_weights_where_it_gives_one():
+    x, ones = torch.randn(1, 1, 9, 4), torch.ones(1, 1, 9, 4)
+    chain = Chain(dropout=0.5)
+    assert torch.allclose(chain(x, x, ones, dropout=0.0).context, ones)
+    assert not torch.allclose(chain.eval()(x, x, ones, dropout=0.5).context, ones)
+    assert torch.allclose(chain(x, x, ones).context, ones)
