@@ -10,6 +10,7 @@
     decoding     model + source → hypotheses
     evaluating   answers + references → scores
     inspecting   model + input → record
+    bridge       models of other libraries → our chains, and records of them
     plots        record → figure or page
     recipes      TOML → a checked recipe
     tasks        purpose of a run: translate, continue, caption, fill in, label, embed
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from regard.attention import attend as attend
     from regard.attention import multi_head as multi_head
     from regard.attention.own_parts import import_parts as import_parts
+    from regard.bridge import attach as attach
+    from regard.bridge import capture as capture
     from regard.dims import Dims as Dims
     from regard.errors import RegardError as RegardError
     from regard.places import Places as Places
@@ -53,8 +56,10 @@ _HOMES = {
     "Places": "regard.places",
     "RegardError": "regard.errors",
     "Tree": "regard.places",
+    "attach": "regard.bridge",
     "attend": "regard.attention",
     "import_parts": "regard.attention.own_parts",
+    "capture": "regard.bridge",
     "load": "regard.runs.trained",
     "multi_head": "regard.attention",
     "train": "regard.runs.new_run",

@@ -13,12 +13,12 @@ was searched for in the ordinary way, by one teacher-forced pass over source and
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -54,6 +54,36 @@ HEARD = (
     "subclass of these two and no scripted module"
 )
 """The part of an error that names what a record can be made of."""
+REMEDY = (
+    "Take regard.capture, which hears models of transformers and scaled_dot_product_attention too; "
+    "or make a run of published weights (regard import) and look at the run."
+)
+
+
+class HeardCall(Protocol):
+    """One attention of another library that ran."""
+
+    @property
+    def is_self(self) -> bool:
+        """Whether a sequence looked at itself."""
+
+    def map(self, example: int) -> LazyMap:
+        """The map of one sentence of the batch."""
+
+
+class Listening(NamedTuple):
+    """What a capture hears besides chains, and what it calls the attentions of a model."""
+
+    listeners: Sequence[Callable[[nn.Module], AbstractContextManager[Mapping[str, HeardCall]]]] = (
+        torch_attention,
+    )
+    kind_of: Callable[[str], str | None] = kind_of
+    """The kind of attention of a chain by its place in the model, if it is known."""
+    heard: str = HEARD
+    remedy: str = REMEDY
+
+
+OURS_AND_TORCH_S = Listening()
 
 
 @torch.inference_mode()
@@ -239,7 +269,11 @@ def versions() -> dict[str, str]:
 
 @contextmanager
 def capture(
-    model: nn.Module, *, names: Sequence[Sequence[str]] = (), example: int = 0
+    model: nn.Module,
+    *,
+    names: Sequence[Sequence[str]] = (),
+    example: int = 0,
+    listening: Listening = OURS_AND_TORCH_S,
 ) -> Iterator[Record]:
     """Record every attention that runs inside the block; the record is empty until the block ends.
 
@@ -251,9 +285,14 @@ def capture(
     `example` is the sentence of a batch that is looked at.
     """
     record = Record("", "", {}, versions=versions())
-    with captured(model) as chains, torch_attention(model) as others, _last_call(model) as called:
+    with ExitStack() as stack:
+        chains = stack.enter_context(captured(model))
+        others = [stack.enter_context(listener(model)) for listener in listening.listeners]
+        called = stack.enter_context(_last_call(model))
         yield record
-    found = [(kind_of(place) or _without_numbers(place), one) for place, one in chains.items()]
+    found = [
+        (listening.kind_of(place) or _without_numbers(place), one) for place, one in chains.items()
+    ]
     # looked up on the class, since a submodule may be called `maps` too
     show = getattr(type(model), "maps", None)
     if not found and called and show is not None:
@@ -261,13 +300,13 @@ def capture(
         with torch.no_grad():
             maps = show(model, *called[-1])
         check_looks(maps)
-        found = [(kind, one) for kind, layers in maps.items() for one in layers]
-    layers = [(kind, _layer(one, SIDES.get(kind, SELF), example)) for kind, one in found]
-    for place, heard in others.items():
+        found = [(name, one) for name, layers in maps.items() for one in layers]
+    layers = [(name, _layer(one, SIDES.get(name, SELF), example)) for name, one in found]
+    for place, heard in ((place, one) for some in others for place, one in some.items()):
         sides = SELF if heard.is_self else SIDES["cross"]
         layers.append((_without_numbers(place), _Layer(heard.map(example), sides)))
     if not layers:
-        raise _heard_nothing(type(model).__name__, was_called=bool(called))
+        raise _heard_nothing(type(model).__name__, listening, was_called=bool(called))
     object.__setattr__(record, "attention", MappingProxyType(_by_kind(layers, names)))
 
 
@@ -277,16 +316,16 @@ def _without_numbers(place: str) -> str:
     return ".".join(parts) or "self"
 
 
-def _heard_nothing(name: str, *, was_called: bool) -> SettingError:
+def _heard_nothing(name: str, listening: Listening, *, was_called: bool) -> SettingError:
     if not was_called:
         return SettingError(
             f"capture: no call of this {name} was heard inside the block. Call it between "
             "'with capture(model) as record:' and the end of the block, in the same thread; a copy "
-            f"that fast_model made calls past every listener. In what is called, {HEARD}."
+            f"that fast_model made calls past every listener. In what is called, {listening.heard}."
         )
     return SettingError(
-        f"capture: this {name} was called, but none of its attentions was heard: {HEARD}. Build it "
-        "of one of these; or make a run of published weights (regard import) and look at the run."
+        f"capture: this {name} was called, but none of its attentions was heard: "
+        f"{listening.heard}. {listening.remedy}"
     )
 
 

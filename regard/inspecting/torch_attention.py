@@ -105,19 +105,31 @@ def _rebuilt(heard: AttentionCall) -> AttentionMap:
     with torch.no_grad():
         query, key, value = _projected(heard)
         mask, relation = _mask(heard, n_more=key.shape[-2] - heard.key.shape[1])
-        places = Places.between(query.shape[-2], key.shape[-2], device=query.device)
-        lse = _row_numbers(query, key, mask, relation, places)
+        seen = soft_map(query, key, value, mask, relation)
+    output = part.out_proj.weight.T.unflatten(0, (part.num_heads, -1))
+    return replace(seen, output=output)
+
+
+@torch.no_grad()
+def soft_map(
+    query: Float[Tensor, "b h q d"],
+    key: Float[Tensor, "b h k d"],
+    value: Float[Tensor, "b h k dv"],
+    mask: Pattern,
+    relation: Relation,
+) -> AttentionMap:
+    """The map of a softmax of scaled dot products, whose row numbers are computed in blocks."""
+    places = Places.between(query.shape[-2], key.shape[-2], device=query.device)
     return AttentionMap(
         query=query,
         key=key,
-        rows=SoftRows(lse),
+        rows=SoftRows(_row_numbers(query, key, mask, relation, places)),
         places=places,
         mask=mask,
         score=SCALED_DOT,
         relation=relation,
         select=SOFT,
         value=value,
-        output=part.out_proj.weight.T.unflatten(0, (part.num_heads, -1)),
     )
 
 

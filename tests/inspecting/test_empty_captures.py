@@ -51,8 +51,9 @@ def not_called(name):
 def not_heard(name):
     """The whole text for a model that was called."""
     said = (
-        f"capture: this {name} was called, but none of its attentions was heard: {HEARD}. Build it "
-        "of one of these; or make a run of published weights (regard import) and look at the run."
+        f"capture: this {name} was called, but none of its attentions was heard: {HEARD}. Take "
+        "regard.capture, which hears models of transformers and scaled_dot_product_attention too; "
+        "or make a run of published weights (regard import) and look at the run."
     )
     return f"^{re.escape(said)}$"
 
