@@ -160,7 +160,9 @@ def _mask(layer: Layer) -> Pattern:
     """The mask that a layer's model makes for it where there is no padding."""
     if not layer.is_causal:
         return FULL
-    window = getattr(layer.part, "sliding_window", None)
+    window = getattr(
+        layer.part, "sliding_window", getattr(layer.part.config, "sliding_window", None)
+    )
     return (
         CausalPattern()
         if not window
