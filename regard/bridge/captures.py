@@ -16,7 +16,7 @@ from torch import nn
 
 from regard.bridge.attachment import attach
 from regard.bridge.interface import CHAIN_NAME
-from regard.bridge.layers import Layer, layers_of
+from regard.bridge.layers import Layer, by_hand, layers_of
 from regard.bridge.products import scaled_dot_products
 from regard.inspecting.capture import Listening
 from regard.inspecting.capture import capture as capture_chains
@@ -59,9 +59,13 @@ def capture(
         listening = Listening(
             (torch_attention, scaled_dot_products), partial(_kind, layers), HEARD, REMEDY
         )
-        yield stack.enter_context(
+        record = stack.enter_context(
             capture_chains(model, names=names, example=example, listening=listening)
         )
+        if layers and (others := by_hand(model, layers)):
+            note = f"{', '.join(others)} computes its attention by hand, and is not in this record."
+            object.__setattr__(record, "note", note)
+        yield record
 
 
 def _kind(layers: Sequence[Layer], place: str) -> str | None:

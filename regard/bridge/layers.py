@@ -5,7 +5,7 @@ one sequence at another is told by what the model itself records as cross-attent
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -59,17 +59,39 @@ def layers_of(model: nn.Module) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def check_heard(model: nn.Module, layers: tuple[Layer, ...]) -> None:
-    """Refuse a model of which some attention is computed past transformers' table."""
-    deaf = [type(part).__name__ for part in model.modules() if not _can_switch(type(part))]
+def check_heard(model: nn.Module, layers: Sequence[Layer]) -> None:
+    """Refuse a model of which some attention is computed past transformers' table.
+
+    A part that is told apart by its name alone, such as a linear attention, may stay where the
+    model is made for boolean masks, as for torch's own function.
+    """
+    deaf = {type(part).__name__ for part in model.modules() if not _can_switch(type(part))}
+    if not deaf and layers and not getattr(model, "_supports_sdpa", False):
+        deaf = set(by_hand(model, layers))
     if deaf or not layers:
-        names = ", ".join(sorted(set(deaf))) or type(model).__name__
+        names = ", ".join(sorted(deaf)) or type(model).__name__
         raise SettingError(
             f"bridge: {names} computes its attention by itself and not through transformers' "
             "AttentionInterface, so no other attention can take its place. Import its weights "
             "(regard import knows BERT, MiniLM, BigBird, Marian and GPT-2), and use the run; or "
             "take an architecture of the interface, such as BERT, Llama, T5, BART or ViT."
         )
+
+
+def by_hand(model: nn.Module, layers: Sequence[Layer]) -> tuple[str, ...]:
+    """The classes of parts that are called attention, and in or around which no layer is."""
+    heard = {id(part) for layer in layers for part in layer.part.modules()}
+    around = {
+        layer.path.rsplit(".", depth)[0]
+        for layer in layers
+        for depth in range(1, layer.path.count(".") + 1)
+    }
+    names = (
+        type(part).__name__
+        for path, part in model.named_modules()
+        if "Attention" in type(part).__name__ and id(part) not in heard and path not in around
+    )
+    return tuple(dict.fromkeys(names))
 
 
 def without_numbers(path: str) -> str:

@@ -123,7 +123,8 @@ def _known(
         return FULL
     if name == "causal_mask_function":
         return CausalPattern()
-    if name == "sliding_window_overlay" and is_causal:
+    # a model that uses no window may still describe one of size 0
+    if name == "sliding_window_overlay" and is_causal and closed["sliding_window"] > 0:
         return SlidingWindowPattern(size=closed["sliding_window"] - 1)
     if name == "sliding_window_bidirectional_overlay":
         return SlidingWindowPattern(size=closed["sliding_window"])

@@ -14,6 +14,7 @@ FUNCTIONS = {
     "causal": theirs.causal_mask_function,
     "full": theirs.bidirectional_mask_function,
     "window": theirs.sliding_window_causal_mask_function(3),
+    "no window": theirs.sliding_window_causal_mask_function(0),
     "window alone": theirs.sliding_window_overlay(3),
     "both ways": theirs.sliding_window_bidirectional_mask_function(2),
     "chunks": theirs.chunked_causal_mask_function(3, LEFT),

@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import nn
 
+import regard
 from regard.attention import Chain
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.scores.additive import AdditiveScore
@@ -92,6 +93,32 @@ def test_an_architecture_with_its_own_attention_is_refused_and_left_alone():
     with pytest.raises(SettingError, match=said):
         attach(model)
     assert model.config._attn_implementation != "regard"
+
+
+def test_an_architecture_with_some_attention_of_its_own_is_refused():
+    # its encoder adds masks of floats by hand, its decoder goes through the interface
+    config = transformers.BigBirdPegasusConfig(
+        vocab_size=61, d_model=24, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, block_size=2,
+    )  # fmt: skip
+    model = transformers.BigBirdPegasusForConditionalGeneration(config)
+    with pytest.raises(SettingError, match=r"^bridge: BigBirdPegasusBlockSparse"):
+        attach(model)
+
+
+def test_a_record_says_which_attention_is_not_in_it():
+    config = transformers.MiniMaxConfig(
+        vocab_size=61, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, head_dim=6,
+        num_key_value_heads=2, intermediate_size=20, num_local_experts=2, num_experts_per_tok=1,
+        layer_types=["linear_attention", "full_attention"], block_size=4,
+    )  # fmt: skip
+    model = transformers.MiniMaxForCausalLM(config).eval()
+    with torch.no_grad(), regard.capture(model) as record:
+        model(input_ids=text())
+    assert len(record.attention["decoder"].layers) == 1
+    assert record.note == (
+        "MiniMaxLightningAttention computes its attention by hand, and is not in this record."
+    )
 
 
 def test_what_is_no_model_of_transformers_is_told_what_to_do():
