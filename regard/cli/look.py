@@ -9,20 +9,36 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import IMPORTS, LIMIT, FinishedRun, MaxTokens, check_file
+from regard.cli.options import IMPORTS, LIMIT, MaxTokens, check_file
 from regard.cli.requests import load_for_verb, print_note
 from regard.errors import DataError, SettingError
+from regard.inspecting.capture import Size
 from regard.inspecting.panels import View
+from regard.interop.transformers_folder import PublishedModel, open_folder
+from regard.interop.transformers_pictures import look_at_picture
+from regard.interop.transformers_texts import TextLook
 from regard.progress import waiting
-from regard.tasks.looks import GRID_SUFFIXES, RECORD_SUFFIX, WRITERS, LookRequest
+from regard.tasks.captioning import check_pictures, shown_pictures
+from regard.tasks.looks import (
+    GRID_SUFFIXES,
+    RECORD_SUFFIX,
+    WRITERS,
+    LookRequest,
+    ShownLook,
+    chosen_view,
+    shown,
+)
 
 
 def look(
-    run: FinishedRun,
+    run: str | None = typer.Argument(None, help="A finished run; with --model, the text."),
     text: list[str] | None = typer.Argument(
         None,
         help="A text; by default, or for -, a line of standard input (a JSON object, for a run "
         "that learned from such); or pictures, for a run that captions them.",
+    ),
+    model: Path | None = typer.Option(
+        None, help="A folder of a model of transformers, in place of a run."
     ),
     target: str | None = typer.Option(
         None, help="An answer to look at instead of the model's; not where a run only reads."
@@ -73,23 +89,22 @@ def look(
     unit = "pieces" if pieces else "words"
     layer, head = (None if number is None else number - 1 for number in (layer, head))
     view = View(kind or View.kind, layer, head, unit)
-    trained = load_for_verb(run)
-    limits = trained.limits(max_tokens, "look", LIMIT)
-    task = trained.task
-    inputs = [
-        task.sources.typed(trained.loaded.recipe, each, "the text", print_note)
-        for each in task.inputs_of(text or (), _text)
-    ]
-    request = LookRequest(
-        inputs=tuple(inputs),
-        view=view,
-        target=target,
-        search=replace(trained.default_search(), limits=limits),
-        out=out,
-        has_grid=heads,
-        has_kind=kind is not None,
-    )
-    found = task.shown_look(trained, request, waiting)
+    texts = list(text or ())
+    if model is not None:
+        texts = texts if run is None else [run, *texts]
+        found = _look_at_folder(
+            model, texts, view, target, max_tokens, out, has_grid=heads, has_kind=kind is not None
+        )
+    elif run is None:
+        raise SettingError(
+            'look: expected a run, got none. Write regard look RUN "TEXT", or regard look --model '
+            'FOLDER "TEXT" for a model of transformers.'
+        )
+    else:
+        found = _look_at_run(
+            Path(run), texts, view, target, max_tokens, out,
+            has_grid=heads, has_kind=kind is not None,
+        )  # fmt: skip
     for note in found.notes:
         print_note(note)
     if out is not None:
@@ -100,6 +115,81 @@ def look(
         print(found.as_json())
     elif out is None:
         found.show(Console())
+
+
+def _look_at_run(
+    run: Path,
+    texts: Sequence[str],
+    view: View,
+    target: str | None,
+    max_tokens: int | None,
+    out: Path | None,
+    *,
+    has_grid: bool,
+    has_kind: bool,
+) -> ShownLook:
+    trained = load_for_verb(run)
+    limits = trained.limits(max_tokens, "look", LIMIT)
+    task = trained.task
+    inputs = [
+        task.sources.typed(trained.loaded.recipe, each, "the text", print_note)
+        for each in task.inputs_of(texts, _text)
+    ]
+    request = LookRequest(
+        inputs=tuple(inputs),
+        view=view,
+        target=target,
+        search=replace(trained.default_search(), limits=limits),
+        out=out,
+        has_grid=has_grid,
+        has_kind=has_kind,
+    )
+    return task.shown_look(trained, request, waiting)
+
+
+def _look_at_folder(
+    folder: Path,
+    texts: Sequence[str],
+    view: View,
+    target: str | None,
+    max_tokens: int | None,
+    out: Path | None,
+    *,
+    has_grid: bool,
+    has_kind: bool,
+) -> ShownLook:
+    """A look at a model of transformers, which answers in the words of its own tokenizer."""
+    with waiting(f"reading {folder.name}"):
+        published = open_folder(folder)
+    if published.reads_pictures:
+        return _look_at_pictures(published, texts, view, target, out, has_grid=has_grid)
+    text = _text(texts)
+    with waiting("looking"):
+        record = TextLook(published).record(text, target, max_tokens=max_tokens)
+    sizes = {kind: Size(len(one.layers), one.n_heads) for kind, one in record.attention.items()}
+    return shown(record, chosen_view(view, sizes, has_kind=has_kind), has_grid=has_grid)
+
+
+def _look_at_pictures(
+    published: PublishedModel,
+    addresses: Sequence[str],
+    view: View,
+    target: str | None,
+    out: Path | None,
+    *,
+    has_grid: bool,
+) -> ShownLook:
+    check_pictures(addresses, view, target, out, has_grid=has_grid)
+    if target is not None:
+        raise SettingError(
+            "look: this model writes no caption, so --target would change nothing. Leave it out."
+        )
+    records = []
+    for address in addresses:
+        with waiting(f"looking at {address}"):
+            records.append(look_at_picture(published, address))
+        view.chosen(records[-1].n_layers, records[-1].n_heads)
+    return shown_pictures(records, view)
 
 
 def _refuse(why: str, given: Mapping[str, int | str | None]) -> None:

@@ -141,23 +141,14 @@ class Captioning(Task):
     def shown_look(self, run: LoadedRun, request: LookRequest, waiting: Waiting) -> ShownLook:
         """Caption each picture, and gather where its words looked."""
         view = request.view
-        _check_look(request)
+        check_pictures(request.inputs, view, request.target, request.out, has_grid=request.has_grid)
         records: list[CaptionRecord] = []
         for address in request.inputs:
             record = self.look_at_picture(run, address, request.target, request.search)
             # a missing layer raises at the first picture, before the others are captioned
             view.chosen(record.n_layers, record.n_heads)
             records.append(record)
-        return ShownLook(
-            notes=tuple(
-                f"look: {one.picture.name}: {one.warning}" for one in records if one.warning
-            ),
-            as_json=lambda: _json(records),
-            show=lambda console: console.print(
-                _text(records, view), markup=False, highlight=False, soft_wrap=True
-            ),
-            write=lambda out: WRITERS[out.suffix](records, view, out),
-        )
+        return shown_pictures(records, view)
 
     def look_at_picture(
         self, run: LoadedRun, address: str, target: str | None, search: Search | None
@@ -183,6 +174,18 @@ class Captioning(Task):
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """Scores of captions, the loss, and for scenes the pointing game."""
         return ("captions", "loss", "pointing")
+
+
+def shown_pictures(records: Sequence[CaptionRecord], view: View) -> ShownLook:
+    """The records of pictures, in each form of output."""
+    return ShownLook(
+        notes=tuple(f"look: {one.picture.name}: {one.warning}" for one in records if one.warning),
+        as_json=lambda: _json(records),
+        show=lambda console: console.print(
+            _text(records, view), markup=False, highlight=False, soft_wrap=True
+        ),
+        write=lambda out: WRITERS[out.suffix](records, view, out),
+    )
 
 
 def pictures_refusal(who: str) -> SettingError:
@@ -248,9 +251,11 @@ WRITERS: Mapping[str, Callable[[Sequence[CaptionRecord], View, Path], object]] =
 }
 
 
-def _check_look(request: LookRequest) -> None:
-    addresses, view, out = request.inputs, request.view, request.out
-    if request.has_grid:
+def check_pictures(
+    addresses: Sequence[str], view: View, target: str | None, out: Path | None, *, has_grid: bool
+) -> None:
+    """Refuse what a look at pictures does not have."""
+    if has_grid:
         raise SettingError(
             "look: --heads draws words at words; this run captions pictures. Write a page (--out "
             "x.html), where layer and head are chosen."
@@ -270,7 +275,7 @@ def _check_look(request: LookRequest) -> None:
     if view.unit != "words":
         raise SettingError("look: a caption is shown by its words. Leave --pieces out.")
     is_sheet = out is not None and out.suffix == ".png"
-    several = {"--target": request.target is not None, "a .png": is_sheet}
+    several = {"--target": target is not None, "a .png": is_sheet}
     if len(addresses) > 1 and any(several.values()):
         name = next(name for name, is_given in several.items() if is_given)
         raise SettingError(

@@ -12,7 +12,7 @@ from rich.console import Console
 from regard.choices import find
 from regard.data.atomic_writes import write_text
 from regard.decoding import Search
-from regard.inspecting.capture import sizes_of
+from regard.inspecting.capture import Size, sizes_of
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record, rounded
 from regard.inspecting.record_files import save_record
@@ -67,23 +67,25 @@ Waiting = Callable[[str], AbstractContextManager[object]]
 
 def checked_view(request: LookRequest, model: Model) -> View:
     """The view of a text; a kind, layer or head that the model does not have is refused."""
-    view, sizes = request.view, sizes_of(model)
-    if not request.has_kind and view.kind not in sizes:
+    return chosen_view(request.view, sizes_of(model), has_kind=request.has_kind)
+
+
+def chosen_view(view: View, sizes: Mapping[str, Size], *, has_kind: bool) -> View:
+    """The same among kinds of these sizes; without a chosen kind, the first one may stand in."""
+    if not has_kind and view.kind not in sizes:
         # a model without cross attention shows its first kind
         view = replace(view, kind=next(iter(sizes)))
     view.chosen(*find(view.kind, sizes, key="look: --kind"))
     return view
 
 
-def shown(record: Record, view: View, request: LookRequest) -> ShownLook:
+def shown(record: Record, view: View, *, has_grid: bool) -> ShownLook:
     """The record of one text, in each form of output."""
     return ShownLook(
         notes=() if record.note is None else (f"look: {record.note}",),
         as_json=lambda: _json(record, view),
         show=lambda console: print_words(record, view, console=console),
-        write=lambda out: (_write_grid if request.has_grid else WRITERS[out.suffix])(
-            record, view, out
-        ),
+        write=lambda out: (_write_grid if has_grid else WRITERS[out.suffix])(record, view, out),
     )
 
 

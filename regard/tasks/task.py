@@ -162,7 +162,7 @@ class Task:
         view = checked_view(request, run.loaded.model)
         with waiting(f"looking at {counted_words(text)}"):
             record = self.look(run, text, request.target, request.search)
-        return shown(record, view, request)
+        return shown(record, view, has_grid=request.has_grid)
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """The default metrics, by the reader of the training data."""

@@ -35,6 +35,8 @@ class Folder:
     """The folder of a published model."""
 
     path: Path
+    who: str = "import"
+    """What reads it, in errors."""
 
     def __post_init__(self) -> None:
         if self.path.is_dir():
@@ -42,8 +44,8 @@ class Folder:
         if self.path.exists():
             raise self.refusal(f" is a file; give its folder: '{self.path.parent}'.")
         raise CheckpointError(
-            f"import: there is no folder '{self.path}'. Nothing is downloaded: give the folder of "
-            "a model that is already here."
+            f"{self.who}: there is no folder '{self.path}'. Nothing is downloaded: give the folder "
+            "of a model that is already here."
         )
 
     @cached_property
@@ -53,7 +55,7 @@ class Folder:
 
     def refusal(self, text: str, name: str = "") -> CheckpointError:
         """An error that begins with the path of the folder, or of a file in it."""
-        return CheckpointError(f"import: '{self.path / name}'{text}")
+        return CheckpointError(f"{self.who}: '{self.path / name}'{text}")
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this name."""
