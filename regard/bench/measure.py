@@ -73,16 +73,21 @@ def _measured(name: str, n: int, scale: Scale) -> Measured:
         work = build(name, n, scale)
         if (difference := work.check()) > scale.tolerance:
             return replace(nothing, problem=f"wrong: differs from the law by {difference:.1e}")
-        forward_bytes = _peak(lambda: _forward(work), device)
-        forward_s = _seconds(lambda: _forward(work), device)
-        both_bytes = _peak(lambda: _both(work), device)
-        both_s = _seconds(lambda: _both(work), device)
+        forward_bytes = peak_bytes(lambda: _forward(work), device)
+        forward_s = quickest(lambda: _forward(work), device)
+        both_bytes = peak_bytes(lambda: _both(work), device)
+        both_s = quickest(lambda: _both(work), device)
         return Measured(forward_s, forward_bytes, both_s, both_bytes, _flex_seconds(work, device))
     except (RuntimeError, MemoryError) as error:
-        asked = re.search(r"(\d+) bytes|allocate ([\d.]+) GiB", str(error))
-        if asked is None and not isinstance(error, MemoryError):
-            return replace(nothing, problem=f"failed: {str(error).splitlines()[0]}")
-        return replace(nothing, problem=f"too large{_asked_for(asked)}")
+        return replace(nothing, problem=problem_of(error))
+
+
+def problem_of(error: RuntimeError | MemoryError) -> str:
+    """Why a case could not be measured, in a few words."""
+    asked = re.search(r"(\d+) bytes|allocate ([\d.]+) GiB", str(error))
+    if asked is None and not isinstance(error, MemoryError):
+        return f"failed: {str(error).splitlines()[0]}"
+    return f"too large{_asked_for(asked)}"
 
 
 def _flex_seconds(work: Work, device: torch.device) -> float | None:
@@ -91,7 +96,7 @@ def _flex_seconds(work: Work, device: torch.device) -> float | None:
     flex = replace(work, run=work.flex)
     # the first run compiles it
     _both(flex)
-    return _seconds(lambda: _both(flex), device)
+    return quickest(lambda: _both(flex), device)
 
 
 def _asked_for(found: re.Match[str] | None) -> str:
@@ -114,7 +119,7 @@ def _both(work: Work) -> None:
         tensor.grad = None
 
 
-def _seconds(run: Callable[[], None], device: torch.device) -> float:
+def quickest(run: Callable[[], object], device: torch.device) -> float:
     """The quickest of as many runs as the budget allows: other work can only slow one down."""
     times: list[float] = []
     while sum(times) < LIMIT_S and (len(times) < 3 or sum(times) < BUDGET_S):
@@ -131,7 +136,7 @@ def _wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _peak(run: Callable[[], None], device: torch.device) -> int:
+def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
     """How far the memory in use rose above where it stood."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

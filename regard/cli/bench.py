@@ -11,6 +11,14 @@ from rich.console import Console
 
 from regard.bench import cases
 from regard.bench.attention_report import attention_report, attention_text
+from regard.bench.bridge import (
+    CONTESTANTS,
+    MODELS,
+    bridge_report,
+    bridge_text,
+    measure_pass,
+    model_named,
+)
 from regard.bench.contests import CONTESTS, ContestSettings
 from regard.bench.decoding import DecodingCase, bench_decoding, decoding_text
 from regard.bench.environment import environment, versions
@@ -65,6 +73,36 @@ def attention(
     report = attention_report(results, threads, scale)
     _give(report, attention_text(report), out, as_json=as_json)
     if any(m.is_wrong for row in results.values() for m in row.values()):
+        raise typer.Exit(1)
+
+
+@bench.command("bridge")
+def bridge(
+    lengths: str = typer.Option("1024,4096,16384", help="Text lengths, separated by commas."),
+    model: str = typer.Option("llama", help=f"Which model runs: {', '.join(MODELS)}."),
+    out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
+) -> None:
+    """Measure a forward pass of a model of transformers on our chains, with and without a capture.
+
+    Beside it the same model in eager mode and with torch's SDPA. Outputs are compared with eager's
+    first, and of a capture the weights. Each case runs in a process of its own, on the CPU.
+
+    Example: regard bench bridge --lengths 1024,4096 --model bert
+    """
+    find(model, MODELS, key="bench bridge: --model")
+    sizes, memory, threads = _lengths(lengths), free_memory(), torch.get_num_threads()
+    # tells a missing package before anything is measured
+    model_named(model, 1)
+    passes = []
+    with counting("measuring", len(sizes) * len(CONTESTANTS)) as each:
+        for n in sizes:
+            for name in CONTESTANTS:
+                passes.append(measure_pass(model, name, n, memory_bytes=memory, threads=threads))
+                each()
+    report = bridge_report(model, passes, threads)
+    _give(report, bridge_text(report), out, as_json=as_json)
+    if any(one.is_wrong for one in passes):
         raise typer.Exit(1)
 
 
