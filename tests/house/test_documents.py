@@ -90,6 +90,15 @@ def test_the_python_that_records_any_model_runs(tmp_path, monkeypatch):
     assert (tmp_path / "captured.safetensors").exists()
 
 
+def test_the_python_of_the_page_about_published_models_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "bridge.md").read_text(), re.DOTALL)
+    exec(compile("\n".join(blocks), "bridge.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [
+        "model.layers.0.self_attn fused",
+        "model.layers.1.self_attn thresholded",
+    ]
+
+
 def test_the_version_is_the_changelog_s_newest():
     newest = re.search(r"^## \[(\d.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
