@@ -91,7 +91,9 @@ def test_the_python_that_records_any_model_runs(tmp_path, monkeypatch):
 
 
 def test_the_python_of_the_page_about_published_models_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "bridge.md").read_text(), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "bridge.md").read_text(), re.DOTALL
+    )
     exec(compile("\n".join(blocks), "bridge.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == [
         "model.layers.0.self_attn fused",
