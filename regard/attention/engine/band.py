@@ -100,7 +100,7 @@ class Band:
 
     @property
     def _n_blocks(self) -> int:
-        return -(-self.n_queries // self._block)
+        return max(1, -(-self.n_queries // self._block))
 
     @property
     def _width(self) -> int:

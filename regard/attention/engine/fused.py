@@ -97,9 +97,9 @@ def _under_bias(case: Case) -> Attended:
     is_causal, past = case.kernel_mask.is_causal, case.places.past or 0
     vector, query = _bias_by_distance(case, is_causal=is_causal), case.dot.query.flip(-2)
     strides = (0, vector.stride(0) if len(vector) > 1 else 0, 1, 1)
-    size = CAUSAL_ROWS if is_causal else n_queries
+    size = CAUSAL_ROWS if is_causal else max(1, n_queries)
     parts = []
-    for first in range(0, n_queries, size):
+    for first in range(0, max(1, n_queries), size):
         n_rows = min(size, n_queries - first)
         n_seen = min(n_keys, past + n_queries - first) if is_causal else n_keys
         bias = vector[:, first:].as_strided((*case.query.shape[:2], n_rows, n_seen), strides)

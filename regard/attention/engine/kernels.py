@@ -67,7 +67,7 @@ def softmax_attention(
         out, lse = _by_cudnn(query, key, value, valid, is_causal=is_causal, scale=scale)
         return out[..., :width], lse.detach()
     bias = _with_hidden(bias, valid, query)
-    if query.is_cpu:
+    if query.is_cpu and _holds_pairs(query, key):
         out, lse = _ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=_for_all(bias, query), scale=scale
         )
@@ -107,7 +107,7 @@ def softmax_attention_backward(
     fill = (0, v.shape[-1] - width)
     grad, out = pad(grad, fill), pad(out, fill)
     bias = _with_hidden(bias, valid, query)
-    if query.is_cpu:
+    if query.is_cpu and _holds_pairs(query, key):
         found = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, out, lse, 0.0, is_causal, attn_mask=_for_all(bias, query), scale=scale
         )
@@ -176,6 +176,11 @@ def _algebra_backward(
     d_scores = weights * (grad @ value.mT - level) * scale
     d_query, d_key, d_value = d_scores @ key, d_scores.mT @ query, weights.mT @ grad
     return d_query.to(dtype), d_key.to(dtype), d_value.to(dtype)
+
+
+def _holds_pairs(query: Tensor, key: Tensor) -> bool:
+    """Whether there is a pair at all: without one the CPU's kernel ends the process."""
+    return query.shape[:-1].numel() > 0 and key.shape[-2] > 0
 
 
 def _fits_a_tile(query: Tensor, key: Tensor) -> bool:

@@ -262,3 +262,28 @@ def test_gradients_under_a_checkpoint_are_those_without(path, links, use_reentra
     checkpoint(context, *again, use_reentrant=use_reentrant).sin().sum().backward()
     for name, ours, theirs in zip(("query", "key", "value"), again, want, strict=True):
         assert_close(f"gradient of {name}", ours.grad, theirs)
+
+
+EVERY_PATH = {
+    "fused": {},
+    "sparse, causal": {"pattern": CAUSAL},
+    "fused, linear_bias": {"relation": LinearBiasRelation(DIMS).double()},
+    "joined": {"relation": ShawRelation(DIMS, clip=3).double()},
+    "sparse": {"pattern": SlidingWindowPattern(size=3)},
+    "thresholded": {"select": SparsemaxSelection()},
+    "windowed": {"select": LocalMonotonicSelection(half_width=3)},
+    "streamed": {"score": AdditiveScore(DIMS).double()},
+    "streamed, causal": {"score": AdditiveScore(DIMS).double(), "pattern": CAUSAL},
+}
+
+
+@pytest.mark.parametrize("is_chosen", [True, False])
+@pytest.mark.parametrize(("n_batch", "n_queries"), [(0, 3), (2, 0)])
+@pytest.mark.parametrize("name", EVERY_PATH)
+def test_an_empty_batch_and_no_queries_give_an_empty_context(name, n_batch, n_queries, is_chosen):
+    path = None if is_chosen else name.partition(",")[0]
+    query = doubles(n_batch, H, n_queries, D, requires_grad=True)
+    key, value = doubles(n_batch, H, 600, D), doubles(n_batch, H, 600, DV)
+    context = Chain(**EVERY_PATH[name], path=path)(query, key, value).context
+    assert context.shape == (n_batch, H, n_queries, DV)
+    assert torch.autograd.grad(context.sum(), query)[0].shape == query.shape

@@ -6,8 +6,6 @@ from torch.func import functional_call
 
 from regard.attention import Chain
 from regard.attention.engine import streamed
-from regard.attention.masks import FULL
-from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.bucketed import BucketedRelation
 from regard.attention.relations.shaw import ShawRelation
@@ -167,12 +165,3 @@ def test_gradients_of_many_blocks_are_summed_in_single_precision(monkeypatch):
     # each of the rows, a block of its own, gives every key the same small share
     (found,) = torch.autograd.grad(context.sum(), value)
     assert_close("gradient of value", found.double(), torch.ones(1, 1, n, 4), atol=0.01)
-
-
-@pytest.mark.parametrize("path", [None, "streamed"])
-@pytest.mark.parametrize(("n_batch", "n_queries"), [(0, 3), (2, 0)])
-def test_an_empty_batch_and_no_queries_give_an_empty_context(n_batch, n_queries, path):
-    chain = Chain(AdditiveScore(DIMS), path=path)
-    query, key = torch.randn(n_batch, H, n_queries, D), torch.randn(n_batch, H, 600, D)
-    for mask in (FULL, CausalPattern()):
-        assert chain(query, key, key, mask).context.shape == query.shape

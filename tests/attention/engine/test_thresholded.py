@@ -178,12 +178,6 @@ def test_inference_mode_and_autocast_hold_for_every_thread(n_threads):
         torch.set_num_threads(before)
 
 
-def test_a_batch_without_a_sentence_gives_one_without_a_context():
-    x = [t[:0] for t in inputs(17, 300).values()]
-    context = Chain(select=SparsemaxSelection(), path="thresholded")(*x).context
-    assert context.shape == (0, H, 17, DV)
-
-
 def test_explain_says_what_the_path_does():
     said = (
         "thresholded: one threshold of each row says which keys have a weight\n"
