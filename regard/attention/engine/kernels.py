@@ -29,6 +29,9 @@ WHOLE = 8
 TILE, TILE_WIDTHS = 64, (16, 32, 64, 128)
 """Longest sequence and head widths of the kernel for short sequences."""
 
+MOST_HEADS = 65_535
+"""Heads of a whole batch that our kernels over tiles take: a CUDA grid's second axis ends there."""
+
 EMPTY_ROW = 0.0
 """The log-sum-exp of a row that sees nothing; its weights are masked anyway."""
 
@@ -36,6 +39,13 @@ EMPTY_ROW = 0.0
 def is_transformed() -> bool:
     """Whether torch.func (vmap, grad) runs the call, which takes no autograd function of ours."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def like_rows(vectors: Tensor, n: int | None = None, width: int | None = None) -> Tensor:
+    """An empty tensor of as many vectors, or `n`, laid out as `b n h d`, ready to be joined."""
+    b, h, n_own, d = vectors.shape
+    shape = (b, n_own if n is None else n, h, d if width is None else width)
+    return vectors.new_empty(shape).transpose(1, 2)
 
 
 def softmax_attention(

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.related_kernel import (
     LOG2_E,
     NOT_SPECIALISED,
@@ -28,7 +29,7 @@ from regard.attention.engine.related_kernel import (
     strides_of,
     warps_of,
 )
-from regard.attention.engine.short_kernel import address_of, head_rows, like_queries, plain
+from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.sparse_kernel import seen_in_tile
 from regard.attention.engine.tiles import SIDE, Tiling
 
@@ -294,7 +295,7 @@ def _differentiate(
         "num_warps": warps_of(query, value),
         "num_stages": STAGES,
     }
-    shown = (bits, address_of(valid, query))
+    shown = (bits, existing(valid, query))
     _to_queries[(len(rows[0]), b * h)](
         query, key, value, by_distance, along, context, lse.contiguous(), grad,
         d_query, d_relation, mass, lses, levels, *shown, *rows, *sizes, *strides,
@@ -330,9 +331,9 @@ def _gradients(
     # the caller's product with the gradient has a matrix for each head, with all sentences' rows
     shape = (h, b, nq, n_distances) if to_values is not None else (0, 0)
     return (
-        like_queries(query, nq),
-        like_queries(key, nk),
-        like_queries(value, nk),
+        like_rows(query, nq),
+        like_rows(key, nk),
+        like_rows(value, nk),
         lse.new_zeros(b, h, min(nq, by_distance.shape[-2]), n_distances),
         value.new_zeros(shape).transpose(0, 1),
     )

@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.engine.short_kernel import address_of, head_rows, like_queries, plain
+from regard.attention.engine.kernels import like_rows
+from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.sparse_kernel import seen_in_tile
 from regard.attention.engine.tiles import SIDE, Tiling
 
@@ -193,13 +194,12 @@ def _attend(
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     query, key, value, by_distance = (plain(x) for x in (query, key, value, by_distance))
-    context, lse = _results(query, key, value)
-    table = None if to_values is None else to_values.to(value.dtype)
-    table_h = 0 if table is None or len(table) == 1 else table[0].numel()
+    context, lse = empty_results(query, key, value)
+    table, table_h = table_of(to_values, value)
     sizes = sizes_of(query, key, by_distance, past, scale, bits)
     _forward[(len(rows[0]), lse.shape[0] * lse.shape[1])](
-        query, key, value, by_distance, address_of(table, query), context, lse,
-        bits, address_of(valid, query), *rows, *sizes,
+        query, key, value, by_distance, table, context, lse,
+        bits, existing(valid, query), *rows, *sizes,
         *strides_of(query, key, value), *steps_of(query, by_distance), table_h,
         D=query.shape[-1], E=value.shape[-1], SIDE=SIDE,
         HAS_VALID=valid is not None, HAS_VALUES=to_values is not None,
@@ -208,10 +208,23 @@ def _attend(
     return context, lse
 
 
-def _results(query: Tensor, key: Tensor, value: Tensor, *others: object) -> tuple[Tensor, Tensor]:
+def table_of(to_values: Tensor | None, value: Tensor) -> tuple[Tensor, int]:
+    """The vectors in the precision of the values, and the step from head to head.
+
+    Any tensor serves for an argument that is never read.
+    """
+    if to_values is None:
+        return value, 0
+    table = to_values.to(value.dtype).contiguous()
+    return table, 0 if len(table) == 1 else table[0].numel()
+
+
+def empty_results(
+    query: Tensor, key: Tensor, value: Tensor, *others: object
+) -> tuple[Tensor, Tensor]:
     """Empty tensors for the results of `_attend`."""
     lse = query.new_empty(query.shape[:-1], dtype=torch.float32)
-    return like_queries(value, query.shape[-2]), lse
+    return like_rows(value, query.shape[-2]), lse
 
 
 def sizes_of(
@@ -246,4 +259,4 @@ _LIBRARY.define(
     " Tensor bits, Tensor? valid, int past, float scale) -> (Tensor, Tensor)"
 )
 _LIBRARY.impl("related", _attend, "CUDA")
-_LIBRARY.impl("related", _results, "Meta")
+_LIBRARY.impl("related", empty_results, "Meta")

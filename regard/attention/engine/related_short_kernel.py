@@ -13,17 +13,26 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.related_kernel import (
     LOG2_E,
     at_ends,
     at_pairs,
     by_offset,
+    empty_results,
     steps_of,
     strides_of,
+    table_of,
     vectors,
     with_vectors,
 )
-from regard.attention.engine.short_kernel import address_of, head_rows, like_queries, plain
+from regard.attention.engine.short_kernel import (
+    existing,
+    head_rows,
+    plain,
+    tile_side,
+    tile_warps,
+)
 
 NOT_SPECIALISED = ["heads", "nq", "nk", "past", "reach", "rb", "rh", "rn", "th"]
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""
@@ -229,23 +238,17 @@ def _attend(
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     query, key, value, by_distance = (plain(x) for x in (query, key, value, by_distance))
-    context, lse = _results(query, key, value)
-    table, table_h = _table(to_values, value)
+    context, lse = empty_results(query, key, value)
+    table, table_h = table_of(to_values, value)
     nq, nk, reach = query.shape[-2], key.shape[-2], by_distance.shape[-1] // 2
     _forward[(lse.shape[0] * lse.shape[1],)](
-        query, key, value, by_distance, address_of(table, query), context, lse,
-        address_of(valid, query), lse.shape[1], nq, nk, past, reach, scale,
+        query, key, value, by_distance, table, context, lse,
+        existing(valid, query), lse.shape[1], nq, nk, past, reach, scale,
         *strides_of(query, key, value), *steps_of(query, by_distance), table_h,
-        D=query.shape[-1], E=value.shape[-1], SIDE=_side(nq, nk), IS_CAUSAL=is_causal,
-        HAS_VALID=valid is not None, HAS_VALUES=table is not None, num_warps=_warps(nq, nk),
+        D=query.shape[-1], E=value.shape[-1], SIDE=tile_side(max(nq, nk)), IS_CAUSAL=is_causal,
+        HAS_VALID=valid is not None, HAS_VALUES=to_values is not None, num_warps=tile_warps(nq, nk),
     )  # fmt: skip
     return context, lse
-
-
-def _results(query: Tensor, key: Tensor, value: Tensor, *others: object) -> tuple[Tensor, Tensor]:
-    """Empty tensors for the results of `_attend`."""
-    lse = query.new_empty(query.shape[:-1], dtype=torch.float32)
-    return like_queries(value, query.shape[-2]), lse
 
 
 def _differentiate(
@@ -265,15 +268,16 @@ def _differentiate(
     tensors = (grad, query, key, value, context, by_distance)
     grad, query, key, value, context, by_distance = (plain(x) for x in tensors)
     found = _gradients(grad, query, key, value, context, lse, by_distance, to_values)
-    table, table_h = _table(to_values, value)
+    table, table_h = table_of(to_values, value)
     nq, nk, reach = query.shape[-2], key.shape[-2], by_distance.shape[-1] // 2
     _backward[(lse.shape[0] * lse.shape[1],)](
-        query, key, value, by_distance, address_of(table, query), context, lse.contiguous(), grad,
-        *found, address_of(valid, query), lse.shape[1], nq, nk, past, reach, scale,
+        query, key, value, by_distance, table, context, lse.contiguous(), grad,
+        *found, existing(valid, query), lse.shape[1], nq, nk, past, reach, scale,
         *strides_of(query, key, value), *steps_of(query, by_distance), table_h,
-        *strides_of(context, grad), D=query.shape[-1], E=value.shape[-1], SIDE=_side(nq, nk),
-        IS_CAUSAL=is_causal, HAS_VALID=valid is not None, HAS_VALUES=table is not None,
-        BY_ROW=by_distance.shape[-2] == nq, num_warps=_warps(nq, nk),
+        *strides_of(context, grad), D=query.shape[-1], E=value.shape[-1],
+        SIDE=tile_side(max(nq, nk)), IS_CAUSAL=is_causal, HAS_VALID=valid is not None,
+        HAS_VALUES=to_values is not None, BY_ROW=by_distance.shape[-2] == nq,
+        num_warps=tile_warps(nq, nk),
     )  # fmt: skip
     return found
 
@@ -293,29 +297,12 @@ def _gradients(
     (b, h, nq, _), nk, n_distances = query.shape, key.shape[-2], by_distance.shape[-1]
     shape = (b, h, nq, n_distances) if to_values is not None else (0, 0)
     return (
-        like_queries(query, nq),
-        like_queries(key, nk),
-        like_queries(value, nk),
+        like_rows(query, nq),
+        like_rows(key, nk),
+        like_rows(value, nk),
         lse.new_empty(b, h, by_distance.shape[-2], n_distances),
         value.new_empty(shape),
     )
-
-
-def _table(to_values: Tensor | None, value: Tensor) -> tuple[Tensor | None, int]:
-    """The vectors in the precision of the values, and the step from head to head."""
-    if to_values is None:
-        return None, 0
-    table = to_values.to(value.dtype)
-    return table, 0 if len(table) == 1 else table[0].numel()
-
-
-def _side(nq: int, nk: int) -> int:
-    """The tile's side: a power of two, 16 at least."""
-    return max(16, 1 << (max(nq, nk) - 1).bit_length())
-
-
-def _warps(nq: int, nk: int) -> int:
-    return 4 if max(nq, nk) > 32 else 2
 
 
 # registered as torch operators, which torch.compile does not trace into
@@ -330,7 +317,7 @@ _LIBRARY.define(
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 for _name, _compute, _room in (
-    ("related_tile", _attend, _results),
+    ("related_tile", _attend, empty_results),
     ("related_tile_backward", _differentiate, _gradients),
 ):
     _LIBRARY.impl(_name, _compute, "CUDA")

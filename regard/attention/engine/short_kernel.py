@@ -15,12 +15,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.attention.engine.kernels import like_rows
+
 
 @triton.jit
 def head_rows(pointer, b, h, n, stride_b, stride_h, stride_n, at, D: tl.constexpr):
     """One head's rows; zero past the last."""
     wide = tl.arange(0, D)[None, :]
-    first = pointer + b.to(tl.int64) * stride_b + h * stride_h
+    first = pointer + b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h
     places = at[:, None].to(tl.int64) * stride_n
     return tl.load(first + places + wide, mask=(at < n)[:, None], other=0.0)
 
@@ -105,10 +107,10 @@ def _attend(
     query, key, value = (plain(x) for x in (query, key, value))
     context, lse = _results(query)
     _forward[(b * h,)](
-        query, key, value, context, lse, address_of(valid, query), h, nq, nk, scale,
+        query, key, value, context, lse, existing(valid, query), h, nq, nk, scale,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
-        D=d, ROWS=_power(nq), COLUMNS=_power(nk), IS_CAUSAL=is_causal,
-        HAS_VALID=valid is not None, num_warps=_warps(nq, nk),
+        D=d, ROWS=tile_side(nq), COLUMNS=tile_side(nk), IS_CAUSAL=is_causal,
+        HAS_VALID=valid is not None, num_warps=tile_warps(nq, nk),
     )  # fmt: skip
     return context, lse
 
@@ -116,7 +118,7 @@ def _attend(
 def _results(query: Tensor, *others: object) -> tuple[Tensor, Tensor]:
     """Empty tensors for the results of `_attend`."""
     b, h, nq, _ = query.shape
-    return like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
+    return like_rows(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
 
 
 def _differentiate(
@@ -136,11 +138,11 @@ def _differentiate(
     query, key, value, context, grad = (plain(x) for x in (query, key, value, context, grad))
     found = _gradients(grad, query, key)
     _backward[(b * h,)](
-        query, key, value, context, lse, grad, *found, address_of(valid, query), h, nq, nk, scale,
+        query, key, value, context, lse, grad, *found, existing(valid, query), h, nq, nk, scale,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *context.stride()[:3],
         *grad.stride()[:3],
-        D=d, ROWS=_power(nq), COLUMNS=_power(nk), IS_CAUSAL=is_causal,
-        HAS_VALID=valid is not None, num_warps=_warps(nq, nk),
+        D=d, ROWS=tile_side(nq), COLUMNS=tile_side(nk), IS_CAUSAL=is_causal,
+        HAS_VALID=valid is not None, num_warps=tile_warps(nq, nk),
     )  # fmt: skip
     return found
 
@@ -148,7 +150,7 @@ def _differentiate(
 def _gradients(grad: Tensor, query: Tensor, key: Tensor, *others: object) -> tuple[Tensor, ...]:
     """Empty tensors for the results of `_differentiate`."""
     nq, nk = query.shape[-2], key.shape[-2]
-    return like_queries(query, nq), like_queries(query, nk), like_queries(query, nk)
+    return like_rows(query, nq), like_rows(query, nk), like_rows(query, nk)
 
 
 # registered as torch operators, which torch.compile does not trace into
@@ -197,26 +199,21 @@ class AttendInATile(torch.autograd.Function):
         return (*found, None, None, None)
 
 
-def like_queries(query: Tensor, n: int) -> Tensor:
-    """An empty tensor for `n` rows of each head, laid out as `b n h d`, ready to be joined."""
-    b, h, _, d = query.shape
-    return query.new_empty(b, n, h, d).transpose(1, 2)
-
-
 def plain(x: Tensor) -> Tensor:
     """The same tensor with contiguous vectors."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def address_of(valid: Tensor | None, other: Tensor) -> Tensor:
-    """The tensor, or any other for a kernel argument that is never read."""
-    return other if valid is None else valid.contiguous()
+def existing(valid: Tensor | None, query: Tensor) -> Tensor:
+    """Which keys exist, for each sentence; any tensor for an argument that is never read."""
+    return query if valid is None else valid.expand(len(query), -1).contiguous()
 
 
-def _power(n: int) -> int:
+def tile_side(n: int) -> int:
     """The tile's side: a power of two, 16 at least."""
     return max(16, 1 << (n - 1).bit_length())
 
 
-def _warps(nq: int, nk: int) -> int:
+def tile_warps(nq: int, nk: int) -> int:
+    """Groups of threads for a tile."""
     return 4 if max(nq, nk) > 32 else 2

@@ -30,7 +30,6 @@ CHUNKS = (64, 128, 256, 512)
 PAIRS_PER_CALL = 100_000
 """The cost of a kernel call, in pairs that could be computed in its time (2 cores)."""
 
-
 TRIED, TRIED_SHORT = 150, 50
 """Queries and keys with which the kernels for relations are tried: several tiles, and one."""
 

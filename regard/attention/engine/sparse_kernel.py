@@ -16,7 +16,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.engine.short_kernel import address_of, head_rows, like_queries, plain
+from regard.attention.engine.kernels import like_rows
+from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.tiles import SIDE, Tiling
 
 
@@ -161,11 +162,11 @@ def attend_in_tiles(
     """Context (laid out as `b q h d`, ready to be joined) and log-sum-exp."""
     query, key, value = (plain(x) for x in (query, key, value))
     b, h, nq, d = query.shape
-    out, lse = like_queries(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
+    out, lse = like_rows(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
     rows = tiling.by_row
     _forward[(len(rows.order), b * h)](
         query, key, value, out, lse,
-        tiling.bits, address_of(tiling.valid, query), *rows[:3],
+        tiling.bits, existing(tiling.valid, query), *rows[:3],
         h, nq, key.shape[-2], scale, batch_stride(tiling),
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
         D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=4,
@@ -187,11 +188,11 @@ def differentiate_in_tiles(
     query, key, value, out, grad = (plain(x) for x in (query, key, value, out, grad))
     b, h, nq, d = query.shape
     nk = key.shape[-2]
-    d_query, level = like_queries(query, nq), torch.empty_like(lse)
-    d_key, d_value = like_queries(query, nk), like_queries(query, nk)
+    d_query, level = like_rows(query, nq), torch.empty_like(lse)
+    d_key, d_value = like_rows(query, nk), like_rows(query, nk)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
     sizes = (h, nq, nk, scale, batch_stride(tiling))
-    shown = (tiling.bits, address_of(tiling.valid, query))
+    shown = (tiling.bits, existing(tiling.valid, query))
     has_valid = tiling.valid is not None
     rows, columns = tiling.by_row, tiling.by_column
     _to_queries[(len(rows.order), b * h)](

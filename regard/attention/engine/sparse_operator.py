@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.attention.attend import SOFT
 from regard.attention.engine.case import Case
+from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.sparse import (
     attend_in_chunks,
     best_cut,
@@ -98,21 +99,15 @@ def _results(query: Tensor, key: Tensor, value: Tensor, *_: object) -> tuple[Ten
     """Empty tensors for the results of `_attend`."""
     lse = wide(query[..., 0]).new_empty(query.shape[:-1])
     if fits_tiles(query, key, value):
-        return _joined(query, query.shape[-2]), lse
+        return like_rows(query, query.shape[-2]), lse
     return query.new_empty(*query.shape[:-1], value.shape[-1]), lse
 
 
 def _gradients(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: object) -> Any:
     """Empty tensors for the results of `_differentiate`."""
     if fits_tiles(query, key, value):
-        return tuple(_joined(query, x.shape[-2]) for x in (query, key, key))
+        return tuple(like_rows(query, x.shape[-2]) for x in (query, key, key))
     return tuple(torch.empty_like(x) for x in (query, key, value))
-
-
-def _joined(query: Tensor, n: int) -> Tensor:
-    """An empty tensor as the kernel for tiles lays it out: all heads of a row together."""
-    b, h, _, d = query.shape
-    return query.new_empty(b, n, h, d).transpose(1, 2)
 
 
 def _case(

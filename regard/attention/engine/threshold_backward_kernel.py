@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.engine.short_kernel import address_of, head_rows, plain
-from regard.attention.engine.threshold_blocks import like_rows
+from regard.attention.engine.kernels import like_rows
+from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.threshold_kernel import (
     Launch,
     constants,
@@ -133,7 +133,7 @@ def differentiate(
     (b, h, nq, _), nk = query.shape, key.shape[-2]
     d_query, d_key, d_value = (like_rows(x) for x in (query, key, value))
     level = torch.empty_like(threshold)
-    shown = (address_of(valid, query), h, nq, nk, past or 0, scale)
+    shown = (existing(valid, query), h, nq, nk, past or 0, scale)
     inputs = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
     settings = constants(query, valid, past, count)
     _to_queries[(triton.cdiv(nq, TILE_ROWS), b * h)](

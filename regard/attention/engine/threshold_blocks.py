@@ -17,7 +17,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from regard.attention.engine.kernels import like_rows
 from regard.attention.links import wide
+from regard.attention.selections.top_k import ROUNDING
 
 NUMBERS, FEWEST_ROWS = 1 << 18, 32
 """Scores in a block, which are 1 MiB in single precision, and its fewest queries."""
@@ -30,9 +32,6 @@ STEPS = 64
 
 WORTH_GATHERING = 0.6
 """The share of the keys up to which copying them is cheaper than computing with all."""
-
-ROUNDING = 16
-"""Units in the last place of a row's best score by which tied scores may differ after a sum."""
 
 
 @runtime_checkable
@@ -187,7 +186,7 @@ def attend_in_blocks(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Context, threshold and normaliser of each row."""
     rule, numbers = rule_of(count), wide(query[:1, :1, :1, :1])
-    context = like_rows(query, value.shape[-1]).zero_()
+    context = like_rows(query, width=value.shape[-1]).zero_()
     threshold, normaliser = (numbers.new_zeros(query.shape[:-1]) for _ in range(2))
 
     def attend(at: tuple[int, int]) -> None:
@@ -274,12 +273,6 @@ def _for_each_head(work: Callable[[tuple[int, int]], None], query: Tensor) -> No
     finally:
         # the number for threads that begin later
         torch.set_num_threads(n_threads)
-
-
-def like_rows(vectors: Tensor, width: int | None = None) -> Tensor:
-    """An empty tensor of the same or another width, laid out as `b n h d`, ready to be joined."""
-    b, h, n, d = vectors.shape
-    return vectors.new_empty(b, n, h, d if width is None else width).transpose(1, 2)
 
 
 def _block_size(n_keys: int) -> int:

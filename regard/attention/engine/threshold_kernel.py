@@ -18,9 +18,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.engine.short_kernel import address_of, head_rows, plain
-from regard.attention.engine.threshold_blocks import ROUNDING, like_rows
+from regard.attention.engine.kernels import like_rows
+from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.thresholded import TILE_KEYS, TILE_ROWS
+from regard.attention.selections.top_k import ROUNDING
 
 FEW_KEPT, ROOM = 32, (64, 128)
 """Scores of a row that are collected at a time: up to so many best keys, and for more."""
@@ -33,7 +34,6 @@ TIED = tl.constexpr(ROUNDING * 2.0**-23)
 
 NEAR, STEPS = tl.constexpr(1e-6), tl.constexpr(48)
 """How far a row's sum may be above 1, and the most steps of Newton's method."""
-
 
 WIDE = 64
 """The width of vectors beyond which one tile less is loaded ahead."""
@@ -295,7 +295,7 @@ def attend(
     tiles = query.new_zeros(b, h, grid[0], triton.cdiv(nk, TILE_KEYS), dtype=torch.uint8)
     room = ROOM[count > FEW_KEPT]
     collected = threshold.new_empty(b * h * grid[0] * TILE_ROWS * room)
-    shown = (address_of(valid, query), h, nq, nk, past or 0, scale)
+    shown = (existing(valid, query), h, nq, nk, past or 0, scale)
     strides = (*query.stride()[:3], *key.stride()[:3])
     settings = constants(query, valid, past, count)
     _bound[grid](

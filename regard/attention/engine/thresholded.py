@@ -17,11 +17,8 @@ from regard.attention.attend import Attended
 from regard.attention.engine import kernels
 from regard.attention.engine.agreement import disagreement
 from regard.attention.engine.case import Case, Cost, Path
-from regard.attention.engine.threshold_blocks import (
-    attend_in_blocks,
-    differentiate_in_blocks,
-    like_rows,
-)
+from regard.attention.engine.kernels import like_rows
+from regard.attention.engine.threshold_blocks import attend_in_blocks, differentiate_in_blocks
 from regard.attention.links import keys_that_exist, wide
 
 FEW_KEYS = 512
@@ -122,6 +119,8 @@ def _why_no_kernel(case: Case) -> str | None:
     kinds = {x.dtype for x in (case.dot.query, case.dot.key, case.value)}
     if not case.query.is_cuda or len(kinds) > 1 or not kinds <= set(kernels.HALF):
         return f"no kernel computes with {case.query.dtype} on {case.query.device.type}"
+    if (n_heads := case.query.shape[0] * case.query.shape[1]) > kernels.MOST_HEADS:
+        return f"{n_heads} heads are more than {kernels.MOST_HEADS}, the kernel's most"
     if _width(case) > kernels.TILE_WIDTHS[-1]:
         return f"vectors are wider than {kernels.TILE_WIDTHS[-1]}, the kernel's most"
     if (case.threshold.best or 0) > MOST_KEPT:
@@ -219,7 +218,7 @@ def _backward_on_cuda(*inputs: Any) -> tuple[Tensor, ...]:
 
 def _results(query: Tensor, key: Tensor, value: Tensor, *others: object) -> tuple[Tensor, ...]:
     """Empty tensors for context, threshold, normaliser, and whether a tile holds a weight."""
-    context = like_rows(query, value.shape[-1])
+    context = like_rows(query, width=value.shape[-1])
     row = query.new_empty(query.shape[:-1], dtype=wide(query[:0]).dtype)
     return context, row, torch.empty_like(row), _tiles(query, key)
 

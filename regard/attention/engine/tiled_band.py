@@ -33,6 +33,8 @@ def fits_tiles(query: Tensor, key: Tensor, value: Tensor) -> bool:
     dtype, width = query.dtype, query.shape[-1]
     if not query.is_cuda or dtype not in kernels.HALF or width not in kernels.TILE_WIDTHS:
         return False
+    if query.shape[0] * query.shape[1] > kernels.MOST_HEADS:
+        return False
     return all(x.dtype == dtype and x.shape[-1] == width for x in (key, value))
 
 
@@ -205,7 +207,7 @@ def table_gradients(
     d_by_distance = found.by_distance.sum_to_size(by_distance.shape).to(by_distance.dtype)
     if to_values is None or found.mass is None:
         return d_by_distance, None
-    vectors = wide((found.mass.mT @ grad.to(found.mass.dtype)).sum(0))
+    vectors = wide(found.mass.mT @ grad.to(found.mass.dtype)).sum(0)
     return d_by_distance, vectors.sum_to_size(to_values.shape).to(to_values.dtype)
 
 

@@ -18,7 +18,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.attention.engine.short_kernel import address_of, like_queries, plain
+from regard.attention.engine.kernels import like_rows
+from regard.attention.engine.short_kernel import existing, plain
 
 
 class TileSize(NamedTuple):
@@ -250,7 +251,7 @@ def _attend(
     order = centre.sort(stable=True).indices.int()
     tile = tile_of(query, value)
     _forward[(triton.cdiv(nq, tile.rows) * b * h,)](
-        query, key, value, centre, order, context, lse, address_of(valid, query),
+        query, key, value, centre, order, context, lse, existing(valid, query),
         h, nq, key.shape[-2], past, reach, rate, scale,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
         **_constants(query, value, tile, valid, is_causal),
@@ -264,7 +265,7 @@ def _results(
     """Empty tensors for the results of `_attend`."""
     rows = query.shape[:-1]
     lse, order = (query.new_empty(rows, dtype=kind) for kind in (torch.float32, torch.int32))
-    return like_queries(value, rows[-1]), lse, order
+    return like_rows(value, rows[-1]), lse, order
 
 
 def _differentiate(
@@ -288,7 +289,7 @@ def _differentiate(
     nk = key.shape[-2]
     grad, query, key, value, context = (plain(x) for x in (grad, query, key, value, context))
     d_query, d_key, d_value, d_centre = _gradients(grad, query, key, value, centre)
-    level, tile, shown = torch.empty_like(lse), tile_of(query, value), address_of(valid, query)
+    level, tile, shown = torch.empty_like(lse), tile_of(query, value), existing(valid, query)
     sizes = (h, nq, nk, past, reach, rate, scale)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
     constants = _constants(query, value, tile, valid, is_causal)
@@ -310,9 +311,9 @@ def _gradients(
     """Empty tensors for the results of `_differentiate`."""
     nq, nk = query.shape[-2], key.shape[-2]
     return (
-        like_queries(query, nq),
-        like_queries(key, nk),
-        like_queries(value, nk),
+        like_rows(query, nq),
+        like_rows(key, nk),
+        like_rows(value, nk),
         torch.empty_like(centre),
     )
 

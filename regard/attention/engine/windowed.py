@@ -128,7 +128,7 @@ def _by_kernel(case: Case) -> Attended:
         case.dot.key,
         case.value,
         centre.squeeze(-1).float().contiguous(),
-        None if valid is None else keys_that_exist(valid, n_keys).expand(len(case.query), -1),
+        None if valid is None else keys_that_exist(valid, n_keys),
         case.kernel_mask.is_causal,
         case.places.past,
         case.window.half_width,
