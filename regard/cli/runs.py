@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from regard.cli.options import IMPORTS
 from regard.cli.plan import size_text
 from regard.runs.run_facts import RunFacts, runs_in
 
@@ -16,6 +17,7 @@ NAMES = {"loss": ("loss", 4), "exact_match": ("exact match", 3), "bleu": ("BLEU"
 
 def runs(
     folder: Path = typer.Argument(Path(), help="Where to look, and below; here unless given."),
+    imports: list[Path] = IMPORTS,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON array."),
 ) -> None:
     """List runs with their task, scores, size and date, the newest first.

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from regard.cli.options import IMPORTS
 from regard.cli.plan import size_text, time_text
 from regard.cli.runs import date_text, score_text
 from regard.errors import RunError, counted
@@ -21,6 +22,7 @@ from regard.training.run_folder import check_is_run
 
 def show(
     run: Path = typer.Argument(help="A run, finished or not."),
+    imports: list[Path] = IMPORTS,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Tell a run's story: what it is for, its data, model, training and scores, how to use it.

@@ -14,6 +14,7 @@ from typing import Any, final
 from regard.data import READERS, Example
 from regard.errors import RegardError, RunError
 from regard.recipes.data_paths import data_files, examples_of
+from regard.recipes.part_files import check_parts
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.tasks import task_of
 from regard.training.card_json import MODEL, Quoted, read_quoted
@@ -88,6 +89,7 @@ def facts_of(run: Path) -> RunFacts:
     changed = next((time for time in times if time is not None), 0.0)
     known = (run, sum(sizes), changed, (run / MODEL).exists())
     try:
+        check_parts(run)
         recipe = read_recipe(run / "recipe.toml")
         found = checkpoints(run / "checkpoints")
         weights = run / MODEL if known[-1] else found[-1] / MODEL if found else None

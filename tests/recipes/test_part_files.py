@@ -45,6 +45,16 @@ def test_with_the_file_it_answers_and_without_it_says_what_is_missing(made, caps
         assert "parts: 'distance' is DistanceScore of" in caplog.messages[-1]
 
 
+def test_its_story_is_told_with_the_file_and_without_it_says_what_is_missing(made, capsys):
+    words = ["show", str(made / "run")]
+    with forgetting():
+        assert main(words) == 2
+        assert f"is not loaded. Add --import {made / 'my_parts.py'}" in capsys.readouterr().err
+    with forgetting():
+        assert main([*words, "--import", str(made / "my_parts.py")]) == 0
+        assert "score distance" in capsys.readouterr().out
+
+
 def test_loading_never_runs_the_file_that_a_run_names(made):
     with forgetting(), pytest.raises(RunError, match=r"call regard\.import_parts\(file\) first"):
         regard.load(made / "run")
