@@ -50,7 +50,7 @@ class AdditiveScore(nn.Module, Score):
     def extra_repr(self) -> str:
         """The width of its network, and what differs from Bahdanau's."""
         other = "" if self.activation is torch.tanh else f", activation={self.activation.__name__}"
-        return f"d_hidden={self.held_per_pair}{other}" + ", has_bias=true" * (self.c is not None)
+        return f"d_hidden={self.v.shape[-1]}{other}" + ", has_bias=true" * (self.c is not None)
 
     def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query with every key, through the network."""

@@ -39,7 +39,7 @@ class ConcatScore(nn.Module, Score):
 
     def extra_repr(self) -> str:
         """The width of its layer."""
-        return f"d_hidden={self.held_per_pair}"
+        return f"d_hidden={self.v.shape[-1]}"
 
     def forward(self, query: Queries, key: Keys, places: Places | None = None) -> Scores:
         """Every query beside every key; W is split so that no pair is ever joined in memory."""
