@@ -150,16 +150,19 @@ class Chain(nn.Module):
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Refuse inputs without heads, and widths that the links are not made for."""
-        check_shapes(query, key, value, who="chain")
-        if query.dim() != 4:
+        are_tensors = all(isinstance(one, Tensor) for one in (query, key, value))
+        # a step of decoding takes no longer than a few lookups, so each shape is read once
+        q, k, v = (query.shape, key.shape, value.shape) if are_tensors else ((), (), ())
+        if len(q) != 4 or k[:-1] != v[:-1] or q[:-2] != k[:-2]:
+            check_shapes(query, key, value, who="chain")
             raise ShapeError(
                 "chain: expected query, key and value of four dimensions (b, h, q, d): sentences, "
-                f"heads, positions and a head's width; got a query of {tuple(query.shape)}. Write "
+                f"heads, positions and a head's width; got a query of {tuple(q)}. Write "
                 "x[None, None] for a single sentence and head, or take multi_head(dims), which "
                 "makes heads of (b, q, d_model)."
             )
-        widths = Widths(query.shape[1], query.shape[-1], key.shape[-1], value.shape[-1])
-        self.check_fits("chain", widths)
+        if self._made_for or self._needs_one_width:
+            self.check_fits("chain", Widths(q[1], q[3], k[3], v[3]))
 
     def _case(
         self,
