@@ -8,7 +8,7 @@ import pytest
 import regard
 from regard.cli import main
 from regard.errors import RunError
-from regard.serving.example_inputs import own_examples
+from regard.runs.example_inputs import own_examples
 from regard.training.kept_examples import kept_examples
 from tests.small_recipe import RECIPE
 
