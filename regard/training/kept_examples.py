@@ -27,11 +27,15 @@ MAX_CHARACTERS, MAX_PICTURE_BYTES = 2000, 8 << 20
 
 
 def keep_examples(run: Path, recipe: Recipe) -> None:
-    """Write some inputs of the validation data into the run."""
+    """Write some inputs of the validation data into a run, unless it has them or reads no files."""
     choice = recipe.data.valid
-    if not data_files(choice, run):
+    if (run / FILE).exists() or not data_files(choice, run):
         return
-    rows = islice(examples_of(choice, "valid", run)(), N_READ)
+    try:
+        rows = list(islice(examples_of(choice, "valid", run)(), N_READ))
+    except DataError:
+        # a run that has read its data goes on without them
+        return
     inputs = [one.source if one.source.strip() else one.targets[0] for one in rows]
     if choice.name in PICTURE_READERS:
         kept = [_copied(run, number, Path(each)) for number, each in enumerate(inputs[:N_KEPT], 1)]

@@ -133,6 +133,7 @@ class _Training:
         self.workers.first_does(lambda: check_data(self.recipe, self.out))
         yield from map(Notice, sources.slow_steps(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
+        self.workers.first_does(lambda: keep_examples(self.out, self.recipe))
         # a run with updates continues with its first settings
         if not checkpoints(self.folder):
             prepared.check_lengths()
@@ -298,7 +299,6 @@ class _Training:
                 f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
                 f"{final.matched()}"
             )
-        keep_examples(self.out, self.recipe)
         write_report(self.out)
         write_card(
             self.out,
