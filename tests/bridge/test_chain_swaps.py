@@ -107,7 +107,7 @@ def test_the_path_of_each_layer_is_explained():
 
 def test_layers_share_no_weights_of_their_chains_and_a_plain_loop_trains_them():
     model, ids = model_of("bert"), text()
-    chain = Chain(AdditiveScore(Dims(d_model=6)))
+    chain = Chain(AdditiveScore(Dims(d_model=24, n_heads=4).head()))
     attached = attach(model, chain=chain)
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     before = [one.score.v.detach().clone() for one in attached.chains.values()]
@@ -127,7 +127,7 @@ def test_layers_share_no_weights_of_their_chains_and_a_plain_loop_trains_them():
 def test_a_detached_model_is_as_it_was():
     model, inputs = model_of("bert"), inputs_of("bert")
     names, want = list(model.state_dict()), weights_of(model, inputs)
-    attached = attach(model, chain=Chain(AdditiveScore(Dims(d_model=6))))
+    attached = attach(model, chain=Chain(AdditiveScore(Dims(d_model=24, n_heads=4).head())))
     assert len(model.state_dict()) > len(names)
     attached.detach()
     attached.detach()

@@ -71,7 +71,7 @@ def test_a_cap_of_a_chain_that_the_model_does_not_ask_for_is_refused():
 
 
 def test_only_a_scaled_dot_product_keeps_the_cap_of_a_model():
-    chain = Chain(AdditiveScore(Dims(d_model=6)))
+    chain = Chain(AdditiveScore(Dims(d_model=24, n_heads=4).head()))
     with pytest.raises(
         MeetingError, match=r"caps its scores at 2.0.*has additive. Take scaled_dot"
     ):
