@@ -4,6 +4,7 @@
 `capture` records any model.
 """
 
+from regard.attention.sinks import SinkSelection
 from regard.attention.soft_cap import SoftCappedScore
 from regard.bridge.attachment import Attachment, ChainOfLayer, attach
 from regard.bridge.captures import capture
@@ -13,6 +14,7 @@ __all__ = [
     "Attachment",
     "ChainOfLayer",
     "Layer",
+    "SinkSelection",
     "SoftCappedScore",
     "attach",
     "capture",

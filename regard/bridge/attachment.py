@@ -11,7 +11,7 @@ from copy import deepcopy
 from types import TracebackType
 from typing import Any, final
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.chain import Chain
 from regard.attention.engine import Explanation
@@ -19,6 +19,7 @@ from regard.attention.links import Pattern
 from regard.attention.masks import FULL, all_of
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
+from regard.attention.sinks import SinkSelection
 from regard.attention.soft_cap import SoftCappedScore
 from regard.attention.tables import name_of
 from regard.bridge.interface import CHAIN_NAME, IMPLEMENTATION, register
@@ -134,7 +135,7 @@ def _names(layer: Layer) -> tuple[object, ...]:
 
 
 def _chain(layer: Layer, chosen: Chain | None) -> Chain:
-    """The chain of a layer, with the layer's soft cap."""
+    """The chain of a layer, with the layer's soft cap and sinks."""
     chain = Chain() if chosen is None else deepcopy(chosen)
     cap = getattr(layer.part, "attn_logit_softcapping", None)
     links = [chain.score, chain.relation, chain.pattern, chain.select]
@@ -153,6 +154,14 @@ def _chain(layer: Layer, chosen: Chain | None) -> Chain:
                 "keep the cap."
             )
         chain.score = SoftCappedScore(cap)
+    sinks = getattr(layer.part, "sinks", None)
+    if isinstance(sinks, Tensor):
+        if chain.select.as_softmax() != 1:
+            raise MeetingError(
+                f"attach: {layer.path} has sinks, which take a share of a softmax, and the chain "
+                f"has {name_of(chain.select)}. Take soft, which keeps the sinks."
+            )
+        chain.select = SinkSelection(sinks)
     return chain
 
 

@@ -20,6 +20,7 @@ from regard.attention.chain import Chain
 from regard.attention.links import AnyMask
 from regard.attention.masks import FULL, is_full
 from regard.attention.patterns.causal import CausalPattern
+from regard.attention.sinks import SinkSelection
 from regard.attention.soft_cap import SoftCappedScore
 from regard.bridge.mask_functions import MaskFunction, SymbolicMask, symbolic_mask
 from regard.errors import MissingExtra, SettingError
@@ -33,7 +34,7 @@ CHAIN_NAME = "regard_chain"
 UNATTACHED = Chain()
 """The chain of a layer without one, as a model has that shares its config with an attached one."""
 
-HONOURED = frozenset({"scaling", "dropout", "is_causal", "position_bias", "softcap"})
+HONOURED = frozenset({"scaling", "dropout", "is_causal", "position_bias", "s_aux", "softcap"})
 """Arguments that the chain computes with."""
 ELSEWHERE = frozenset(
     {
@@ -54,6 +55,8 @@ class _Call(NamedTuple):
     is_causal: bool | None = None
     position_bias: Tensor | None = None
     softcap: float | None = None
+    s_aux: Tensor | None = None
+    """The sinks of the heads."""
 
 
 def register() -> None:
@@ -82,6 +85,7 @@ def attention(
     call = _read(who, named)
     chain = getattr(module, CHAIN_NAME, UNATTACHED)
     _check_cap(who, chain, call.softcap)
+    _check_sinks(who, chain, call.s_aux)
     query = _rescaled(query, chain, call.scaling)
     key, value = (_for_each_head(side, query.shape[1]) for side in (key, value))
     mask, places = _masked(chain, query, key, attention_mask, call)
@@ -155,6 +159,19 @@ def _check_cap(who: str, chain: Chain, cap: float | None) -> None:
             f"bridge: {who} passes softcap={cap} to its attention, and its chain caps its scores "
             f"at {own}. Attach the model itself (attach(model)), whose layers say their cap by "
             "attn_logit_softcapping; a model that says it otherwise runs by "
+            "model.set_attn_implementation('eager')."
+        )
+
+
+def _check_sinks(who: str, chain: Chain, sinks: Tensor | None) -> None:
+    """Refuse sinks that the chain's selection does not have."""
+    own = chain.select.held if isinstance(chain.select, SinkSelection) else ()
+    given = () if sinks is None else (sinks,)
+    if [id(one) for one in own] != [id(one) for one in given]:
+        raise SettingError(
+            f"bridge: {who} passes {'no ' * (not given)}sinks (s_aux) to its attention, and its "
+            f"chain has {'others' if own else 'none'}. Attach the model itself (attach(model)), "
+            "whose layers hold them as their sinks; a model that holds them otherwise runs by "
             "model.set_attn_implementation('eager')."
         )
 

@@ -20,6 +20,7 @@ from regard.attention.patterns.big_bird import NeighbourBlocks
 from regard.attention.selections.hard import HardRows
 from regard.attention.selections.sparsemax import SparseRows
 from regard.attention.selections.top_k import TopRows
+from regard.attention.sinks import SinkSelection
 from regard.attention.soft_cap import SoftCappedScore
 from regard.attention.tables import PATTERNS, RELATIONS, SCORES, SELECTIONS
 from regard.attention.widths import Widths
@@ -35,7 +36,7 @@ CLASSES: Mapping[str, type] = {
         *(part for table in (SCORES, RELATIONS, PATTERNS, SELECTIONS) for part in table.values()),
         *(AllOf, AnyOf, Given, Padding, CompleteSlots, HoldingSlots, NeighbourBlocks),
         *(NoRelation, AdditiveMask, SumOfRelations, GivenBias, Covered, SlotsOfTokens, Shared),
-        SoftCappedScore,
+        *(SoftCappedScore, SinkSelection),
         *(Counted, Places, Tree, Widths),
         *(SoftRows, HardRows, LocalRows, SparseRows, TopRows),
     )

@@ -62,6 +62,12 @@ SMALL: Mapping[str, Small] = {
     "gemma3": Small(
         "Gemma3ForCausalLM", "Gemma3TextConfig", both(GATED, sliding_window=4), writes=True
     ),
+    "gpt_oss": Small(
+        "GptOssForCausalLM",
+        "GptOssConfig",
+        both(GATED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1),
+        writes=True,
+    ),
     "olmo2": Small("Olmo2ForCausalLM", "Olmo2Config", GATED, writes=True),
     "phi": Small("PhiForCausalLM", "PhiConfig", both(READING, num_attention_heads=3), writes=True),
     "gpt2": Small(

@@ -12,6 +12,7 @@ import regard
 from regard.attention import Chain
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.scores.additive import AdditiveScore
+from regard.attention.selections.sparsemax import SparsemaxSelection
 from regard.bridge import SoftCappedScore, attach
 from regard.bridge.interface import attention
 from regard.dims import Dims
@@ -23,7 +24,7 @@ def test_a_made_up_argument_is_refused_by_name():
     model = model_of("llama")
     said = (
         "^bridge: LlamaAttention passes moon_phase to its attention, which our chains do not know; "
-        "they know dropout, is_causal, position_bias, scaling, softcap. Leave it out"
+        "they know dropout, is_causal, position_bias, s_aux, scaling, softcap. Leave it out"
     )
     with attach(model), pytest.raises(SettingError, match=said):
         model(input_ids=text(), moon_phase=0.25)
@@ -37,18 +38,22 @@ def test_an_argument_without_a_value_asks_for_nothing():
         )
 
 
-def test_attention_sinks_are_refused_by_name():
-    config = transformers.GptOssConfig(
-        vocab_size=61, hidden_size=24, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=6, intermediate_size=20, num_local_experts=2,
-    )  # fmt: skip
-    model = transformers.GptOssForCausalLM(config).eval()
-    with (
-        torch.no_grad(),
-        attach(model),
-        pytest.raises(SettingError, match=r"GptOssAttention passes s_aux to its attention"),
-    ):
-        model(input_ids=text())
+def test_sinks_that_the_chain_lacks_are_refused():
+    x = torch.randn(1, 2, 5, 4)
+    said = r"^bridge: Module passes sinks \(s_aux\) to its attention, and its chain has none"
+    with pytest.raises(SettingError, match=said):
+        attention(nn.Module(), x, x, x, s_aux=torch.zeros(2))
+
+
+def test_only_a_softmax_keeps_the_sinks_of_a_model():
+    with pytest.raises(MeetingError, match=r"has sinks, .* the chain has sparsemax. Take soft"):
+        attach(model_of("gpt_oss"), chain=Chain(select=SparsemaxSelection()))
+
+
+def test_the_blocks_that_a_model_chooses_for_itself_are_refused_by_name():
+    x = torch.randn(1, 2, 5, 4)
+    with pytest.raises(SettingError, match="Module passes indices to its attention"):
+        attention(nn.Module(), x, x, x, indices=torch.zeros(2))
 
 
 @pytest.mark.parametrize("cap", [None, 3.0])
