@@ -23,7 +23,7 @@ from regard.attention.sinks import SinkSelection
 from regard.attention.soft_cap import SoftCappedScore
 from regard.attention.tables import name_of
 from regard.bridge.interface import CHAIN_NAME, IMPLEMENTATION, register
-from regard.bridge.layers import Layer, check_heard, layers_of
+from regard.bridge.layers import Layer, check_heard, layers_of, published
 from regard.choices import unknown
 from regard.errors import MeetingError, SettingError
 
@@ -34,17 +34,18 @@ ChainOfLayer = Chain | Mapping[Any, Chain] | Callable[[Layer], Chain | None]
 def attach(model: nn.Module, *, chain: ChainOfLayer | None = None) -> "Attachment":
     """Let our chains compute the attention of a transformers model, until it is detached.
 
+    A model of your own may have models of transformers as parts; all of them are attached.
     Without a chain the outputs stay the model's own. With one its mechanism is swapped: the masks,
     the scale and the soft cap of the model stay, and the chain's links replace the others. A
     mapping has the numbers of layers (counted from 0), kinds ("encoder", "decoder", "cross"), pairs
     of both, or places in the model as keys; a function gets a `Layer` and gives a chain, or None to
     leave the mechanism. A layer takes a copy of its chain, so that layers share no weights.
     """
-    if not hasattr(model, "set_attn_implementation"):
+    if not published(model):
         raise SettingError(
-            f"bridge: expected a model of transformers, got {type(model).__name__}, which has no "
-            "attention implementation to set. For a model that calls scaled_dot_product_attention "
-            "itself, record it by regard.capture(model)."
+            f"bridge: expected a model of transformers, or one with such a part, got "
+            f"{type(model).__name__}, in which no attention implementation can be set. For a model "
+            "that calls scaled_dot_product_attention itself, record it by regard.capture(model)."
         )
     register()
     layers = layers_of(model)

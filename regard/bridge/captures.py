@@ -16,7 +16,7 @@ from torch import nn
 
 from regard.bridge.attachment import attach
 from regard.bridge.interface import CHAIN_NAME
-from regard.bridge.layers import Layer, by_hand, layers_of
+from regard.bridge.layers import Layer, by_hand, layers_of, published
 from regard.bridge.products import scaled_dot_products
 from regard.inspecting.capture import Listening
 from regard.inspecting.capture import capture as capture_chains
@@ -52,7 +52,7 @@ def capture(
     """
     layers: tuple[Layer, ...] = ()
     with ExitStack() as stack:
-        if hasattr(model, "set_attn_implementation"):
+        if published(model):
             layers = layers_of(model)
             if any(not hasattr(layer.part, CHAIN_NAME) for layer in layers):
                 stack.enter_context(attach(model))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from regard.errors import SettingError
 
@@ -66,8 +67,9 @@ def check_heard(model: nn.Module, layers: Sequence[Layer]) -> None:
     model is made for boolean masks, as for torch's own function.
     """
     deaf = {type(part).__name__ for part in model.modules() if not _can_switch(type(part))}
-    if not deaf and layers and not getattr(model, "_supports_sdpa", False):
-        deaf = set(by_hand(model, layers))
+    if not deaf and layers:
+        strict = (one for one in published(model) if not getattr(one, "_supports_sdpa", False))
+        deaf = {name for one in strict for name in by_hand(one, layers)}
     if deaf or not layers:
         names = ", ".join(sorted(deaf)) or type(model).__name__
         raise SettingError(
@@ -78,18 +80,25 @@ def check_heard(model: nn.Module, layers: Sequence[Layer]) -> None:
         )
 
 
+def published(model: nn.Module) -> tuple[nn.Module, ...]:
+    """The models of transformers in a model: itself, or the outermost ones among its parts."""
+    if hasattr(model, "set_attn_implementation"):
+        return (model,)
+    return tuple(one for part in model.children() for one in published(part))
+
+
 def by_hand(model: nn.Module, layers: Sequence[Layer]) -> tuple[str, ...]:
-    """The classes of parts that are called attention, and in or around which no layer is."""
+    """The classes of parts that are called attention, and which no listener hears."""
+    own = {id(layer.part) for layer in layers}
     heard = {id(part) for layer in layers for part in layer.part.modules()}
-    around = {
-        layer.path.rsplit(".", depth)[0]
-        for layer in layers
-        for depth in range(1, layer.path.count(".") + 1)
-    }
     names = (
         type(part).__name__
-        for path, part in model.named_modules()
-        if "Attention" in type(part).__name__ and id(part) not in heard and path not in around
+        for part in model.modules()
+        if "Attention" in type(part).__name__
+        and id(part) not in heard
+        and not any(id(inner) in own for inner in part.modules())
+        and not isinstance(part, nn.MultiheadAttention)
+        and not names_in_code(type(part), scaled_dot_product_attention.__name__)
     )
     return tuple(dict.fromkeys(names))
 

@@ -66,6 +66,8 @@ def look(
     are kept as a record (--out x.safetensors), which regard.inspecting.load_record reads.
     A run that captions pictures shows where in the picture each word of the caption looked.
 
+    With --model a folder of transformers takes the place of the run; nothing of it is run as code.
+
     Example: regard look demo-run "Mittwoch, 9. Mai 2029" --out look.html
     """
     check_file("look", f"--out ends in {', '.join(WRITERS)}", out, WRITERS)

@@ -81,6 +81,31 @@ def test_a_model_is_attached_for_the_time_of_the_capture_alone():
     assert not any("regard" in name for name, _ in model.named_modules())
 
 
+class Classifier(nn.Module):
+    """A model of a user, around one of transformers, with an attention of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.reader, self.joins = model_of("bert"), nn.MultiheadAttention(24, 3, batch_first=True)
+        self.by_calls = Nano()
+
+    def forward(self, ids):
+        x = self.reader.bert(input_ids=ids).last_hidden_state
+        return self.by_calls(self.joins(x, x, x)[0][..., :12])
+
+
+def test_every_attention_of_a_mixed_model_is_in_one_record():
+    model, ids = Classifier().eval(), text()
+    with torch.no_grad():
+        want = model.reader(input_ids=ids, output_attentions=True).attentions
+        with regard.capture(model) as record:
+            model(ids)
+    assert set(record.attention) == {"encoder", "joins", "by_calls.h"}
+    assert record.note is None
+    torch.testing.assert_close(record.weights("encoder", 1, 2), want[1][0, 2], **CLOSE)
+    assert model.reader.config._attn_implementation == "eager"
+
+
 def test_an_attached_model_stays_attached():
     model = model_of("bert")
     with attach(model), torch.no_grad():

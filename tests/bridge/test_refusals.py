@@ -127,7 +127,7 @@ def test_a_record_says_which_attention_is_not_in_it():
 
 
 def test_what_is_no_model_of_transformers_is_told_what_to_do():
-    with pytest.raises(SettingError, match=r"got Linear, which has no.*regard.capture\(model\)"):
+    with pytest.raises(SettingError, match=r"got Linear, in which no.*regard.capture\(model\)"):
         attach(nn.Linear(2, 2))
 
 
