@@ -151,8 +151,11 @@ class Chain(nn.Module):
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Refuse inputs without heads, and widths that the links are not made for."""
         are_tensors = all(isinstance(one, Tensor) for one in (query, key, value))
-        # a step of decoding takes no longer than a few lookups, so each shape is read once
-        q, k, v = (query.shape, key.shape, value.shape) if are_tensors else ((), (), ())
+        q: tuple[int, ...] = ()
+        k = v = q
+        if are_tensors:
+            # a step of decoding takes no longer than a few lookups, so each shape is read once
+            q, k, v = query.shape, key.shape, value.shape
         if len(q) != 4 or k[:-1] != v[:-1] or q[:-2] != k[:-2]:
             check_shapes(query, key, value, who="chain")
             raise ShapeError(
