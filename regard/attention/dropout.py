@@ -5,8 +5,8 @@
 On a CPU, torch draws one random number for each element, which costs more than a layer norm; here
 one draw of 64 bits decides four elements, each with a probability rounded to 1 / 65536.
 
-Attention weights are dropped in attend.py and engine/windowed.py, by torch's own function; the
-fused and sparse paths have no such dropout and are not taken where it is on.
+Attention weights are dropped in attend.py and engine/windowed.py, by torch's own function; paths
+that never hold a weight (fused, joined, sparse, thresholded) are not taken where it is on.
 
 Paper: Srivastava et al. 2014, section 4.
 """

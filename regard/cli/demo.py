@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 import typer
@@ -50,7 +51,7 @@ def demo(
     _print_findings(found)
     report = dates.write_demo_report(out, found)
     # the command `regard` may not be on the path
-    regard = "regard" if shutil.which("regard") else sys.argv[0]
+    regard = "regard" if shutil.which("regard") else f"{quote(sys.executable)} -m regard"
     head, accuracy = found.pictured, found.accuracy
     lowest = min(found.by_language.values(), key=lambda share: share.value)
     assert head.layer is not None and head.head is not None

@@ -12,6 +12,7 @@ from regard.progress import waiting
 from regard.recipes.recipe import read_recipe
 from regard.runs.plan import Duration, TrainingPlan
 from regard.runs.plan import plan as planned
+from regard.tasks import check_task
 from regard.training.run_folder import check_can_be_made
 
 HELD = ("weights", "gradients", "optimiser", "average")
@@ -34,7 +35,10 @@ def plan(
     """
     if out != Path():
         check_can_be_made(out, "plan")
-    wanted, hardware = read_recipe(recipe, change), Hardware.chosen(device, precision)
+    wanted, hardware = (
+        read_recipe(recipe, change, check=check_task),
+        Hardware.chosen(device, precision),
+    )
     with waiting("planning") as say:
         for found in planned(wanted, hardware=hardware, out=out):
             if not isinstance(found, TrainingPlan):

@@ -11,6 +11,7 @@ from rich.console import Console
 from regard.cli.options import IMPORTS, Device, RecipeFile
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
+from regard.tasks import check_task
 from regard.training.display import TrainingDisplay
 from regard.training.events import Event, Finished, Notice, Step, Validated, finite
 from regard.training.run import run
@@ -43,7 +44,7 @@ def train(
 
     Example: regard train recipes/copy.toml --out runs/copy
     """
-    plan = read_recipe(recipe, change)
+    plan = read_recipe(recipe, change, check=check_task)
     hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     display = TrainingDisplay(console, plan.training.steps)

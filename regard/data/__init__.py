@@ -3,7 +3,7 @@
 files, examples, readers      files → examples; captions, documents, running_text, treebanks too
 normalisation               texts of different corpora → one form
 generators, dates, scenes     seed → examples, in splits
-kinds, subwords               text ↔ numbers
+subword_kinds, subwords               text ↔ numbers
 pictures, framings            picture files → squares of pixels
 picture_store, corpus         pictures, annotations and examples → mapped arrays on disk
 sources, batches              arrays → what a model reads

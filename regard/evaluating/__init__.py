@@ -5,7 +5,7 @@ sacrebleu_metrics, cider, rouge       texts + references → one score with its 
 accuracy, perplexity, pointing_game   answers, losses or maps → one score
 score, tokenizers                     what a score is; how texts are cut into words
 comparison, significance              several systems: differences, their p-values, and where
-alignment, heads                      word links and their error rate; which head aligns
+alignment, attention_links                      word links and their error rate; which head aligns
 """
 
 from regard.evaluating.accuracy import exact_match

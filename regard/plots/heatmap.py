@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MAX_NAME = 24
+"""Letters of a row's or column's name; a longer one is cut."""
+
 MAX_NAMED_ROWS = 80
 """The most rows or columns that have their names beside them; longer texts are pooled."""
 BINS = 512
@@ -55,7 +58,8 @@ def heatmap(
     ax.set_xlabel(column_title)
     for names, set_ticks in ((queries, ax.set_yticks), (keys, ax.set_xticks)):
         if names:
-            set_ticks(range(len(names)), names, parse_math=False)
+            short = [_shortened(name) for name in names]
+            set_ticks(range(len(names)), short, parse_math=False)
     figure.colorbar(image, ax=ax, fraction=0.046, pad=0.04, label=meaning)
     return figure
 
@@ -97,7 +101,7 @@ def name_axes(ax: Axes, panel: Panel, *, size: str = "small", room: float = 0.0)
     Names of columns stand upright, unless they fit the inches of `room` that a column has.
     """
     ax.set(ylabel=panel.query_title, xlabel=panel.key_title)
-    labels = drawable([*panel.queries, *panel.keys])
+    labels = drawable([_shortened(name) for name in (*panel.queries, *panel.keys)])
     split = len(panel.queries)
     for texts, axis in ((labels.texts[:split], ax.yaxis), (labels.texts[split:], ax.xaxis)):
         if len(texts) <= MAX_NAMED_ROWS:
@@ -110,6 +114,11 @@ def name_axes(ax: Axes, panel: Panel, *, size: str = "small", room: float = 0.0)
         if len(tick.get_text()) * 0.08 > room:
             tick.set(rotation=90)
     note_missing(ax, labels)
+
+
+def _shortened(name: str) -> str:
+    """A name that leaves room for the map."""
+    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
 
 
 def note_missing(ax: Axes, labels: Labels) -> None:

@@ -182,13 +182,17 @@ class Recipe:
         return {name: _plain(each) for name, each in asdict(self).items() if each is not None}
 
 
-def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
-    """Read a recipe file, with `section.key=value` changes on top."""
+Check = Callable[["Recipe"], None]
+"""Raises an error for a recipe that cannot be used."""
+
+
+def read_recipe(path: Path, changes: Sequence[str] = (), *, check: Check | None = None) -> Recipe:
+    """Read a recipe file, with `section.key=value` changes on top, and check its task."""
     table, text = read_table(path)
     for change in changes:
         change_table(table, change)
     typed = {change.partition("=")[0].strip(): change for change in changes}
-    return parse_recipe(table, str(path), key_lines(text), typed)
+    return parse_recipe(table, str(path), key_lines(text), typed, check=check)
 
 
 def parse_recipe(
@@ -196,6 +200,8 @@ def parse_recipe(
     where: str,
     lines: dict[str, int],
     changes: Mapping[str, str] | None = None,
+    *,
+    check: Check | None = None,
 ) -> Recipe:
     """Turn a table into a recipe, or raise one error that lists every mistake.
 
@@ -204,6 +210,7 @@ def parse_recipe(
         where: what the table is called, for instance the name of its file.
         lines: the line of each key, as far as it has one.
         changes: what was typed behind --set, by the key that it changed.
+        check: what refuses the task of a recipe without other mistakes.
     """
     mistakes, recipe = Mistakes(), None
     check_extent(table, mistakes)
@@ -216,6 +223,7 @@ def parse_recipe(
                 mistakes.add(path, text)
         if recipe is not None:
             _check_sources(recipe, mistakes)
+            _check_task(recipe, check, mistakes)
         _check_splits(table.get("data"), mistakes)
     if mistakes.found or recipe is None:
         model = table.get("model")
@@ -226,6 +234,15 @@ def parse_recipe(
         )
         raise RecipeError("\n".join(said))
     return recipe
+
+
+def _check_task(recipe: Recipe, check: Check | None, mistakes: Mistakes) -> None:
+    """Check what the run would be for, where a package that knows tasks asks for it."""
+    try:
+        if check is not None:
+            check(recipe)
+    except RegardError as error:
+        mistakes.add("model.task", str(error).removeprefix("model.task: "))
 
 
 def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:

@@ -11,6 +11,7 @@ from regard.errors import RecipeError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import Recipe, parse_recipe, read_recipe
 from regard.runs.trained import Trained, load
+from regard.tasks import check_task
 from regard.training.display import TrainingDisplay, live_curve
 from regard.training.events import Finished
 from regard.training.run import run
@@ -65,7 +66,7 @@ def _read(recipe: Recipe | Mapping[str, Any] | Path | str, changes: Sequence[str
                 "train: expected the file of a recipe, got its text. Write it into a file, or give "
                 "tomllib.loads(text)."
             )
-        return read_recipe(Path(recipe), changes)
+        return read_recipe(Path(recipe), changes, check=check_task)
     if changes:
         raise SettingError(
             "train: changes are for a recipe file. Change the recipe itself, which is in Python."

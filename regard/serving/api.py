@@ -13,7 +13,7 @@ import torch
 import regard
 from regard.choices import find
 from regard.decoding import Hypothesis
-from regard.decoding.beam import Beam
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH, Beam
 from regard.errors import LengthError, SettingError
 from regard.inspecting.record import MAX_JSON_WEIGHTS, Record
 from regard.inspecting.statistics import head_statistics
@@ -98,7 +98,7 @@ def prepare_prediction(
     text: str,
     *,
     target: str | None = None,
-    n_best: int = 5,
+    n_best: int = DEFAULT_BEAM_WIDTH,
     max_tokens: int | None = None,
 ) -> Callable[[], dict[str, object]]:
     """Check a request, and give back the function that answers it; the model does not run yet.

@@ -18,6 +18,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
+from regard.decoding.beam import DEFAULT_BEAM_WIDTH
+
 JSON = "application/json"
 MAX_TEXT_CHARACTERS = 400_000
 MAX_WORDS = 24
@@ -35,7 +37,7 @@ class PredictRequest(BaseModel):
     text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     target: str | None = Field(default=None, max_length=MAX_TEXT_CHARACTERS)
     """An answer to look at instead of the model's own."""
-    n_best: int = Field(default=5, ge=1, le=5)
+    n_best: int = Field(default=DEFAULT_BEAM_WIDTH, ge=1, le=DEFAULT_BEAM_WIDTH)
     max_tokens: int | None = None
     """Longest answer; 50 tokens beyond the text, 300 at most, unless given."""
 

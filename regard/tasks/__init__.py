@@ -16,7 +16,7 @@ from regard.tasks.masked_words import MaskedWords
 from regard.tasks.task import Task
 from regard.tasks.translation import Translation
 
-__all__ = ["TASKS", "Task", "task_of"]
+__all__ = ["TASKS", "Task", "check_task", "task_of"]
 
 TASKS: Mapping[str, Task] = {
     "translation": Translation(),
@@ -33,3 +33,8 @@ TASKS: Mapping[str, Task] = {
 def task_of(recipe: Recipe) -> Task:
     """What a run of this recipe is for."""
     return find(recipe.model.task, TASKS, key="model.task")
+
+
+def check_task(recipe: Recipe) -> None:
+    """Refuse a recipe by which its task cannot be learned."""
+    task_of(recipe).check_recipe(recipe)

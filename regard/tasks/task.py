@@ -80,6 +80,12 @@ class Task:
                 f"model.task = '{recipe.model.task}' needs model.kind = '{self.needs_kind}', got "
                 f"'{recipe.model.kind}'. Take such a model, or leave model.task out."
             )
+        if recipe.model.source_type != self.sources.name:
+            raise RecipeError(
+                f"model.task = '{recipe.model.task}' reads {self.sources.name}, but a model of "
+                f"kind '{recipe.model.kind}' reads {recipe.model.source_type}. Leave model.task "
+                "out."
+            )
 
     def with_special_pieces(self, learned: Subwords) -> Subwords:
         """A vocabulary, with a piece for hidden words if the task has them."""

@@ -27,7 +27,7 @@ from regard.models import Model, build_model
 from regard.recipes.data_paths import examples_of, path_or_unchanged, paths_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TokensRecipe, read_recipe
-from regard.tasks import task_of
+from regard.tasks import check_task, task_of
 from regard.tasks.loaded_run import load_subwords, subword_files
 from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
@@ -139,7 +139,7 @@ class Prepared:
 def check_data(recipe: Recipe, folder: Path) -> None:
     """Refuse data that a new run cannot begin with; one that has read them needs them no more."""
     check_trees(recipe)
-    task_of(recipe).check_recipe(recipe)
+    check_task(recipe)
     if not _is_encoded(folder):
         check_first_examples(recipe, folder)
 

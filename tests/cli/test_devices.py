@@ -20,6 +20,7 @@ VERBS = {
     "compare": ["compare", "{run}", "{run}"],
     "verify": ["verify", "{run}"],
     "serve": ["serve", "{run}", "--port", "0"],
+    "bench attention": ["bench", "attention"],
     "bench train": ["bench", "train"],
     "bench decode": ["bench", "decode"],
 }

@@ -58,3 +58,9 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(MissingExtra, match=r"pip install 'regard\[plots\]'"):
         heatmap(torch.eye(2))
+
+
+def test_a_long_name_is_cut_and_leaves_room_for_the_map():
+    figure = heatmap(torch.eye(2), queries=["a" * 60, "b"], keys=["c", "d"])
+    named = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert named == ["a" * 23 + "…", "b"]
