@@ -84,11 +84,15 @@ def find(name: str, table: Mapping[str, T], *, key: str = "") -> T:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The message for an unknown name: the nearest name first, then all names."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
+    """The message for an unknown name: the nearest name first, then all names.
+
+    A table that takes names of a user's own says in its `remedy` how, where no name is near.
+    """
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return f"There is no '{name}' here.{hint} Known: {', '.join(known)}."
+    remedy = "" if near else getattr(known, "remedy", "")
+    return f"There is no '{name}' here.{hint} Known: {', '.join(names)}.{remedy}"
 
 
 def _fit(name: str, key: str, value: Any, hint: Any) -> Any:

@@ -21,6 +21,8 @@ from regard.errors import SettingError
 
 GROUP = "regard.parts"
 """The entry points by which an installed package offers parts."""
+REMEDY = " One of your own comes with --import FILE (in Python regard.import_parts)."
+"""What to do about a name that no table has."""
 LOG = logging.getLogger("regard")
 
 
@@ -36,6 +38,8 @@ class PartOrigin(NamedTuple):
 @final
 class LinkTable(dict[str, Any]):
     """The links of one kind by name; `protocol` is what each of them is."""
+
+    remedy = REMEDY
 
     def __init__(self, protocol: type, rows: Mapping[str, Any]) -> None:
         super().__init__(rows)
@@ -80,6 +84,8 @@ class LinkTable(dict[str, Any]):
 @final
 class JoinedTables(Mapping[str, Any]):
     """Several tables as one, as they are at any time, perhaps without one of their names."""
+
+    remedy = REMEDY
 
     def __init__(self, *tables: Mapping[str, Any], without: str | None = None) -> None:
         self.tables, self.left_out = tables, without

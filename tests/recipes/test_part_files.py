@@ -22,6 +22,14 @@ def made(tmp_path_factory):
     return folder
 
 
+def test_a_recipe_that_names_it_says_how_it_comes(made, tmp_path, capsys):
+    with forgetting():
+        assert main(["train", str(made / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "model.score: There is no 'distance' here. Known: dot, scaled_dot," in said
+    assert "One of your own comes with --import FILE (in Python regard.import_parts)." in said
+
+
 def test_the_run_records_the_name_and_the_hash(made):
     (row,) = json.loads((made / "run/parts.json").read_text())
     assert (row["name"], row["class"]) == ("distance", "DistanceScore")
