@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard import RegardError, errors
-from regard.attention import Chain, GroupedQueryHeads
+from regard.attention import Chain, GroupedQueryHeads, multi_head
 from regard.attention.memories.linformer import LinformerMemory
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
@@ -24,6 +24,7 @@ from regard.errors import (
     LengthError,
     MeetingError,
     MissingExtra,
+    NotPortable,
     PathError,
     RecipeError,
     RunError,
@@ -31,6 +32,7 @@ from regard.errors import (
     ShapeError,
     UnknownChoice,
 )
+from regard.models.portable.attentions import attention_form
 from regard.places import Tree
 from regard.plots import heatmap
 from regard.positions.learned import LearnedPositions
@@ -91,6 +93,10 @@ MET = {
     RunError: (
         lambda: next(run(_recipe(), Path(__file__).parent)),
         "is not empty, and a run is never overwritten. Add --resume",
+    ),
+    NotPortable: (
+        lambda: attention_form(multi_head(DIMS, select="sparsemax"), is_causal=False),
+        r"the selection sparsemax is no softmax, and other runtimes have no other; take model\.sel",
     ),
     MissingExtra: (
         lambda: heatmap(torch.eye(3)),
