@@ -15,7 +15,7 @@ from regard.interop.ctranslate2.model_specs import model_spec
 from regard.interop.exporting.as_marian import as_marian
 from regard.interop.exporting.hub_models import hub_model
 from regard.models import Model, Spec, build_model
-from regard.models.portable import portable_model
+from regard.models.portable import portable_model, tensor_functions
 from regard.recipes import read_recipe
 from regard.training.checkpoints import distinct_tensors
 
@@ -66,9 +66,15 @@ def to_huggingface(spec: Spec, model: Model) -> str:
     return str(hub_model(found).config["architectures"][0])
 
 
+def to_onnx(spec: Spec, model: Model) -> str:
+    tensor_functions(model)
+    return "2 graphs"
+
+
 TARGETS: dict[str, Callable[[Spec, Model], str]] = {
     "CTranslate2": to_ctranslate2,
     "Hugging Face": to_huggingface,
+    "ONNX": to_onnx,
 }
 
 
@@ -81,24 +87,21 @@ def exports_of(path: Path) -> list[str]:
     except MissingExtra:
         # captioners alone need other packages, and no target holds one
         reason = "a model of kind Captioner is no Transformer"
-        return [f"`{path.stem}`", *("-" for _ in TARGETS), reason]
+        return [f"`{path.stem}`", *("-" for _ in TARGETS), f"CTranslate2: {reason}"]
     for name, make in TARGETS.items():
         try:
             cells.append(make(small(spec), model))
         except (NotPortable, SettingError) as refused:
             cells.append("-")
             reasons.setdefault(_short(str(refused)), name)
-    said = "; ".join(
-        reason if len(reasons) == 1 and cells.count("-") == len(cells) else f"{name}: {reason}"
-        for reason, name in reasons.items()
-    )
+    said = "; ".join(f"{name}: {reason}" for reason, name in reasons.items())
     return [f"`{path.stem}`", *cells, said]
 
 
 def _short(reason: str) -> str:
     """The reason without what to take instead."""
     first = reason.removeprefix("export: ").split("; take ")[0].split("; leave ")[0]
-    return first.removesuffix(".").split(". Such models")[0]
+    return first.removesuffix(".").split(". Such models")[0].split(", which ")[0]
 
 
 def export_table() -> str:
@@ -106,7 +109,7 @@ def export_table() -> str:
     rows = [exports_of(path) for path in sorted(RECIPES.glob("*.toml"))]
     able = sum(row[1:-1] != ["-"] * len(TARGETS) for row in rows)
     lines = [
-        f"{able} of {len(rows)} recipes can be exported to one of these or both.",
+        f"{able} of {len(rows)} recipes can be exported to at least one of these.",
         "",
         f"| recipe | {' | '.join(TARGETS)} | why not |",
         f"|---|{'---|' * len(TARGETS)}---|",

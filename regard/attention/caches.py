@@ -115,7 +115,8 @@ class KeyValues(NamedTuple):
 
     def append(self, other: "KeyValues") -> "KeyValues":
         """The cache of these positions followed by the other ones."""
-        if _learns(self, other):
+        # an exported graph is a function of tensors, without a storage beside them
+        if _learns(self, other) or torch.compiler.is_exporting():
             key = torch.cat([self.key, other.key], -2)
             return KeyValues(key, torch.cat([self.value, other.value], -2))
         storage, needed = self.storage, self.length + other.length

@@ -28,6 +28,9 @@ def export(
     (ct2-transformers-converter): Marian (post-norm) or Pegasus (pre-norm) for models that read a
     source, GPT-2 for language models, BERT for encoders. Probabilities stay the same.
 
+    onnx: two graphs, of the encoder and of a step of the decoder with its past, for Transformers
+    that read a source, whatever their links.
+
     What a layout cannot hold is refused with the reason, and what to take instead.
 
     Example: regard export runs/multi30k --to ctranslate2 --out exported

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast, final
 import torch
 
 from regard.data.subword_kinds import BOS, PAD
-from regard.decoding import Greedy, Limits, SearchEngine, Sentence
+from regard.decoding import Decodable, Greedy, Limits, Sentence
 from regard.errors import RunError
 from regard.models import Stepper
 from regard.models.shapes import Logits, NewTokens
@@ -97,9 +97,7 @@ class ClosedStepper:
         ), after
 
 
-def compared_answers(
-    run: Trained, other: SearchEngine, *, is_closed: bool = False
-) -> ComparedAnswers:
+def compared_answers(run: Trained, other: Decodable, *, is_closed: bool = False) -> ComparedAnswers:
     """Answer the run's examples greedily by both.
 
     `is_closed`: the other program cannot write padding and begin.

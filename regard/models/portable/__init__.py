@@ -10,6 +10,7 @@ from regard.models.portable.forms import (
     PortableNorm,
     PortableStack,
 )
+from regard.models.portable.functions import TensorFunctions, tensor_functions
 from regard.models.portable.models import portable_model
 
 __all__ = [
@@ -21,5 +22,7 @@ __all__ = [
     "PortableModel",
     "PortableNorm",
     "PortableStack",
+    "TensorFunctions",
     "portable_model",
+    "tensor_functions",
 ]
