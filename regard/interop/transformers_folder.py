@@ -20,6 +20,7 @@ SETTINGS = (
     "generation_config.json",
 )  # fmt: skip
 """Files of a folder that may name code."""
+ADAPTER = "adapter_config.json"
 READERS = {
     "input_ids": ("AutoTokenizer", "tokenizer.json"),
     "pixel_values": ("AutoImageProcessor", "preprocessor_config.json"),
@@ -65,8 +66,27 @@ def _check_safe(folder: Folder) -> None:
                 "a model of an architecture that transformers has itself.",
                 name,
             )
+    if folder.has(ADAPTER):
+        raise folder.refusal(
+            " is an adapter, whose other half is elsewhere. Merge it into its model, and save it.",
+            ADAPTER,
+        )
+    if folder.config.get("quantization_config"):
+        raise folder.refusal(
+            ": 'quantization_config' says that the weights are quantised, and such are not read. "
+            "Fetch the model in float16, bfloat16 or float32.",
+            CONFIG,
+        )
     # also tells a pickle, and files that are missing
-    folder.tensor_names()
+    n_tensors = len(folder.tensor_names())
+    for name, count in folder.config.items():
+        # as many empty layers would be made first
+        if ("layers" in name or name == "n_layer") and isinstance(count, int) and count > n_tensors:
+            raise folder.refusal(
+                f": '{name}' is {count:,}, and the folder has {n_tensors:,} tensors: they are of "
+                "different models. Fetch both from one place.",
+                CONFIG,
+            )
 
 
 def _named_code(held: Any) -> str:
@@ -121,6 +141,12 @@ def _loaded(folder: Folder, kind: Any) -> Any:
         except Exception as error:  # a damaged folder raises errors of many types
             raise folder.refusal(f" cannot be opened: {_first_line(error)}") from error
     _check_weights(folder, report)
+    for name, weight in model.named_parameters():
+        if not bool(weight.isfinite().all()):
+            raise folder.refusal(
+                f": '{name}' holds numbers that are NaN or infinite: it was damaged, or its "
+                "training failed. Fetch it again."
+            )
     return model.eval().float()
 
 

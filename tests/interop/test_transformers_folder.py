@@ -83,6 +83,28 @@ def test_missing_weights_are_refused_and_not_drawn_at_random(tmp_path):
     refused(folder, r"lacks the weights 'bert.encoder.layer.1.attention.self.key.weight'")
 
 
+def test_an_adapter_and_quantised_weights_are_refused(tmp_path):
+    folder = folder_of("bert", tmp_path)
+    changed(folder, "config.json", quantization_config={"quant_method": "bitsandbytes"})
+    refused(folder, "'quantization_config' says that the weights are quantised")
+    changed(folder, "adapter_config.json", base_model_name_or_path="elsewhere")
+    refused(folder, "is an adapter, whose other half is elsewhere. Merge it")
+
+
+def test_more_layers_than_tensors_are_refused_before_they_are_made(tmp_path):
+    folder = folder_of("bert", tmp_path)
+    changed(folder, "config.json", num_hidden_layers=10**9)
+    refused(folder, "'num_hidden_layers' is 1,000,000,000, and the folder has 42 tensors")
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path):
+    folder = folder_of("bert", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights["bert.encoder.layer.1.attention.self.key.weight"][3, 4] = torch.nan
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    refused(folder, "self.key.weight' holds numbers that are NaN or infinite")
+
+
 @pytest.mark.parametrize("name", ["OwnModel", None, 7, "AutoModel", "BertConfig", "logging"])
 def test_an_architecture_that_transformers_lacks_is_refused(name, tmp_path):
     folder = folder_of("bert", tmp_path)
