@@ -19,6 +19,9 @@ from regard.attention.attend import Attended
 from regard.attention.chain import Chain
 from regard.attention.maps import AttentionMap
 
+OUTPUT_NAMES = ("W_O", "o_proj", "out_proj", "out_lin", "o")
+"""The names of the output projection beside a chain: ours, and those of other libraries."""
+
 
 @contextmanager
 def captured(model: nn.Module) -> Iterator[dict[str, AttentionMap]]:
@@ -52,7 +55,6 @@ def captured(model: nn.Module) -> Iterator[dict[str, AttentionMap]]:
 def _output(model: nn.Module, name: str, n_heads: int) -> Tensor | None:
     """The output projection of the heads around a chain, head by head."""
     around = model.get_submodule(name.rpartition(".")[0])
-    joins = getattr(around, "W_O", getattr(around, "out_proj", None))
-    if not isinstance(joins, nn.Linear):
-        return None
-    return joins.weight.T.unflatten(0, (n_heads, -1))
+    parts = (getattr(around, name, None) for name in OUTPUT_NAMES)
+    joins = next((part for part in parts if isinstance(part, nn.Linear)), None)
+    return None if joins is None else joins.weight.T.unflatten(0, (n_heads, -1))

@@ -81,6 +81,24 @@ def test_a_model_is_attached_for_the_time_of_the_capture_alone():
     assert not any("regard" in name for name, _ in model.named_modules())
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "place"),
+    [
+        ("llama", "decoder", "model.layers.1.self_attn.o_proj"),
+        ("t5", "cross", "decoder.block.1.layer.1.EncDecAttention.o"),
+        ("distilbert", "encoder", "distilbert.transformer.layer.1.attention.out_lin"),
+    ],
+)
+def test_values_are_as_long_as_what_they_add_to_the_output(name, kind, place):
+    model, inputs = model_of(name), inputs_of(name)
+    with torch.no_grad(), regard.capture(model) as record:
+        model(**inputs)
+    value = record.attention[kind].layers[1].map.value[0, 2]
+    joins = model.get_submodule(place).weight[:, 12:18].detach()
+    got = record.value_norms(kind, 1, 2)
+    torch.testing.assert_close(got, (value @ joins.T).norm(dim=-1), atol=1e-5, rtol=1e-5)
+
+
 class Classifier(nn.Module):
     """A model of a user, around one of transformers, with an attention of its own."""
 
