@@ -226,8 +226,11 @@ def test_bench_checks_measures_and_reports_ratios(capsys, tmp_path):
 def test_bench_says_what_does_not_fit(monkeypatch, capsys):
     bench = importlib.import_module("regard.cli.bench")
     monkeypatch.setattr(bench, "free_memory", lambda: 1 << 28)
-    assert main(["bench", "attention", "--lengths", "512", "--only", "additive"]) == 0
-    assert "too large (0.5 GiB in one piece)" in capsys.readouterr().out
+    assert main(["bench", "attention", "--lengths", "2048", "--only", "soft"]) == 0
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
+    told = {name: rest for name, rest in rows if name in ("dense", "soft")}
+    assert told["dense"] == "too large (0.1 GiB in one piece)"
+    assert "MiB" in told["soft"]
 
 
 @pytest.mark.parametrize(
