@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from regard.bench import measure
 from regard.catalogue import mechanisms
 from regard.cli import main
 
@@ -207,7 +208,13 @@ def test_the_version_is_printed(capsys):
     assert capsys.readouterr().out.strip().count(".") == 2
 
 
+@pytest.fixture
+def few_repeats(monkeypatch):
+    monkeypatch.setattr(measure, "BUDGET_S", 0.0)
+
+
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_repeats")
 def test_bench_checks_measures_and_reports_ratios(capsys, tmp_path):
     out = tmp_path / "bench.json"
     words = "bench attention --lengths 64 --only soft,big_bird,linformer,rotary"
@@ -223,6 +230,7 @@ def test_bench_checks_measures_and_reports_ratios(capsys, tmp_path):
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_repeats")
 def test_bench_says_what_does_not_fit(monkeypatch, capsys):
     bench = importlib.import_module("regard.cli.bench")
     monkeypatch.setattr(bench, "free_memory", lambda: 1 << 28)

@@ -75,7 +75,7 @@ def test_two_functions_of_tensors_give_the_logits_of_the_model(tmp_path, name):
     assert [part.shape[2] for part in pasts] == [3] * len(pasts)
 
 
-@pytest.mark.processes
+@pytest.mark.slow
 def test_graphs_answer_as_the_run_and_their_readme_too(tmp_path, monkeypatch, capsys):
     run = made(tmp_path / "run", SMALL)
     said = exported(run, tmp_path / "there")
