@@ -109,16 +109,22 @@ def test_a_pair_passes_gradcheck(one, other):
 
 
 def test_every_path_is_chosen_by_some_pair():
-    chosen = set()
-    for one, other in ALLOWED:
-        dims = small_dims(one, other)
-        chain = chain_of(one, other, dims=dims)
-        widths = {"d_query": dims.query, "d_key": dims.key, "d_value": dims.value}
-        # windows pay in long rows alone, and blocks of queries in longer ones
-        for times in {"score": (1, 20, 400), "memory": (1,)}.get(part_of(one), (1, 20)):
+    left = set(PATHS)
+    # windows and pieces pay in long rows alone, thresholds and blocks of queries in longer ones
+    for times in (1, 20, 400):
+        for one, other in ALLOWED:
+            if times > 1 and "memory" in (part_of(one), part_of(other)):
+                # some memories have a length of their own
+                continue
+            dims = small_dims(one, other)
+            chain = chain_of(one, other, dims=dims)
+            widths = {"d_query": dims.query, "d_key": dims.key, "d_value": dims.value}
             n_queries, n_keys = (times * n for n in sizes(one, other))
-            chosen.add(chain.explain(n_queries, n_keys, n_heads=dims.n_heads, **widths).path)
-    assert chosen == set(PATHS)
+            said = chain.explain(n_queries, n_keys, n_heads=dims.n_heads, **widths)
+            left.discard(said.path)
+            if not left:
+                return
+    pytest.fail(f"no pair is computed by {left}")
 
 
 @every_allowed_pair
