@@ -152,8 +152,8 @@ def _difference(chain: Chain, query: Tensor, key: Tensor, value: Tensor, scale: 
     chain.path = chain.explain(n, n_heads=scale.n_heads, d_query=D_HEAD).path
     fast = chain(q, k, v, places=few)
     chain.path = None
-    chain.train()
     if chain.memory is not None:
+        chain.train()
         slots = chain.memory.shorten(k, v, FULL, few)
         return float((fast.context - fast.map.dense() @ slots.value).abs().max())
     law = attend(
@@ -166,6 +166,7 @@ def _difference(chain: Chain, query: Tensor, key: Tensor, value: Tensor, scale: 
         select=chain.select,
         places=few,
     )
+    chain.train()
     return float((fast.context - law.context).abs().max())
 
 
