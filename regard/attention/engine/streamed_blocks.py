@@ -61,15 +61,17 @@ class Probe(NamedTuple):
         return cls([leaf for name, leaf in leaves.items() if name not in ours], type(rows))
 
 
-def _graph_of(outputs: tuple[Tensor, ...]) -> set[Any]:
-    """All nodes behind the outputs."""
-    waiting = [x.grad_fn for x in outputs if x.grad_fn is not None]
-    seen: set[Any] = set(waiting)
-    while waiting:
-        behind = {node for node, _ in waiting.pop().next_functions if node is not None} - seen
-        seen |= behind
-        waiting += behind
-    return seen
+def _graph_of(outputs: tuple[Tensor, ...]) -> list[Any]:
+    """All nodes behind the outputs, in an order that the same graph always has."""
+    nodes = list(dict.fromkeys(x.grad_fn for x in outputs if x.grad_fn is not None))
+    seen = set(nodes)
+    # the list grows while it is read
+    for node in nodes:
+        for behind, _ in node.next_functions:
+            if behind is not None and behind not in seen:
+                seen.add(behind)
+                nodes.append(behind)
+    return nodes
 
 
 class AttendInBlocks(torch.autograd.Function):
