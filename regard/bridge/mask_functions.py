@@ -64,7 +64,7 @@ class SymbolicMask(Tensor):
         mask.pattern, mask.places = pattern, places
         return mask
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:  # type: ignore[override] # torch's takes tensor_contents too
         return f"SymbolicMask({type(self.pattern).__name__}, {tuple(self.shape)})"
 
     def numbers(self) -> Bool[Tensor, "b 1 q k"]:

@@ -59,7 +59,7 @@ def _write(
     outputs: Sequence[str],
 ) -> None:
     try:
-        import onnxscript  # noqa: F401
+        import onnxscript  # noqa: F401 - torch's exporter imports it late
     except ModuleNotFoundError as missing:
         raise MissingExtra(
             f"onnx: '{missing.name}' is not installed. Run pip install 'regard[onnx]'."

@@ -124,6 +124,20 @@ def test_parameters_that_were_computed_before_the_chain_get_their_gradients():
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_a_matrix_that_was_computed_before_the_chain_gets_its_gradient():
+    table = torch.randn(129, 129, dtype=torch.float64, requires_grad=True)
+    x = inputs(129, 129)
+
+    def context(path):
+        return Chain(AdditiveScore(DIMS).double(), path=path)(*x.values(), table.exp()).context
+
+    torch.manual_seed(1)
+    got = context("streamed")
+    torch.manual_seed(1)
+    assert_same_gradients(got, context("dense"), {**x, "table": table})
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_parameters_that_are_exchanged_before_the_backward_pass_are_refused():
     chain = Chain(AdditiveScore(DIMS).double(), path="streamed")
     context = chain(*inputs(70, 70).values()).context
