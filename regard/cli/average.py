@@ -19,6 +19,7 @@ from regard.tasks.loaded_run import load_subwords, subword_files
 from regard.training.averages import mean_of
 from regard.training.card import write_mean_card
 from regard.training.card_json import MODEL, recorded_data
+from regard.training.checkpoint_hashes import check_is_whole
 from regard.training.checkpoints import checkpoints, tensor_forms, write_tensors
 from regard.training.run_folder import check_can_be_made, check_is_run
 
@@ -74,6 +75,8 @@ def _files(path: Path, last: int | None) -> list[Path]:
                 f"average: '{path}' has {counted(len(found), 'checkpoint')}, but --last asks for "
                 f"{last}. {fewer} with a larger training.keep_checkpoints."
             )
+        for each in found[-last:]:
+            check_is_whole(each)
         return [each / MODEL for each in found[-last:]]
     file = path / MODEL if path.is_dir() else path
     if not path.exists():
@@ -83,6 +86,8 @@ def _files(path: Path, last: int | None) -> list[Path]:
             f"average: '{path}' is neither a checkpoint nor a finished run nor a .safetensors "
             "file. Give one, or a run with --last 5."
         )
+    if path.is_dir():
+        check_is_whole(path)
     return [file]
 
 

@@ -1,10 +1,11 @@
 """Checkpoints: one directory each with safetensors and JSON, either complete or absent.
 
     checkpoints/step-000500/   model.safetensors  optimiser.safetensors  state.json
-                               average.safetensors  if a moving average is kept
+                               hashes.json  average.safetensors  if a moving average is kept
 
-optimiser.safetensors holds the random states of every worker too. A checkpoint is written under
-another name and renamed when it is on disk, so that a kill leaves the last one whole.
+hashes.json shows later damage (checkpoint_hashes.py), and optimiser.safetensors holds the random
+states of every worker too. A checkpoint is written under another name and renamed when it is on
+disk, so that a kill leaves the last one whole.
 """
 
 import json
@@ -26,6 +27,7 @@ from regard.data.files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
 from regard.hardware.hardware import CPU_STATE, CUDA_STATE, random_states, restore
 from regard.recipes.sections import read_fields
+from regard.training.checkpoint_hashes import write_hashes
 
 NAME = re.compile(r"step-\d+")
 MAX_COUNT = 2**63
@@ -65,11 +67,12 @@ def save_checkpoint(
     *,
     random: Mapping[str, Tensor] | None = None,
     average: Mapping[str, Tensor] | None = None,
+    run_hashes: Mapping[str, str | None] | None = None,
 ) -> Path:
     """Write a checkpoint into the folder of all; it has its name only once it is complete.
 
-    `random` are the random states of all workers, or of this process, and `average` is the moving
-    average of the weights, if one is kept.
+    `random` are the random states of all workers, or of this process, `average` is the moving
+    average of the weights, if one is kept, and `run_hashes` are of what the training reads.
     """
     states = random_states(_device(model)) if random is None else random
     path = folder / f"step-{progress.step:06d}"
@@ -87,6 +90,7 @@ def save_checkpoint(
                 on_cpu = {name: weight.cpu() for name, weight in average.items()}
                 write_tensors(partial / "average.safetensors", on_cpu)
             write_text(partial / "state.json", json.dumps(asdict(progress), indent=1) + "\n")
+            write_hashes(partial, run_hashes or {})
             if path.exists():
                 # an old one of the same update is deleted once the new one is on disk
                 sync_all(partial)

@@ -30,6 +30,7 @@ from regard.tasks import task_of
 from regard.training import run_folder
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
+from regard.training.checkpoint_hashes import RunHashes, check_run_is_whole, set_damaged_aside
 from regard.training.checkpoints import (
     Progress,
     checkpoints,
@@ -74,6 +75,9 @@ def run(
         held.enter_context(hardware.on_threads())
         # checked under the lock, so that what is found stays so
         workers.first_does(lambda: held.enter_context(run_folder.locked(out)))
+        notes: list[str] = []
+        if resume:
+            workers.first_does(lambda: notes.extend(_checked(out)))
         is_same, is_new = partial(run_folder.check_is_same, recipe), run_folder.check_is_new
         workers.first_does(partial(is_same if resume else is_new, out))
         newest = checkpoints(out / "checkpoints")
@@ -83,13 +87,22 @@ def run(
             if workers.is_first:
                 yield Finished(out, progress, is_complete=True)
             return
-        yield from _recorded(_Training(recipe, out, hardware, workers), new, resume=resume)
+        if resume and workers.is_first:
+            notes += run_folder.changed_settings(recipe, out)
+        yield from _recorded(_Training(recipe, out, hardware, workers), new, notes)
 
 
-def _recorded(training: "_Training", new: Sequence[Path], *, resume: bool) -> Iterator[Event]:
+def _checked(out: Path) -> list[str]:
+    """Notes on damaged checkpoints, which are set aside; what cannot be gone on from is refused."""
+    notes = set_damaged_aside(checkpoints(out / "checkpoints"))
+    for newest in checkpoints(out / "checkpoints")[-1:]:
+        check_run_is_whole(out, newest)
+    return notes
+
+
+def _recorded(training: "_Training", new: Sequence[Path], notes: Sequence[str]) -> Iterator[Event]:
     """Write and yield the events of a training; if it fails before an update, delete its files."""
     out, is_first = training.out, training.workers.is_first
-    notes = run_folder.changed_settings(training.recipe, out) if resume and is_first else []
     is_untouched = is_first and not run_folder.holds_anything(out)
     try:
         yield from map(Notice, notes)
@@ -116,7 +129,7 @@ class _Training:
     def __init__(self, recipe: Recipe, out: Path, hardware: Hardware, workers: Workers) -> None:
         self.recipe, self.out, self.hardware = recipe, out, hardware
         self.workers, self.metrics = workers, Metrics(out)
-        self.folder = out / "checkpoints"
+        self.folder, self.hashes = out / "checkpoints", RunHashes(out)
         self.best = Best()
         self.average: MovingAverage | None = None
 
@@ -271,6 +284,7 @@ class _Training:
             replace(progress, **vars(self.best)),
             random=random,
             average=None if self.average is None else self.average.weights,
+            run_hashes=self.hashes.current(),
         )
         # a checkpoint that a stop made is of no use beside a later one
         for path in set(checkpoints(self.folder)[:-1]) - set(self._regular(progress.step)):
