@@ -154,8 +154,9 @@ def _on_cuda_backward(
             grad, query, key, value, out, lse, None, None, *lengths, 0.0, is_causal, seed, seed,
             scale=scale,
         )  # fmt: skip
-    # this kernel reads whole groups of rows
+    # this kernel reads whole groups of rows, and the context as its forward pass lays it out
     lse = pad(lse, (0, -lse.shape[-1] % 32), value=torch.inf)
+    out = like_rows(out).copy_(out)
     wanted = [True, True, True, False]
     return _ops._scaled_dot_product_efficient_attention_backward(
         grad, query, key, value, _aligned(bias, query), out, lse, seed, seed, 0.0, wanted,
