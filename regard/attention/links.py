@@ -225,6 +225,9 @@ class Relation(ChainLink, Protocol):
 class Pattern(ChainLink, Protocol):
     """Decides which keys a query may see: a predicate on places; masks are patterns too."""
 
+    every: "tuple[Pattern, ...]" = ()
+    """The patterns that all have to show a pair, where it is made of several."""
+
     def visible(self, places: Places) -> Mask:
         """True where the query may attend to the key."""
 

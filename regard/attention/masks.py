@@ -80,7 +80,7 @@ class AllOf(Pattern):
     """A pair is visible if it is visible in every part."""
 
     def __init__(self, *parts: Pattern) -> None:
-        self.parts = parts
+        self.parts = self.every = parts
 
     def extra_repr(self) -> str:
         """The parts."""
@@ -178,7 +178,7 @@ def is_full(mask: Pattern | Tensor) -> bool:
 
 def all_of(*parts: Pattern) -> Pattern:
     """The pairs that every part allows."""
-    flat = [one for part in parts for one in (part.parts if isinstance(part, AllOf) else (part,))]
+    flat = [one for part in parts for one in (part.every or (part,))]
     rest = [part for part in flat if not is_full(part)]
     if len(rest) <= 1:
         return rest[0] if rest else FULL
@@ -200,9 +200,9 @@ def split_padding(mask: Pattern) -> tuple[tuple[Pattern, ...], Bool[Tensor, "b k
 
 def _single(mask: Pattern) -> tuple[Pattern, ...]:
     """The parts of a mask that all have to allow a pair."""
-    if not isinstance(mask, AllOf):
+    if not mask.every:
         return (mask,)
-    return tuple(single for part in mask.parts for single in _single(part))
+    return tuple(single for part in mask.every for single in _single(part))
 
 
 def _all(valid: Iterable[Tensor | None]) -> Tensor | None:

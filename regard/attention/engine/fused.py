@@ -74,15 +74,17 @@ CAUSAL_ROWS = 512
 def _not_one_vector(case: Case) -> str | None:
     """Why the relation is not a fixed vector of biases by distance that the CPU's kernel takes."""
     name = type(case.relation).__name__
-    bias = case.relation.as_bias(case.places.tile(slice(0, 1), slice(0, 1)))
-    if bias is None or case.relation.reads_query or not case.relation.is_movable:
+    if case.relation.reads_query or not case.relation.is_movable:
         return f"{name} changes the scores inside the kernel"
-    if bias.requires_grad and torch.is_grad_enabled():
-        return f"{name} learns its bias, which the kernels cannot"
     # tensors without memory stand for those of a CPU
     on_cpu = case.query.is_cpu or case.query.is_meta
     if not on_cpu or case.query.dtype not in (torch.float32, torch.float64):
         return f"only the CPU's kernel, in single or double precision, takes {name}'s bias by view"
+    bias = case.relation.as_bias(case.places.tile(slice(0, 1), slice(0, 1)))
+    if bias is None:
+        return f"{name} changes the scores inside the kernel"
+    if bias.requires_grad and torch.is_grad_enabled():
+        return f"{name} learns its bias, which the kernels cannot"
     if case.places.past is None:
         return "the rows or columns have gaps"
     if case.kernel_mask is not None and case.kernel_mask.valid is not None:

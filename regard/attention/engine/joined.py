@@ -10,7 +10,7 @@ speed. In the backward pass each piece runs by its kernel's own backward with th
 lse, since dS[i,j] = P[i,j] (dO[i] · v[j] - dO[i] · O[i]) holds pair by pair.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -24,15 +24,12 @@ from regard.attention.engine import kernels
 from regard.attention.engine.agreement import disagreement
 from regard.attention.engine.band import Band
 from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
-from regard.attention.engine.tiled_band import (
-    MAX_REACH,
-    TiledBand,
-    fits_tiles,
-    table_gradients,
-)
+from regard.attention.engine.joined_on_gpu import attend_joined_on_gpu, fits_gpu_kernels
+from regard.attention.engine.sloped import attend_sloped, fits_slope_kernel
+from regard.attention.engine.tiled_band import table_gradients
 from regard.attention.links import SoftRows, keys_that_exist, wide
 
-FEW_PAIRS, FEW_PAIRS_ON_GPU = 1 << 18, 1 << 20
+FEW_PAIRS, FEW_PAIRS_ON_GPU = 1 << 18, 1 << 19
 """Maps of so many pairs in a head are computed whole: the pieces' calls would take longer."""
 
 TRIED = 600
@@ -135,7 +132,7 @@ class JoinedPath(Path):
             return f"{name} is not constant from some distance on"
         if case.relation.has_slope and case.query.dtype == torch.float32:
             return f"{name} grows with the distance, which single precision would round off"
-        return disagreement(case, attend_joined, TRIED) if case.query.is_cuda else None
+        return disagreement(case, _attend(case), TRIED) if case.query.is_cuda else None
 
     def why_slow(self, case: Case) -> str | None:
         """The reason, if the map is small."""
@@ -158,7 +155,14 @@ class JoinedPath(Path):
 
     def run(self, case: Case) -> Attended:
         """Run the pieces and join them."""
-        return attend_joined(case)
+        return _attend(case)(case)
+
+
+def _attend(case: Case) -> Callable[[Case], Attended]:
+    """The function that runs a case: by a kernel of ours, where one takes it."""
+    if fits_slope_kernel(case):
+        return attend_sloped
+    return attend_joined_on_gpu if fits_gpu_kernels(case) else attend_joined
 
 
 def attend_joined(case: Case) -> Attended:
@@ -179,7 +183,7 @@ class _Plan:
     """How a map is cut."""
 
     pieces: tuple[Piece, ...]
-    band: Band | TiledBand
+    band: Band
     past: int
     reach: int
     scale: float
@@ -200,9 +204,7 @@ class _Plan:
             if not (is_causal and piece.is_right)
         )
         past, scale = case.places.past, case.dot.scale * case.softmax
-        band: Band | TiledBand = Band(n_queries, n_keys, past, reach, is_causal, valid, scale)
-        if fits_tiles(case.dot.query, case.dot.key, case.value) and reach <= MAX_REACH:
-            band = TiledBand.around(reach, case.mask, case.places, n_queries, n_keys, scale)
+        band = Band(n_queries, n_keys, past, reach, is_causal, valid, scale)
         return cls(pieces, band, past, reach, scale, valid)
 
 

@@ -114,8 +114,8 @@ def softmax_attention_backward(
     """
     d, width = key.shape[-1], value.shape[-1]
     q, k, v = _same_width(query, key, value)
-    fill = (0, v.shape[-1] - width)
-    grad, out = pad(grad, fill), pad(out, fill)
+    if fill := v.shape[-1] - width:
+        grad, out = pad(grad, (0, fill)), pad(out, (0, fill))
     bias = _with_hidden(bias, valid, query)
     if query.is_cpu and _holds_pairs(query, key):
         found = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -142,13 +142,15 @@ def _on_cuda_backward(
 ) -> tuple[Tensor, ...]:
     """By cuDNN's kernel, by flash, or under a bias and in single precision by the efficient one."""
     seed = torch.zeros((), dtype=torch.int64, device=query.device)
-    grad, out, lse = grad.contiguous(), out.contiguous(), lse.contiguous()
-    lengths = (query.shape[-2], key.shape[-2])
+    lse, lengths = lse.contiguous(), (query.shape[-2], key.shape[-2])
     if bias is None and _suits_cudnn(query, key, value, is_causal=is_causal):
+        # contiguous vectors are all that it needs
+        grad, out = (x if x.stride(-1) == 1 else x.contiguous() for x in (grad, out))
         return _ops._scaled_dot_product_cudnn_attention_backward(
             grad, query, key, value, out, lse[..., None], seed, seed, None, None, None,
             *lengths, 0.0, is_causal, scale=scale,
         )  # fmt: skip
+    grad, out = grad.contiguous(), out.contiguous()
     if bias is None and query.dtype in HALF and query.shape[-1] <= FLASH_WIDTH:
         return _ops._scaled_dot_product_flash_attention_backward(
             grad, query, key, value, out, lse, None, None, *lengths, 0.0, is_causal, seed, seed,

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.related_kernel import (
-    LOG2_E,
     NOT_SPECIALISED,
     STAGES,
     at_ends,
@@ -30,8 +29,9 @@ from regard.attention.engine.related_kernel import (
     warps_of,
 )
 from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import seen_in_tile
+from regard.attention.engine.sparse_kernel import LOG2_E, seen_in_tile
 from regard.attention.engine.tiles import SIDE, Tiling
+from regard.attention.products_by_distance import products_by_distance
 
 
 @triton.jit
@@ -284,7 +284,11 @@ def _differentiate(
     lses, levels = (lse.new_empty(3, *lse.shape) for _ in range(2))
     sizes = (*sizes_of(query, key, by_distance, past, scale, bits), b * h)
     # the gradient along each distance's vector, made by one product for all tiles
-    along = query[..., :1] if to_values is None else _along(grad, to_values)
+    along = (
+        query[..., :1]
+        if to_values is None
+        else products_by_distance(grad, to_values.to(grad.dtype))
+    )
     strides = (*strides_of(query, key, value), *steps_of(query, by_distance), *strides_of(along))
     kinds = {
         "D": d,
@@ -307,12 +311,6 @@ def _differentiate(
     )  # fmt: skip
     d_relation = d_relation if is_by_row else d_relation.sum(-2, keepdim=True)
     return d_query, d_key, d_value, d_relation, mass
-
-
-def _along(grad: Tensor, to_values: Tensor) -> Tensor:
-    """grad[i] · to_values[c], `b h q r`."""
-    table = to_values.to(grad.dtype).expand(grad.shape[1], -1, -1)
-    return torch.einsum("bhqd,hrd->bhqr", grad, table)
 
 
 def _gradients(

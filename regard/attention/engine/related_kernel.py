@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import seen_in_tile
+from regard.attention.engine.sparse_kernel import LOG2_E, seen_in_tile
 from regard.attention.engine.tiles import SIDE, Tiling
 
 WARPS, NARROW, STAGES = 4, 64, 3
@@ -30,9 +30,6 @@ NOT_SPECIALISED = [
     "heads_in_all",
 ]  # fmt: skip
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""
-
-LOG2_E = tl.constexpr(1.4426950408889634)
-"""Scores are in base 2 inside the kernels, as the GPU's exponential is."""
 
 
 @triton.jit

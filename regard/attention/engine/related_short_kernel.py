@@ -15,7 +15,6 @@ from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.related_kernel import (
-    LOG2_E,
     at_ends,
     at_pairs,
     by_offset,
@@ -33,6 +32,7 @@ from regard.attention.engine.short_kernel import (
     tile_side,
     tile_warps,
 )
+from regard.attention.engine.sparse_kernel import LOG2_E
 
 NOT_SPECIALISED = ["heads", "nq", "nk", "past", "reach", "rb", "rh", "rn", "th"]
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""

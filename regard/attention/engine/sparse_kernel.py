@@ -20,6 +20,15 @@ from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.tiles import SIDE, Tiling
 
+LOG2_E = tl.constexpr(1.4426950408889634)
+"""Scores are in base 2 inside the kernels, as the GPU's exponential is."""
+
+WARPS, STAGES = 4, 3
+"""Groups of threads for a tile, and tiles that are loaded ahead."""
+
+NOT_SPECIALISED = ["nq", "nk", "heads", "ahead", "n_blocks", "n_heads"]
+"""Numbers that get no kernels of their own for 1 and for multiples of 16."""
+
 
 @triton.jit
 def seen_in_tile(
@@ -34,13 +43,48 @@ def seen_in_tile(
     return seen
 
 
-@triton.jit(do_not_specialize=["nq", "nk", "heads"])
+@triton.jit
+def program_of(order, ahead, n_blocks, n_heads):
+    """Block and head of a program: the longest blocks of all heads first, then head by head."""
+    program = tl.program_id(0)
+    rest, later = n_blocks - ahead, program - ahead * n_heads
+    block = tl.where(later < 0, program // n_heads, ahead + later % rest)
+    return tl.load(order + block), tl.where(later < 0, program % n_heads, later // rest)
+
+
+@triton.jit
+def hidden(
+    scores, bits, full, valid, b, stride_b, tile, side, columns, nk,
+    SIDE: tl.constexpr, HAS_VALID: tl.constexpr, IS_TURNED: tl.constexpr,
+):  # fmt: skip
+    """The scores of a tile, minus infinity where a pair is hidden; most tiles hide none.
+
+    A turned tile has keys for rows.
+    """
+    if tl.load(full + tile) == 0:
+        rows = tl.load(bits + b.to(tl.int64) * stride_b + tile * SIDE + side)
+        if IS_TURNED:
+            seen = ((rows[None, :] >> side[:, None].to(tl.int64)) & 1) != 0
+        else:
+            seen = ((rows[:, None] >> side[None, :].to(tl.int64)) & 1) != 0
+        scores = tl.where(seen, scores, float("-inf"))
+    if HAS_VALID:
+        exists = tl.load(valid + b.to(tl.int64) * nk + columns, mask=columns < nk, other=0) != 0
+        if IS_TURNED:
+            scores = tl.where(exists[:, None], scores, float("-inf"))
+        else:
+            scores = tl.where(exists[None, :], scores, float("-inf"))
+    return scores
+
+
+@triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _forward(
-    Q, K, V, O, L, bits, valid, order, start, other, heads, nq, nk, scale, bits_b,
+    Q, K, V, O, L, bits, full, valid, order, start, other, ahead, n_blocks, n_heads,
+    heads, nq, nk, scale, bits_b,
     qb, qh, qn, kb, kh, kn, vb, vh, vn,
     D: tl.constexpr, SIDE: tl.constexpr, HAS_VALID: tl.constexpr,
 ):  # fmt: skip
-    block, program = tl.load(order + tl.program_id(0)), tl.program_id(1)
+    block, program = program_of(order, ahead, n_blocks, n_heads)
     b, h = program // heads, program % heads
     side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
     rows = block * SIDE + side
@@ -52,30 +96,33 @@ def _forward(
         columns = tl.load(other + t) * SIDE + side
         k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
         v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
-        seen = seen_in_tile(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
-        scores = tl.where(seen, tl.dot(q, tl.trans(k)) * scale, -1e30)
+        scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E)
+        scores = hidden(
+            scores, bits, full, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID, False
+        )
         higher = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.where(seen, tl.exp(scores - higher[:, None]), 0.0)
-        shrink = tl.exp(top - higher)
+        weights = tl.exp2(scores - higher[:, None])
+        shrink = tl.exp2(top - higher)
         total = total * shrink + tl.sum(weights, 1)
-        context = context * shrink[:, None] + tl.dot(weights.to(v.dtype), v)
+        context = tl.dot(weights.to(v.dtype), v, context * shrink[:, None])
         top = higher
     # a row that sees nothing gives zeros
     is_empty = total == 0.0
     some = tl.where(is_empty, 1.0, total)
     out = O + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + wide
     tl.store(out, (context / some[:, None]).to(q.dtype), mask=(rows < nq)[:, None])
-    lse = tl.where(is_empty, 0.0, top + tl.log(some))
+    lse = tl.where(is_empty, 0.0, top / LOG2_E + tl.log(some))
     tl.store(L + program.to(tl.int64) * nq + rows, lse, mask=rows < nq)
 
 
-@triton.jit(do_not_specialize=["nq", "nk", "heads"])
+@triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _to_queries(
-    Q, K, V, O, L, G, DQ, LEVEL, bits, valid, order, start, other, heads, nq, nk, scale, bits_b,
+    Q, K, V, O, L, G, DQ, LEVEL, bits, full, valid, order, start, other, ahead, n_blocks, n_heads,
+    heads, nq, nk, scale, bits_b,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, gb, gh, gn,
     D: tl.constexpr, SIDE: tl.constexpr, HAS_VALID: tl.constexpr,
 ):  # fmt: skip
-    block, program = tl.load(order + tl.program_id(0)), tl.program_id(1)
+    block, program = program_of(order, ahead, n_blocks, n_heads)
     b, h = program // heads, program % heads
     side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
     rows = block * SIDE + side
@@ -83,7 +130,7 @@ def _to_queries(
     o = head_rows(O, b, h, nq, ob, oh, on, rows, D)
     g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
     at = program.to(tl.int64) * nq + rows
-    lse = tl.load(L + at, mask=rows < nq, other=0.0)
+    lse = tl.load(L + at, mask=rows < nq, other=0.0) * LOG2_E
     level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
     tl.store(LEVEL + at, level, mask=rows < nq)
     d_query = tl.zeros([SIDE, D], tl.float32)
@@ -91,22 +138,25 @@ def _to_queries(
         columns = tl.load(other + t) * SIDE + side
         k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
         v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
-        seen = seen_in_tile(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
-        scores = tl.dot(q, tl.trans(k)) * scale - lse[:, None]
-        weights = tl.where(seen, tl.exp(tl.where(seen, scores, 0.0)), 0.0)
-        d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
-        d_query += tl.dot(d_scores.to(k.dtype), k)
+        scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E)
+        scores = hidden(
+            scores, bits, full, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID, False
+        )
+        weights = tl.exp2(scores - lse[:, None])
+        d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None])
+        d_query = tl.dot(d_scores.to(k.dtype), k, d_query)
     out = DQ + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + wide
-    tl.store(out, d_query.to(q.dtype), mask=(rows < nq)[:, None])
+    tl.store(out, (d_query * scale).to(q.dtype), mask=(rows < nq)[:, None])
 
 
-@triton.jit(do_not_specialize=["nq", "nk", "heads"])
+@triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _to_keys(
-    Q, K, V, L, G, LEVEL, DK, DV, bits, valid, order, start, other, tile, heads, nq, nk, scale,
-    bits_b, qb, qh, qn, kb, kh, kn, vb, vh, vn, gb, gh, gn,
+    Q, K, V, L, G, LEVEL, DK, DV, bits, full, valid, order, start, other, tile,
+    ahead, n_blocks, n_heads, heads, nq, nk, scale, bits_b,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, gb, gh, gn,
     D: tl.constexpr, SIDE: tl.constexpr, HAS_VALID: tl.constexpr,
 ):  # fmt: skip
-    block, program = tl.load(order + tl.program_id(0)), tl.program_id(1)
+    block, program = program_of(order, ahead, n_blocks, n_heads)
     b, h = program // heads, program % heads
     side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
     columns = block * SIDE + side
@@ -119,17 +169,20 @@ def _to_keys(
         q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
         g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
         at = program.to(tl.int64) * nq + rows
-        lse = tl.load(L + at, mask=rows < nq, other=0.0)
+        lse = tl.load(L + at, mask=rows < nq, other=0.0) * LOG2_E
         level = tl.load(LEVEL + at, mask=rows < nq, other=0.0)
-        at_bits = tl.load(tile + t)
-        seen = seen_in_tile(bits, valid, b, bits_b, at_bits, side, columns, nk, SIDE, HAS_VALID)
-        scores = tl.dot(q, tl.trans(k)) * scale - lse[:, None]
-        weights = tl.where(seen, tl.exp(tl.where(seen, scores, 0.0)), 0.0)
-        d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
-        d_key += tl.dot(tl.trans(d_scores.to(q.dtype)), q)
-        d_value += tl.dot(tl.trans(weights.to(q.dtype)), g)
+        # a row of the tile is a key: its products need no transposed weights
+        scores = tl.dot(k, tl.trans(q)) * (scale * LOG2_E)
+        scores = hidden(
+            scores, bits, full, valid, b, bits_b, tl.load(tile + t), side, columns, nk,
+            SIDE, HAS_VALID, True,
+        )  # fmt: skip
+        weights = tl.exp2(scores - lse[None, :])
+        d_value = tl.dot(weights.to(g.dtype), g, d_value)
+        d_scores = weights * (tl.dot(v, tl.trans(g)) - level[None, :])
+        d_key = tl.dot(d_scores.to(q.dtype), q, d_key)
     out = ((b.to(tl.int64) * nk + columns[:, None]) * heads + h) * D + wide
-    tl.store(DK + out, d_key.to(k.dtype), mask=(columns < nk)[:, None])
+    tl.store(DK + out, (d_key * scale).to(k.dtype), mask=(columns < nk)[:, None])
     tl.store(DV + out, d_value.to(k.dtype), mask=(columns < nk)[:, None])
 
 
@@ -164,12 +217,12 @@ def attend_in_tiles(
     b, h, nq, d = query.shape
     out, lse = like_rows(query, nq), query.new_empty(b, h, nq, dtype=torch.float32)
     rows = tiling.by_row
-    _forward[(len(rows.order), b * h)](
+    _forward[(len(rows.order) * b * h,)](
         query, key, value, out, lse,
-        tiling.bits, existing(tiling.valid, query), *rows[:3],
-        h, nq, key.shape[-2], scale, batch_stride(tiling),
+        tiling.bits, tiling.full, existing(tiling.valid, query), *rows[:3],
+        tiling.long_rows, len(rows.order), b * h, h, nq, key.shape[-2], scale, batch_stride(tiling),
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
-        D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=4,
+        D=d, SIDE=SIDE, HAS_VALID=tiling.valid is not None, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return out, lse
 
@@ -192,18 +245,19 @@ def differentiate_in_tiles(
     d_key, d_value = like_rows(query, nk), like_rows(query, nk)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
     sizes = (h, nq, nk, scale, batch_stride(tiling))
-    shown = (tiling.bits, existing(tiling.valid, query))
+    shown = (tiling.bits, tiling.full, existing(tiling.valid, query))
     has_valid = tiling.valid is not None
     rows, columns = tiling.by_row, tiling.by_column
-    _to_queries[(len(rows.order), b * h)](
+    _to_queries[(len(rows.order) * b * h,)](
         query, key, value, out, lse, grad, d_query, level, *shown, *rows[:3],
+        tiling.long_rows, len(rows.order), b * h,
         *sizes, *strides, *out.stride()[:3], *grad.stride()[:3],
-        D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
+        D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
-    _to_keys[(len(columns.order), b * h)](
+    _to_keys[(len(columns.order) * b * h,)](
         query, key, value, lse, grad, level, d_key, d_value, *shown, *columns,
-        *sizes, *strides, *grad.stride()[:3],
-        D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=4,
+        tiling.long_columns, len(columns.order), b * h, *sizes, *strides, *grad.stride()[:3],
+        D=d, SIDE=SIDE, HAS_VALID=has_valid, num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return d_query, d_key, d_value
 

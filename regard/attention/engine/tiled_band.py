@@ -1,12 +1,10 @@
 """Tiled band: attention with a banded relation over the visible tiles of a map, by a GPU's kernel.
 
-As a piece it is the band around the diagonal; over all tiles of a sparse map it is the whole
-attention. Kernels: related_kernel.py, related_backward_kernel.py, and related_short_kernel.py for
-sentences of a single tile.
+It is the whole attention of a sparse map, or of a short one. Kernels: related_kernel.py,
+related_backward_kernel.py, and related_short_kernel.py for sentences of a single tile.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,8 +18,6 @@ from regard.attention.engine.band import RelatedGradients
 from regard.attention.engine.case import Case
 from regard.attention.engine.tiles import SIDE, Tiling
 from regard.attention.links import Pattern, SoftRows, keys_that_exist, wide
-from regard.attention.masks import all_of
-from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.places import Places
 
 MAX_REACH = 128
@@ -52,19 +48,6 @@ class TiledBand:
     ) -> "TiledBand":
         """All tiles of a map."""
         return cls(Tiling.of(mask, places, n_queries, n_keys), places.past or 0, scale)
-
-    @classmethod
-    def around(
-        cls,
-        reach: int,
-        mask: Pattern,
-        places: Places,
-        n_queries: int,
-        n_keys: int,
-        scale: float,
-    ) -> "TiledBand":
-        """The tiles of the pairs at a distance below `reach`."""
-        return cls.over(all_of(_near(reach), mask), places, n_queries, n_keys, scale)
 
     def attend(
         self,
@@ -154,7 +137,8 @@ def attend_over_tiles(case: Case) -> Attended:
     assert case.dot is not None and case.softmax is not None
     banded = case.relation.as_banded(case.query)
     assert banded is not None
-    by_distance, scale = banded.by_distance * case.softmax, case.dot.scale * case.softmax
+    by_distance = banded.by_distance if case.softmax == 1 else banded.by_distance * case.softmax
+    scale = case.dot.scale * case.softmax
     tensors = (case.dot.query, case.dot.key, case.value, by_distance, banded.to_values)
     context, lse = _Related.apply(_whole_map(case, scale), *tensors)
     return case.attended(context, SoftRows(lse.unsqueeze(-1)))
@@ -209,9 +193,3 @@ def table_gradients(
         return d_by_distance, None
     vectors = wide(found.mass.mT @ grad.to(found.mass.dtype)).sum(0)
     return d_by_distance, vectors.sum_to_size(to_values.shape).to(to_values.dtype)
-
-
-@lru_cache
-def _near(reach: int) -> SlidingWindowPattern:
-    """One pattern for each reach, by which the tiles are known again."""
-    return SlidingWindowPattern(size=reach - 1)

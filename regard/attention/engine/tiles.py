@@ -27,6 +27,9 @@ SIDE = 64
 TILES_AT_ONCE = 4096
 """Tiles whose pairs are made at a time, one byte each, before they are packed into bits."""
 
+LONG = 2
+"""A block with so many times the tiles of most is computed before all others."""
+
 LENGTHS_KEPT = 8
 """For how many lengths, or other masks, the tiles of a pattern are cached."""
 
@@ -51,6 +54,12 @@ class Tiling(NamedTuple):
     by_column: Lists
     bits: Int[Tensor, "b t side"]
     """One int64 for each row of a tile; `b` is 1 where all sentences see the same."""
+    full: Int[Tensor, " t"]
+    """1 for a tile that hides no pair, else 0."""
+    long_rows: int
+    """How many blocks of rows have far more tiles than most."""
+    long_columns: int
+    """The same of columns."""
     valid: Bool[Tensor, "b k"] | None = None
 
     @classmethod
@@ -64,9 +73,17 @@ class Tiling(NamedTuple):
 
 def differs_by_head(mask: Pattern, places: Places) -> bool:
     """Whether a mask shows different pairs to different heads, which tiles cannot."""
-    shown = mask.visible(places.tile(slice(0, 1), slice(0, 1)))
-    return shown.dim() == 4 and shown.shape[1] > 1
+    for part in split_padding(mask)[0]:
+        if part not in _BY_HEAD:
+            shown = part.visible(places.tile(slice(0, 1), slice(0, 1)))
+            _BY_HEAD[part] = shown.dim() == 4 and shown.shape[1] > 1
+        if _BY_HEAD[part]:
+            return True
+    return False
 
+
+_BY_HEAD: WeakKeyDictionary[Pattern, bool] = WeakKeyDictionary()
+"""What was found for a pattern: a GPU would be asked at every call."""
 
 _KNOWN: WeakKeyDictionary[Pattern, dict[object, Tiling]] = WeakKeyDictionary()
 """Tiles by pattern, for as long as it exists: every layer and batch uses the same."""
@@ -107,7 +124,14 @@ def _cut(mask: Pattern, places: Places, n_queries: int, n_keys: int) -> Tiling:
     by_row, by_column = Lists(*moved[:4]), Lists(*moved[4:])
     parts = zip(row.split(TILES_AT_ONCE), by_row.other.split(TILES_AT_ONCE), strict=True)
     bits = [_bits(mask, places, r.long(), c.long()) for r, c in parts]
-    return Tiling(by_row, by_column, torch.cat(bits, -2))
+    every = torch.cat(bits, -2)
+    full = (every == -1).all(-1).all(0).to(torch.uint8)
+    return Tiling(by_row, by_column, every, full, _n_long(touched.sum(1)), _n_long(touched.sum(0)))
+
+
+def _n_long(count: Tensor) -> int:
+    """How many blocks have more than `LONG` times the tiles of most."""
+    return int((count > LONG * count.median()).sum()) if len(count) else 0
 
 
 def _listed(count: Tensor, other: Tensor, tile: Tensor) -> Lists:

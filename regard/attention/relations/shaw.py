@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.links import Banded, Relation, wide
+from regard.attention.products_by_distance import products_by_distance
 from regard.attention.shapes import Context, Queries, Scores, Weights
 from regard.attention.widths import Widths
 from regard.dims import Dims
@@ -54,12 +55,11 @@ class ShawRelation(nn.Module, Relation):
 
     def as_banded(self, query: Queries) -> Banded:
         """Both tables, beyond the clip one number and one vector a side."""
-        by_distance, vectors = query @ self.wK.mT * query.shape[-1] ** -0.5, self.wV
+        by_distance = products_by_distance(query, self.wK * query.shape[-1] ** -0.5)
+        if self.clip:
+            return Banded(by_distance, self.wV)
         # without a clip all distances share one vector, that of distance 1 too
-        times = 1 if self.clip else 3
-        return Banded(
-            by_distance.repeat_interleave(times, -1), vectors.repeat_interleave(times, -2)
-        )
+        return Banded(by_distance.repeat_interleave(3, -1), self.wV.repeat_interleave(3, -2))
 
     def _index(self, places: Places) -> Int[Tensor, "*b q k"]:
         return places.offsets.clamp(-self.clip, self.clip) + self.clip
