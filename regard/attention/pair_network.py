@@ -36,6 +36,9 @@ FEW_NUMBERS = 1 << 22
 TILE_NUMBERS, TILE_NUMBERS_ON_GPU = 1 << 18, 1 << 26
 """Numbers in the hidden vectors of a tile."""
 
+MOST_HEADS, MOST_UNITS = 65_535, 256
+"""The largest batch, in heads, and the most hidden units that a GPU's kernel takes."""
+
 TILE_SIDE = 64
 """Rows and columns of a tile, at most."""
 
@@ -74,6 +77,12 @@ class _PairNumbers(torch.autograd.Function):
         ctx.save_for_backward(rows, columns, v)
         ctx.activation = activation
         a, b, u = (_flat(x) for x in (rows, columns, v[..., None, :]))
+        if fits_kernel(a, b):
+            # Triton comes with torch only where there is a GPU
+            from regard.attention.pair_network_kernel import numbers_of
+
+            out = numbers_of(a, b, u[:, 0], activation.__name__)
+            return out.view(*rows.shape[:-1], columns.shape[-2])
         out = a.new_empty(len(a), a.shape[1], b.shape[1])
         for at, i, j in _tiles(a, b):
             hidden = activation(a[at, i, None] + b[at, None, j])
@@ -85,6 +94,12 @@ class _PairNumbers(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, v = ctx.saved_tensors
         a, b, u, g = (_flat(x) for x in (rows, columns, v[..., None, :], grad))
+        if fits_kernel(a, b):
+            from regard.attention.pair_network_kernel import gradients_of
+
+            found = gradients_of(a, b, u[:, 0], g, ctx.activation.__name__)
+            inputs = zip(found, (rows, columns, v), strict=True)
+            return (*(x.to(like.dtype).view_as(like) for x, like in inputs), None)
         d_a, d_b, d_u = (torch.zeros_like(x) for x in (a, b, u))
         for at, i, j in _tiles(a, b):
             hidden, gains = ctx.activation(a[at, i, None] + b[at, None, j]), g[at, i, j]
@@ -93,6 +108,12 @@ class _PairNumbers(torch.autograd.Function):
             d_a[at, i] += (gains[:, :, None] @ slope)[:, :, 0] * u[at]
             d_b[at, j] += (gains.mT[:, :, None] @ slope.transpose(1, 2))[:, :, 0] * u[at]
         return d_a.view_as(rows), d_b.view_as(columns), d_u.view_as(v), None
+
+
+def fits_kernel(rows: Float[Tensor, "bh q f"], columns: Float[Tensor, "bh k f"]) -> bool:
+    """Whether a GPU's kernel takes them."""
+    is_known = rows.is_cuda and rows.dtype in (torch.float16, torch.bfloat16, torch.float32)
+    return is_known and 0 < len(rows) <= MOST_HEADS and rows.shape[-1] <= MOST_UNITS
 
 
 def _flat(x: Float[Tensor, "*b n f"]) -> Float[Tensor, "bh n f"]:

@@ -59,7 +59,7 @@ class Launch(NamedTuple):
 WIDE = 64
 """The width of vectors beyond which fewer tiles are loaded ahead."""
 
-FORWARD = TO_QUERIES = TO_KEYS = Launch(own=128, other=64, warps=8, stages=3)
+FORWARD = TO_QUERIES = TO_KEYS = Launch(own=64, other=64, warps=4, stages=3)
 
 
 class Line(NamedTuple):
