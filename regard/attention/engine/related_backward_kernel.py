@@ -29,7 +29,7 @@ from regard.attention.engine.related_kernel import (
     warps_of,
 )
 from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import LOG2_E, seen_in_tile
+from regard.attention.engine.sparse_kernel import LOG2_E, hidden
 from regard.attention.engine.tiles import SIDE, Tiling
 from regard.attention.products_by_distance import products_by_distance
 
@@ -43,7 +43,7 @@ def _store_sums(DR, sums, row, offsets, reach):
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _to_queries(
-    Q, K, V, R, U, O, L, G, DQ, DR, M, LSES, LEVELS, bits, valid, order, start, other,
+    Q, K, V, R, U, O, L, G, DQ, DR, M, LSES, LEVELS, bits, full, valid, order, start, other,
     heads, nq, nk, past, reach, scale, bits_b, heads_in_all,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, ub, uh, un, ob, oh, on, gb, gh, gn,
     D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr,
@@ -97,7 +97,6 @@ def _to_queries(
             columns = column + side
             k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
             v = head_rows(V, b, h, nk, vb, vh, vn, columns, E)
-            seen = seen_in_tile(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
             scores, d_weights = (
                 tl.zeros([SIDE, SIDE], tl.float32),
                 tl.zeros([SIDE, SIDE], tl.float32),
@@ -106,17 +105,23 @@ def _to_queries(
                 # summed by the products, which spares a change of layout
                 offsets = column - origin + side[None, :] - side[:, None]
                 cell = rows[:, None] * rn + reach + offsets
-                scores = at_pairs(relation, offsets, left, right, cell, is_row, reach) / scale
+                scores = at_pairs(
+                    relation, offsets, left[:, None], right[:, None], cell, is_row[:, None], reach
+                ) / scale  # fmt: skip
                 if HAS_VALUES:
                     cell = rows[:, None] * un + reach + offsets
                     d_weights = at_pairs(
-                        along, offsets, along_left, along_right, cell, is_row, reach
-                    )
+                        along, offsets, along_left[:, None], along_right[:, None], cell,
+                        is_row[:, None], reach,
+                    )  # fmt: skip
             scores = tl.dot(q, tl.trans(k), scores) * (scale * LOG2_E) - its_lse[:, None]
             d_weights = tl.dot(g, tl.trans(v), d_weights) - its_level[:, None]
-            weights = tl.where(seen, tl.exp2(scores), 0.0)
+            scores = hidden(
+                scores, bits, full, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID, False
+            )
+            weights = tl.exp2(scores)
             d_scores = weights * d_weights
-            d_query += tl.dot(d_scores.to(k.dtype), k)
+            d_query = tl.dot(d_scores.to(k.dtype), k, d_query)
             if stretch == 0:
                 d_left += tl.sum(d_scores, 1)
                 if HAS_VALUES:
@@ -162,7 +167,7 @@ def _to_queries(
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _to_keys(
-    Q, K, V, R, U, G, DK, DV, LSES, LEVELS, bits, valid, order, start, other, tile,
+    Q, K, V, R, U, G, DK, DV, LSES, LEVELS, bits, full, valid, order, start, other, tile,
     heads, nq, nk, past, reach, scale, bits_b, heads_in_all,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, ub, uh, un, gb, gh, gn,
     D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr,
@@ -199,28 +204,35 @@ def _to_keys(
             g = head_rows(G, b, h, nq, gb, gh, gn, rows, E)
             lse = tl.load(LSES + of_kind + rows, mask=is_row, other=0.0)
             level = tl.load(LEVELS + of_kind + rows, mask=is_row, other=0.0)
-            at_bits = tl.load(tile + t)
-            seen = seen_in_tile(bits, valid, b, bits_b, at_bits, side, columns, nk, SIDE, HAS_VALID)
+            # a row of the tile is a key: its products need no transposed weights
             scores, d_weights = (
                 tl.zeros([SIDE, SIDE], tl.float32),
                 tl.zeros([SIDE, SIDE], tl.float32),
             )
             if stretch == 1:
                 # summed by the products, which spares a change of layout
-                offsets = origin - row + side[None, :] - side[:, None]
+                offsets = origin - row + side[:, None] - side[None, :]
                 left, right = at_ends(relation, rows, nq, reach, rn)
-                cell = rows[:, None] * rn + reach + offsets
-                scores = at_pairs(relation, offsets, left, right, cell, is_row, reach) / scale
+                cell = rows[None, :] * rn + reach + offsets
+                scores = at_pairs(
+                    relation, offsets, left[None, :], right[None, :], cell, is_row[None, :], reach
+                ) / scale  # fmt: skip
                 if HAS_VALUES:
                     left, right = at_ends(along, rows, nq, reach, un)
-                    cell = rows[:, None] * un + reach + offsets
-                    d_weights = at_pairs(along, offsets, left, right, cell, is_row, reach)
-            scores = tl.dot(q, tl.trans(k), scores) * (scale * LOG2_E) - lse[:, None]
-            d_weights = tl.dot(g, tl.trans(v), d_weights) - level[:, None]
-            weights = tl.where(seen, tl.exp2(scores), 0.0)
+                    cell = rows[None, :] * un + reach + offsets
+                    d_weights = at_pairs(
+                        along, offsets, left[None, :], right[None, :], cell, is_row[None, :], reach
+                    )
+            scores = tl.dot(k, tl.trans(q), scores) * (scale * LOG2_E) - lse[None, :]
+            d_weights = tl.dot(v, tl.trans(g), d_weights) - level[None, :]
+            scores = hidden(
+                scores, bits, full, valid, b, bits_b, tl.load(tile + t), side, columns, nk,
+                SIDE, HAS_VALID, True,
+            )  # fmt: skip
+            weights = tl.exp2(scores)
+            d_value = tl.dot(weights.to(g.dtype), g, d_value)
             d_scores = weights * d_weights
-            d_key += tl.dot(tl.trans(d_scores.to(q.dtype)), q)
-            d_value += tl.dot(tl.trans(weights.to(g.dtype)), g)
+            d_key = tl.dot(d_scores.to(q.dtype), q, d_key)
     at_key = (b.to(tl.int64) * nk + columns[:, None]) * heads + h
     is_column = (columns < nk)[:, None]
     d_key = (d_key * scale).to(k.dtype)
@@ -250,7 +262,8 @@ def differentiate_related(
     """
     *found, mass = torch.ops.regard.related_backward(
         grad, query, key, value, context, lse, by_distance, to_values,
-        list(tiling.by_row[:3]), list(tiling.by_column), tiling.bits, tiling.valid, past, scale,
+        list(tiling.by_row[:3]), list(tiling.by_column), tiling.bits, tiling.full, tiling.valid,
+        past, scale,
     )  # fmt: skip
     return (*found, None if to_values is None else mass)
 
@@ -267,6 +280,7 @@ def _differentiate(
     rows: list[Tensor],
     columns: list[Tensor],
     bits: Tensor,
+    full: Tensor,
     valid: Tensor | None,
     past: int,
     scale: float,
@@ -299,7 +313,7 @@ def _differentiate(
         "num_warps": warps_of(query, value),
         "num_stages": STAGES,
     }
-    shown = (bits, existing(valid, query))
+    shown = (bits, full, existing(valid, query))
     _to_queries[(len(rows[0]), b * h)](
         query, key, value, by_distance, along, context, lse.contiguous(), grad,
         d_query, d_relation, mass, lses, levels, *shown, *rows, *sizes, *strides,
@@ -342,7 +356,8 @@ _LIBRARY = torch.library.Library("regard", "FRAGMENT")
 _LIBRARY.define(
     "related_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,"
     " Tensor by_distance, Tensor? to_values, Tensor[] rows, Tensor[] columns, Tensor bits,"
-    " Tensor? valid, int past, float scale) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    " Tensor full, Tensor? valid, int past, float scale)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _LIBRARY.impl("related_backward", _differentiate, "CUDA")
 _LIBRARY.impl("related_backward", _gradients, "Meta")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import LOG2_E, seen_in_tile
+from regard.attention.engine.sparse_kernel import LOG2_E, hidden
 from regard.attention.engine.tiles import SIDE, Tiling
 
 WARPS, NARROW, STAGES = 4, 64, 3
@@ -46,11 +46,13 @@ def stretches(other, begin, end, origin, reach, SIDE: tl.constexpr):
 
 @triton.jit
 def at_pairs(numbers, offsets, left, right, cell, is_row, reach):
-    """A row's numbers by distance at every pair of a tile; those of the two ends are given."""
+    """A row's numbers by distance at every pair of a tile; those of the two ends are given.
+
+    What belongs to rows has one axis for them and one for keys.
+    """
     is_inner = (offsets > -reach) & (offsets < reach)
-    inner = tl.load(numbers + cell, mask=is_inner & is_row[:, None], other=0.0).to(tl.float32)
-    ends = tl.where(offsets < 0, left[:, None], right[:, None])
-    return tl.where(is_inner, inner, ends)
+    inner = tl.load(numbers + cell, mask=is_inner & is_row, other=0.0).to(tl.float32)
+    return tl.where(is_inner, inner, tl.where(offsets < 0, left, right))
 
 
 @triton.jit
@@ -91,7 +93,7 @@ def with_vectors(weights, table, first, side, reach, E: tl.constexpr, SIDE: tl.c
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _forward(
-    Q, K, V, R, T, O, L, bits, valid, order, start, other,
+    Q, K, V, R, T, O, L, bits, full, valid, order, start, other,
     heads, nq, nk, past, reach, scale, bits_b,
     qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, th,
     D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr,
@@ -124,21 +126,25 @@ def _forward(
             columns = column + side
             k = head_rows(K, b, h, nk, kb, kh, kn, columns, D)
             v = head_rows(V, b, h, nk, vb, vh, vn, columns, E)
-            seen = seen_in_tile(bits, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID)
             if stretch == 1:
                 offsets = column - origin + side[None, :] - side[:, None]
                 cell = rows[:, None] * rn + reach + offsets
-                related = at_pairs(relation, offsets, left, right, cell, rows < nq, reach)
+                related = at_pairs(
+                    relation, offsets, left[:, None], right[:, None], cell, (rows < nq)[:, None],
+                    reach,
+                )  # fmt: skip
                 # summed by the product, which spares a change of layout
                 scores = tl.dot(q, tl.trans(k), related / scale) * (scale * LOG2_E)
             else:
                 scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E) + its_shift[:, None]
-            scores = tl.where(seen, scores, -1e30)
+            scores = hidden(
+                scores, bits, full, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID, False
+            )
             higher = tl.maximum(top, tl.max(scores, 1))
-            weights = tl.where(seen, tl.exp2(scores - higher[:, None]), 0.0)
+            weights = tl.exp2(scores - higher[:, None])
             shrink = tl.exp2(top - higher)
             mass = mass * shrink + tl.sum(weights, 1)
-            context = context * shrink[:, None] + tl.dot(weights.to(v.dtype), v)
+            context = tl.dot(weights.to(v.dtype), v, context * shrink[:, None])
             if HAS_VALUES and stretch == 1:
                 context += with_vectors(
                     weights.to(v.dtype), table, column - origin, side, reach, E, SIDE
@@ -172,7 +178,7 @@ def attend_related(
     `by_distance` is `b h q r` and `to_values` is `h r dv`, r = 2 · reach + 1; an axis of the first
     may have length 1, and so may the heads of the second.
     """
-    rows, shown = list(tiling.by_row[:3]), (tiling.bits, tiling.valid)
+    rows, shown = list(tiling.by_row[:3]), (tiling.bits, tiling.full, tiling.valid)
     return torch.ops.regard.related(
         query, key, value, by_distance, to_values, rows, *shown, past, scale
     )
@@ -186,6 +192,7 @@ def _attend(
     to_values: Tensor | None,
     rows: list[Tensor],
     bits: Tensor,
+    full: Tensor,
     valid: Tensor | None,
     past: int,
     scale: float,
@@ -196,7 +203,7 @@ def _attend(
     sizes = sizes_of(query, key, by_distance, past, scale, bits)
     _forward[(len(rows[0]), lse.shape[0] * lse.shape[1])](
         query, key, value, by_distance, table, context, lse,
-        bits, existing(valid, query), *rows, *sizes,
+        bits, full, existing(valid, query), *rows, *sizes,
         *strides_of(query, key, value), *steps_of(query, by_distance), table_h,
         D=query.shape[-1], E=value.shape[-1], SIDE=SIDE,
         HAS_VALID=valid is not None, HAS_VALUES=to_values is not None,
@@ -253,7 +260,7 @@ def steps_of(query: Tensor, by_distance: Tensor) -> tuple[int, ...]:
 _LIBRARY = torch.library.Library("regard", "FRAGMENT")
 _LIBRARY.define(
     "related(Tensor q, Tensor k, Tensor v, Tensor by_distance, Tensor? to_values, Tensor[] rows,"
-    " Tensor bits, Tensor? valid, int past, float scale) -> (Tensor, Tensor)"
+    " Tensor bits, Tensor full, Tensor? valid, int past, float scale) -> (Tensor, Tensor)"
 )
 _LIBRARY.impl("related", _attend, "CUDA")
 _LIBRARY.impl("related", empty_results, "Meta")

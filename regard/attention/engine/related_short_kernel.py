@@ -55,7 +55,9 @@ def _scores(q, k, relation, offsets, side, nq, reach, rn, scale):
     """The scores in base 2, relation included."""
     left, right = at_ends(relation, side, nq, reach, rn)
     cell = side[:, None] * rn + reach + offsets
-    related = at_pairs(relation, offsets, left, right, cell, side < nq, reach)
+    related = at_pairs(
+        relation, offsets, left[:, None], right[:, None], cell, (side < nq)[:, None], reach
+    )
     return tl.dot(q, tl.trans(k), related / scale) * (scale * LOG2_E)
 
 

@@ -31,19 +31,6 @@ NOT_SPECIALISED = ["nq", "nk", "heads", "ahead", "n_blocks", "n_heads"]
 
 
 @triton.jit
-def seen_in_tile(
-    bits, valid, b, stride_b, tile, side, columns, nk, SIDE: tl.constexpr, HAS_VALID: tl.constexpr
-):
-    """The visible pairs of a tile, from one int64 for each of its rows."""
-    rows = tl.load(bits + b.to(tl.int64) * stride_b + tile * SIDE + side)
-    seen = ((rows[:, None] >> side[None, :].to(tl.int64)) & 1) != 0
-    if HAS_VALID:
-        exists = tl.load(valid + b.to(tl.int64) * nk + columns, mask=columns < nk, other=0)
-        seen = seen & (exists != 0)[None, :]
-    return seen
-
-
-@triton.jit
 def program_of(order, ahead, n_blocks, n_heads):
     """Block and head of a program: the longest blocks of all heads first, then head by head."""
     program = tl.program_id(0)
