@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check processes slow browser bench docs clean studies
+.PHONY: env demo test check processes kernels slow browser bench docs clean studies
 
 env: .venv/installed
 
@@ -23,6 +23,15 @@ test: env
 
 processes: env
 	$(BIN)/python -m pytest -m processes -n 2 --dist worksteal -q tests
+
+# Triton's interpreter rewrites functions, which a checker of shapes has wrapped in the other lanes
+kernels: .venv/triton/triton
+	PYTHONPATH=.venv/triton $(BIN)/python -m pytest -m kernels -n 2 --dist worksteal -q \
+	  -o addopts="--strict-markers --strict-config --import-mode=importlib" tests/kernels
+
+# apart from the other packages, since the CUDA build of torch brings a Triton of its own
+.venv/triton/triton: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target .venv/triton 'triton==3.9.0'
 
 check: env
 	$(BIN)/ruff check .

@@ -88,11 +88,8 @@ class _JoinedOnGpu(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: _Map, far: list[Tensor], *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        # it registers the operator
-        from regard.attention.engine import band_kernel  # noqa: F401
-
         query, key, value, by_distance, to_values = tensors
-        out, lse = torch.ops.regard.band(
+        out, lse = _operators().band(
             query, key, value, by_distance, to_values, far,
             plan.valid, plan.reach, plan.is_causal, plan.scale,
         )  # fmt: skip
@@ -105,9 +102,6 @@ class _JoinedOnGpu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        # it registers the operator
-        from regard.attention.engine import band_backward_kernel  # noqa: F401
-
         plan: _Map = ctx.plan
         # under a checkpoint these can be read once
         saved = ctx.saved_tensors
@@ -126,11 +120,11 @@ class _JoinedOnGpu(torch.autograd.Function):
             along = products_by_distance(grad, to_values.to(grad.dtype))
         shown = (plan.valid, plan.reach, plan.is_causal, plan.scale)
         both = (grad, query, key, value, by_distance, along)
-        d_query, d_by_distance, mass, level = torch.ops.regard.band_to_queries(
+        d_query, d_by_distance, mass, level = _operators().band_to_queries(
             *both, out, lse, far, to_queries, *shown
         )
         to_queries.clear()
-        d_key, d_value = torch.ops.regard.band_to_keys(*both, lse, level, to_keys, *shown)
+        d_key, d_value = _operators().band_to_keys(*both, lse, level, to_keys, *shown)
         n_distances = by_distance.shape[-1]
         d_by_distance = d_by_distance[..., :n_distances].sum_to_size(by_distance.shape)
         d_to_values: Tensor | None = None
@@ -209,4 +203,12 @@ def _turned(
     is_reversed: bool = True,
 ) -> tuple[Tensor, ...]:
     """`n` rows of each from where it begins, in reverse order; those of the first less a vector."""
-    return torch.ops.regard.turned_rows(vectors, begins, n, is_reversed, less).unbind()
+    return _operators().turned_rows(vectors, begins, n, is_reversed, less).unbind()
+
+
+def _operators() -> Any:
+    """Our operators, which the modules of the kernels register."""
+    # Triton comes with torch only where there is a GPU
+    from regard.attention.engine import band_backward_kernel, band_kernel  # noqa: F401
+
+    return torch.ops.regard

@@ -216,13 +216,13 @@ def _to_queries(
             v = head_rows(V, b, h, nk, vb, vh, vn, columns, D)
             scores = tl.dot(q, tl.trans(k)) * (scale * LOG2_E)
             scores = _biased(scores, own, columns - origin, left, middle, right, slope, stretch)
-            weights = tl.exp2(scores - lse[:, None])
             if HAS_VALID or not IS_WHOLE or (IS_CAUSAL and stretch == 1):
                 seen = _seen(
                     valid, b, rows[:, None], columns[None, :], nk, past,
                     IS_CAUSAL, HAS_VALID, stretch,
                 )  # fmt: skip
-                weights = tl.where(seen, weights, 0.0)
+                scores = tl.where(seen, scores, float("-inf"))
+            weights = tl.exp2(scores - lse[:, None])
             d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None])
             d_query = tl.dot(d_scores.to(k.dtype), k, d_query)
     out = DQ + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + tl.arange(0, D)[None, :]
@@ -268,13 +268,13 @@ def _to_keys(
             # a row of the tile is a key: its products need no transposed weights
             scores = tl.dot(k, tl.trans(q)) * (scale * LOG2_E)
             scores = _biased(scores, own, rows - origin, right, middle, left, slope, stretch)
-            weights = tl.exp2(scores - lse[None, :])
             if HAS_VALID or not IS_WHOLE or (IS_CAUSAL and stretch == 1):
                 seen = _seen(
                     valid, b, rows[None, :], columns[:, None], nk, past,
                     IS_CAUSAL, HAS_VALID, stretch,
                 )  # fmt: skip
-                weights = tl.where(seen, weights, 0.0)
+                scores = tl.where(seen, scores, float("-inf"))
+            weights = tl.exp2(scores - lse[None, :])
             # rows past the last have zeros for queries and gradients, and so add nothing
             d_value = tl.dot(weights.to(g.dtype), g, d_value)
             d_scores = weights * (tl.dot(v, tl.trans(g)) - level[None, :])
