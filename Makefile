@@ -41,7 +41,7 @@ check: env
 studies: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q studies/tests
 
-slow: env
+slow: .venv/triton/triton
 	$(BIN)/python -m pytest -m slow -q
 	$(BIN)/python tests/mutations.py
 

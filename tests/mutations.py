@@ -5,8 +5,9 @@
 For each mechanism, every `+`, `-`, comparison and leading minus in the methods that compute
 (forward, visible, weigh, …) is turned round in a copy of the package, and the tests of that
 mechanism run against the copy. So are those in the engine's files, whose functions all compute but
-the ones that say why and at what cost. A flip that no test notices is printed, and the exit code
-is 1.
+the ones that say why and at what cost, and those in the kernels for GPUs, which Triton's
+interpreter runs (`make kernels` installs it). A flip that no test notices is printed, and the exit
+code is 1.
 """
 
 import ast
@@ -25,6 +26,9 @@ from regard.catalogue import Mechanism, mechanism, mechanisms
 from regard.inspecting import KINDS
 
 ROOT = Path(__file__).parents[1]
+
+TRITON = ROOT / ".venv/triton"
+"""Where `make kernels` installs Triton."""
 
 COMPUTES = re.compile(
     "forward|visible|weigh|summarise|to_scores|to_context|as_bias|shorten|look|join|remember|step"
@@ -49,6 +53,24 @@ ENGINE = {
 }
 """The engine's files that compute on a CPU, and the tests that watch them."""
 
+KERNELS = {
+    "band_kernel": "relations",
+    "band_backward_kernel": "relations",
+    "related_kernel": "relations",
+    "related_backward_kernel": "relations",
+    "related_short_kernel": "relations",
+    "slope_kernel": "relations",
+    "short_kernel": "maps",
+    "sparse_kernel": "maps",
+    "threshold_kernel": "maps",
+    "threshold_backward_kernel": "maps",
+    "window_kernel": "maps",
+}
+"""The engine's kernels for GPUs, and the tests that watch them."""
+
+INTERPRETED = ["-m", "kernels", "-o", "addopts=--import-mode=importlib"]
+"""How pytest runs the tests of kernels."""
+
 FLIPS = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -68,6 +90,8 @@ class Target(NamedTuple):
     computes: re.Pattern[str]
     is_other: bool = False
     """Whether the file is another part's, which only is built here."""
+    options: tuple[str, ...] = ()
+    """Of pytest."""
 
     @classmethod
     def of_mechanism(cls, entry: Mechanism) -> "Target":
@@ -80,6 +104,13 @@ class Target(NamedTuple):
         """A file of the engine."""
         tests = ROOT / "tests/attention/engine" / f"test_{ENGINE[name]}.py"
         return cls(name, f"regard/attention/engine/{name}.py", tests, COMPUTES_IN_ENGINE)
+
+    @classmethod
+    def of_kernel(cls, name: str) -> "Target":
+        """A kernel of the engine."""
+        tests = ROOT / "tests/kernels" / f"test_{KERNELS[name]}.py"
+        file, options = f"regard/attention/engine/{name}.py", tuple(INTERPRETED)
+        return cls(name, file, tests, COMPUTES_IN_ENGINE, options=options)
 
 
 def flips(source: str, computes: re.Pattern[str]) -> Iterator[tuple[int, str]]:
@@ -171,11 +202,12 @@ def noticed(target: Target, mutant: str, copy: Path) -> bool:
             "-q",
             "-p",
             "no:cacheprovider",
+            *target.options,
             str(copy / target.tests.relative_to(ROOT)),
         ],
         cwd=copy,
         capture_output=True,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(TRITON)},
     )
     file.write_text(original)
     return done.returncode == 1
@@ -184,11 +216,14 @@ def noticed(target: Target, mutant: str, copy: Path) -> bool:
 def targets(names: list[str]) -> list[Target]:
     """The named mechanisms and files of the engine, or all."""
     if not names:
-        names = [*(entry.name for entry in mechanisms()), *ENGINE]
-    return [
-        Target.of_engine(name) if name in ENGINE else Target.of_mechanism(mechanism(name))
-        for name in names
-    ]
+        names = [*(entry.name for entry in mechanisms()), *ENGINE, *KERNELS]
+    return [_target(name) for name in names]
+
+
+def _target(name: str) -> Target:
+    if name in KERNELS:
+        return Target.of_kernel(name)
+    return Target.of_engine(name) if name in ENGINE else Target.of_mechanism(mechanism(name))
 
 
 def main(names: list[str]) -> int:

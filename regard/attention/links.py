@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.attention.banded import Banded
 from regard.attention.shapes import (
     Bias,
     Context,
@@ -57,22 +58,6 @@ class KernelMask(NamedTuple):
 
     is_causal: bool
     valid: Bool[Tensor, "b k"] | None
-
-
-class Banded(NamedTuple):
-    """A relation by the distance `j - i`, which is constant or a straight line beyond `reach`."""
-
-    by_distance: Float[Tensor, "#b #h #q r"]
-    """What is added to each row's scores at each distance from `-reach` to `reach`."""
-    to_values: Float[Tensor, "#h r dv"] | None
-    """What is added to the values at each distance, if anything."""
-    slope: Float[Tensor, " h"] | None = None
-    """What each step beyond `reach` adds to the scores, on either side, if anything."""
-
-    @property
-    def reach(self) -> int:
-        """The distance from which on it is constant or a straight line."""
-        return self.by_distance.shape[-1] // 2
 
 
 class Threshold(NamedTuple):

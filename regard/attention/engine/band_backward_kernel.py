@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.attention.banded import WHOLE
 from regard.attention.engine.band_kernel import (
     NOT_SPECIALISED,
     Shape,
@@ -29,7 +30,6 @@ from regard.attention.engine.band_kernel import (
 from regard.attention.engine.related_kernel import strides_of
 from regard.attention.engine.short_kernel import existing, plain
 from regard.attention.engine.sparse_kernel import LOG2_E
-from regard.attention.products_by_distance import WHOLE
 
 
 @triton.jit

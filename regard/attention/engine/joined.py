@@ -170,9 +170,9 @@ def attend_joined(case: Case) -> Attended:
     assert case.dot is not None and case.softmax is not None
     banded = case.relation.as_banded(case.query)
     assert banded is not None
-    by_distance, slope = banded.by_distance * case.softmax, banded.slope
+    dot, to_values, slope = case.dot, banded.to_values, banded.slope
+    by_distance = banded.numbers(case.query, scale=dot.scale, sharpness=case.softmax)
     slope = None if slope is None else slope * case.softmax
-    dot, to_values = case.dot, banded.to_values
     tensors = _Tensors(dot.query, dot.key, case.value, by_distance, to_values, slope)
     context, lse = _Joined.apply(_Plan.of(case), *tensors)
     return case.attended(context, SoftRows(lse.unsqueeze(-1)))

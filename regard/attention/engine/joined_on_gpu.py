@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.attend import Attended
+from regard.attention.banded import products_by_distance
 from regard.attention.engine import kernels
 from regard.attention.engine.case import Case
 from regard.attention.engine.tiled_band import MAX_REACH, fits_tiles
 from regard.attention.links import SoftRows, keys_that_exist, wide
-from regard.attention.products_by_distance import products_by_distance
 
 
 def fits_gpu_kernels(case: Case) -> bool:
@@ -50,7 +50,7 @@ def attend_joined_on_gpu(case: Case) -> Attended:
         far = [x for side in plan.far_sides() for x in _far(plan, *inputs, is_right=side)]
     banded = case.relation.as_banded(case.query)
     assert banded is not None
-    by_distance = banded.by_distance if case.softmax == 1 else banded.by_distance * case.softmax
+    by_distance = banded.numbers(case.query, scale=case.dot.scale, sharpness=case.softmax)
     context, lse = _JoinedOnGpu.apply(plan, far, *inputs, by_distance, banded.to_values)
     return case.attended(context, SoftRows(lse.unsqueeze(-1)))
 

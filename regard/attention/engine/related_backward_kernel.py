@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.attention.banded import products_by_distance
 from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.related_kernel import (
     NOT_SPECIALISED,
@@ -31,7 +32,6 @@ from regard.attention.engine.related_kernel import (
 from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.sparse_kernel import LOG2_E, hidden
 from regard.attention.engine.tiles import SIDE, Tiling
-from regard.attention.products_by_distance import products_by_distance
 
 
 @triton.jit

@@ -36,7 +36,7 @@ def attend_sloped(case: Case) -> Attended:
         case.dot.query,
         case.dot.key,
         case.value,
-        banded.by_distance * case.softmax,
+        banded.numbers(case.query, scale=case.dot.scale, sharpness=case.softmax),
         banded.slope * case.softmax,
         valid,
         Settings(case.places.past, is_causal, case.dot.scale * case.softmax),

@@ -137,7 +137,7 @@ def attend_over_tiles(case: Case) -> Attended:
     assert case.dot is not None and case.softmax is not None
     banded = case.relation.as_banded(case.query)
     assert banded is not None
-    by_distance = banded.by_distance if case.softmax == 1 else banded.by_distance * case.softmax
+    by_distance = banded.numbers(case.query, scale=case.dot.scale, sharpness=case.softmax)
     scale = case.dot.scale * case.softmax
     tensors = (case.dot.query, case.dot.key, case.value, by_distance, banded.to_values)
     context, lse = _Related.apply(_whole_map(case, scale), *tensors)

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from regard.attention.links import Banded, Relation
+from regard.attention.banded import Banded
+from regard.attention.links import Relation
 from regard.attention.shapes import Bias, Queries
 from regard.attention.widths import Widths
 from regard.dims import Dims

@@ -11,7 +11,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from regard.attention.links import Banded, Relation
+from regard.attention.banded import Banded
+from regard.attention.links import Relation
 from regard.attention.shapes import Bias, Queries
 from regard.attention.widths import Widths
 from regard.dims import Dims

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.links import Banded, Relation, wide
-from regard.attention.products_by_distance import products_by_distance
+from regard.attention.banded import Banded
+from regard.attention.links import Relation, wide
 from regard.attention.shapes import Context, Queries, Scores, Weights
 from regard.attention.widths import Widths
 from regard.dims import Dims
@@ -55,11 +55,11 @@ class ShawRelation(nn.Module, Relation):
 
     def as_banded(self, query: Queries) -> Banded:
         """Both tables, beyond the clip one number and one vector a side."""
-        by_distance = products_by_distance(query, self.wK * query.shape[-1] ** -0.5)
         if self.clip:
-            return Banded(by_distance, self.wV)
+            return Banded(None, self.wV, to_keys=self.wK)
         # without a clip all distances share one vector, that of distance 1 too
-        return Banded(by_distance.repeat_interleave(3, -1), self.wV.repeat_interleave(3, -2))
+        wK, wV = (table.repeat_interleave(3, -2) for table in (self.wK, self.wV))
+        return Banded(None, wV, to_keys=wK)
 
     def _index(self, places: Places) -> Int[Tensor, "*b q k"]:
         return places.offsets.clamp(-self.clip, self.clip) + self.clip

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import GroupedQueryHeads
-from regard.attention.links import Banded, Dot
+from regard.attention.banded import Banded
+from regard.attention.links import Dot
 from regard.attention.tables import name_of
 from regard.errors import NotPortable
 from regard.models.portable.forms import PortableAttention, PortableLinear
@@ -77,12 +78,15 @@ def _related(
     form: PortableAttention, banded: Banded, dot: Dot, sharpness: float, *, reads_query: bool
 ) -> PortableAttention:
     n_heads, d = form.n_heads, form.d_head
-    by_distance = banded.by_distance[0]
     values = banded.to_values
     form = form._replace(
         values_by_distance=None if values is None else values.expand(n_heads, -1, -1),
         slope=None if banded.slope is None else banded.slope * sharpness,
     )
+    if banded.to_keys is not None:
+        return form._replace(keys_by_distance=banded.to_keys.expand(n_heads, -1, -1))
+    assert banded.by_distance is not None
+    by_distance = banded.by_distance[0]
     if reads_query:
         # the rows are those of the identity: what each channel of a query adds
         vectors = by_distance.expand(n_heads, d, -1).mT / dot.scale
