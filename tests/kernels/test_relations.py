@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.attention import all_of, padding
+from regard.attention.engine import sloped
 from regard.attention.engine.joined_on_gpu import attend_joined_on_gpu
 from regard.attention.engine.sloped import attend_sloped
 from regard.attention.engine.tiled_band import attend_over_tiles
@@ -57,7 +58,10 @@ def test_far_attentions_and_the_band_are_dense_under_every_mask(name, mask):
 
 
 @pytest.mark.parametrize("n", [5, 40, 64, 65, 129])
-@pytest.mark.parametrize("name", ["shaw", "shaw, clip 0", "shaw, clip 18", "bucketed, far"])
+@pytest.mark.parametrize(
+    "name",
+    ["shaw", "shaw, clip 0", "shaw, clip 17, one table", "shaw, clip 70, temperature", "bucketed"],
+)
 def test_tiles_with_a_relation_are_dense(name, n):
     assert_kernel_is_dense(attend_over_tiles, RELATIONS[name], n)
 
@@ -74,6 +78,7 @@ def test_tiles_with_a_relation_are_dense_under_a_window_and_behind_a_cache(name)
     window = {**RELATIONS[name], "pattern": SlidingWindowPattern(size=20)}
     assert_kernel_is_dense(attend_over_tiles, window, 150)
     assert_kernel_is_dense(attend_over_tiles, RELATIONS[name], 9, 150, past=141, mask=CAUSAL)
+    assert_kernel_is_dense(attend_over_tiles, RELATIONS[name], 9, 40, past=31, mask=CAUSAL)
 
 
 def steep(factor: float) -> dict[str, object]:
@@ -98,16 +103,14 @@ def test_a_slope_is_dense_under_every_mask(mask, factor):
 
 
 def test_a_steep_slope_leaves_out_what_it_hides(monkeypatch):
-    from regard.attention.engine import slope_kernel
-
     lines = []
 
     def noted(*inputs):
         lines.append(line_of(*inputs))
         return lines[-1]
 
-    line_of = slope_kernel.line_of
-    monkeypatch.setattr(slope_kernel, "line_of", noted)
+    line_of = sloped.line_of
+    monkeypatch.setattr(sloped, "line_of", noted)
     assert_kernel_is_dense(attend_sloped, steep(40.0), 300)
     # the first head's slope is steep, the second's one sixteenth of it
     first, second = lines[0].limit.amax(0)

@@ -51,8 +51,24 @@ def _seen(valid, b, nq, nk, past, side, IS_CAUSAL: tl.constexpr, HAS_VALID: tl.c
 
 
 @triton.jit
-def _scores(q, k, relation, offsets, side, nq, reach, rn, scale):
+def _along(g, table, past, side, reach, E: tl.constexpr, SIDE: tl.constexpr):
+    """grad[i] · table[c] of every pair."""
+    lower = tl.dot(g, tl.trans(vectors(table, 1 - SIDE - past, side, reach, E)))
+    upper = tl.dot(g, tl.trans(vectors(table, 1 - past, side, reach, E)))
+    is_lower = side[:, None] + side[None, :] + 1 >= SIDE
+    turned = (side[None, :] - side[:, None] + SIDE - 1) % SIDE
+    return tl.gather(tl.where(is_lower, lower, upper), turned, 1)
+
+
+@triton.jit
+def _scores(
+    q, k, relation, table, offsets, past, side, nq, reach, rn, scale,
+    D: tl.constexpr, SIDE: tl.constexpr, HAS_KEYS: tl.constexpr,
+):  # fmt: skip
     """The scores in base 2, relation included."""
+    if HAS_KEYS:
+        related = _along(q, table, past, side, reach, D, SIDE)
+        return (tl.dot(q, tl.trans(k)) + related) * (scale * LOG2_E)
     left, right = at_ends(relation, side, nq, reach, rn)
     cell = side[:, None] * rn + reach + offsets
     related = at_pairs(
@@ -62,13 +78,28 @@ def _scores(q, k, relation, offsets, side, nq, reach, rn, scale):
 
 
 @triton.jit
-def _along(g, table, past, side, reach, E: tl.constexpr, SIDE: tl.constexpr):
-    """grad[i] · table[c] of every pair."""
-    lower = tl.dot(g, tl.trans(vectors(table, 1 - SIDE - past, side, reach, E)))
-    upper = tl.dot(g, tl.trans(vectors(table, 1 - past, side, reach, E)))
-    is_lower = side[:, None] + side[None, :] + 1 >= SIDE
-    turned = (side[None, :] - side[:, None] + SIDE - 1) % SIDE
-    return tl.gather(tl.where(is_lower, lower, upper), turned, 1)
+def _store_vectors(pointer, pairs, rows, past, side, reach, D: tl.constexpr, SIDE: tl.constexpr):
+    """Store the sum of pairs[i,j] · rows[i] for each distance, and 0 where there is no pair."""
+    is_lower, turned = by_offset(pairs, side, SIDE)
+    zero, over_d = tl.zeros_like(turned), tl.arange(0, D)[None, :]
+    lower = tl.dot(tl.trans(tl.where(is_lower, turned, zero)), rows)
+    upper = tl.dot(tl.trans(tl.where(is_lower, zero, turned)), rows)
+    # offsets of the two halves' rows, each offset once
+    at = (side + 1 - past)[:, None]
+    below, above = at - SIDE, at
+    left = tl.sum(tl.where(below <= -reach, lower, 0.0) + tl.where(above <= -reach, upper, 0.0), 0)
+    right = tl.sum(tl.where(below >= reach, lower, 0.0) + tl.where(above >= reach, upper, 0.0), 0)
+    tl.store(pointer + tl.arange(0, D), left)
+    tl.store(pointer + 2 * reach * D + tl.arange(0, D), right)
+    is_inner = (below > -reach) & (below < reach)
+    tl.store(pointer + (below + reach) * D + over_d, lower, mask=is_inner)
+    is_inner = (above > -reach) & (above < reach)
+    tl.store(pointer + (above + reach) * D + over_d, upper, mask=is_inner)
+    for begin in range(0, 2 * reach + 1, SIDE):
+        c = (begin + side)[:, None]
+        place = past + c - reach
+        is_free = ((place < 1 - SIDE) | (place > SIDE)) & (c > 0) & (c < 2 * reach)
+        tl.store(pointer + c * D + over_d, tl.zeros([SIDE, D], tl.float32), mask=is_free)
 
 
 @triton.jit
@@ -111,10 +142,10 @@ def _store_sums(pointer, pairs, offsets, past, side, reach, SIDE: tl.constexpr):
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _forward(
-    Q, K, V, R, T, O, L, valid, heads, nq, nk, past, reach, scale,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, th,
-    D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr,
-    IS_CAUSAL: tl.constexpr, HAS_VALID: tl.constexpr, HAS_VALUES: tl.constexpr,
+    Q, K, V, R, TK, T, O, L, valid, heads, nq, nk, past, reach, scale,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, tkh, th,
+    D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr, IS_CAUSAL: tl.constexpr,
+    HAS_VALID: tl.constexpr, HAS_KEYS: tl.constexpr, HAS_VALUES: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     b, h = program // heads, program % heads
@@ -125,7 +156,10 @@ def _forward(
     relation = R + b.to(tl.int64) * rb + h * rh
     offsets = side[None, :] - side[:, None] - past
     seen = _seen(valid, b, nq, nk, past, side, IS_CAUSAL, HAS_VALID)
-    scores = _scores(q, k, relation, offsets, side, nq, reach, rn, scale)
+    table = TK + h * tkh
+    scores = _scores(
+        q, k, relation, table, offsets, past, side, nq, reach, rn, scale, D, SIDE, HAS_KEYS
+    )
     scores = tl.where(seen, scores, -1e30)
     top = tl.max(scores, 1)
     weights = tl.where(seen, tl.exp2(scores - top[:, None]), 0.0)
@@ -145,10 +179,10 @@ def _forward(
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
 def _backward(
-    Q, K, V, R, T, O, L, G, DQ, DK, DV, DR, M, valid, heads, nq, nk, past, reach, scale,
-    qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, th, ob, oh, on, gb, gh, gn,
-    D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr,
-    IS_CAUSAL: tl.constexpr, HAS_VALID: tl.constexpr, HAS_VALUES: tl.constexpr,
+    Q, K, V, R, TK, T, O, L, G, DQ, DK, DV, DR, DTK, DT, valid, heads, nq, nk, past, reach, scale,
+    qb, qh, qn, kb, kh, kn, vb, vh, vn, rb, rh, rn, tkh, th, ob, oh, on, gb, gh, gn,
+    D: tl.constexpr, E: tl.constexpr, SIDE: tl.constexpr, IS_CAUSAL: tl.constexpr,
+    HAS_VALID: tl.constexpr, HAS_KEYS: tl.constexpr, HAS_VALUES: tl.constexpr,
     BY_ROW: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
@@ -164,91 +198,71 @@ def _backward(
     lse = tl.load(L + of_head + side, mask=side < nq, other=0.0) * LOG2_E
     offsets = side[None, :] - side[:, None] - past
     seen = _seen(valid, b, nq, nk, past, side, IS_CAUSAL, HAS_VALID)
-    scores = _scores(q, k, relation, offsets, side, nq, reach, rn, scale) - lse[:, None]
+    table = TK + h * tkh
+    scores = _scores(
+        q, k, relation, table, offsets, past, side, nq, reach, rn, scale, D, SIDE, HAS_KEYS
+    )
+    scores -= lse[:, None]
     weights = tl.where(seen, tl.exp2(scores), 0.0)
     level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
     d_weights = tl.dot(g, tl.trans(v)) - level[:, None]
     if HAS_VALUES:
         d_weights += _along(g, T + h * th, past, side, reach, E, SIDE)
-        masses = M + of_head * n_distances
-        _store_by_distance(masses, weights, offsets, past, side, nq, reach, SIDE)
+        vectors_of = DT + program.to(tl.int64) * n_distances * E
+        _store_vectors(vectors_of, weights.to(g.dtype), g, past, side, reach, E, SIDE)
     d_scores = weights * d_weights
-    if BY_ROW:
+    low = (d_scores * scale).to(q.dtype)
+    d_query = tl.dot(low, k)
+    if HAS_KEYS:
+        d_query += with_vectors(low, table, -past, side, reach, D, SIDE)
+        vectors_of = DTK + program.to(tl.int64) * n_distances * D
+        _store_vectors(vectors_of, low, q, past, side, reach, D, SIDE)
+    elif BY_ROW:
         d_relation = DR + of_head * n_distances
         _store_by_distance(d_relation, d_scores, offsets, past, side, nq, reach, SIDE)
     else:
         d_relation = DR + program.to(tl.int64) * n_distances
         _store_sums(d_relation, d_scores, offsets, past, side, reach, SIDE)
-    low = (d_scores * scale).to(q.dtype)
     at_query = (b.to(tl.int64) * nq + side[:, None]) * heads + h
     at_key = (b.to(tl.int64) * nk + side[:, None]) * heads + h
     is_query, is_key = (side < nq)[:, None], (side < nk)[:, None]
     over_d, over_e = tl.arange(0, D)[None, :], tl.arange(0, E)[None, :]
-    tl.store(DQ + at_query * D + over_d, tl.dot(low, k).to(q.dtype), mask=is_query)
+    tl.store(DQ + at_query * D + over_d, d_query.to(q.dtype), mask=is_query)
     tl.store(DK + at_key * D + over_d, tl.dot(tl.trans(low), q).to(k.dtype), mask=is_key)
     d_value = tl.dot(tl.trans(weights.to(g.dtype)), g)
     tl.store(DV + at_key * E + over_e, d_value.to(v.dtype), mask=is_key)
-
-
-def attend_related_short(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    by_distance: Tensor,
-    to_values: Tensor | None,
-    valid: Tensor | None,
-    is_causal: bool,
-    past: int,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    """Context and log-sum-exp, as `attend_related`, of at most 64 queries and keys."""
-    return torch.ops.regard.related_tile(
-        query, key, value, by_distance, to_values, valid, is_causal, past, scale
-    )
-
-
-def differentiate_related_short(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    context: Tensor,
-    lse: Tensor,
-    by_distance: Tensor,
-    to_values: Tensor | None,
-    valid: Tensor | None,
-    is_causal: bool,
-    past: int,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients and each row's weight by distance, as `differentiate_related`."""
-    *found, mass = torch.ops.regard.related_tile_backward(
-        grad, query, key, value, context, lse, by_distance, to_values, valid, is_causal, past, scale
-    )
-    return (*found, None if to_values is None else mass)
 
 
 def _attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    by_distance: Tensor,
+    by_distance: Tensor | None,
+    to_keys: Tensor | None,
     to_values: Tensor | None,
     valid: Tensor | None,
     is_causal: bool,
+    reach: int,
     past: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    query, key, value, by_distance = (plain(x) for x in (query, key, value, by_distance))
+    """Context and log-sum-exp, as `attend_related`, of at most 64 queries and keys.
+
+    The relation adds numbers to the scores, or vectors `h r d` to the keys.
+    """
+    query, key, value = (plain(x) for x in (query, key, value))
+    # any tensor serves for an argument that is never read
+    numbers = query if by_distance is None else plain(by_distance)
     context, lse = empty_results(query, key, value)
-    table, table_h = table_of(to_values, value)
-    nq, nk, reach = query.shape[-2], key.shape[-2], by_distance.shape[-1] // 2
+    (keys, keys_h), (table, table_h) = table_of(to_keys, key), table_of(to_values, value)
+    nq, nk = query.shape[-2], key.shape[-2]
     _forward[(lse.shape[0] * lse.shape[1],)](
-        query, key, value, by_distance, table, context, lse,
+        query, key, value, numbers, keys, table, context, lse,
         existing(valid, query), lse.shape[1], nq, nk, past, reach, scale,
-        *strides_of(query, key, value), *steps_of(query, by_distance), table_h,
+        *strides_of(query, key, value), *_steps(query, by_distance), keys_h, table_h,
         D=query.shape[-1], E=value.shape[-1], SIDE=tile_side(max(nq, nk)), IS_CAUSAL=is_causal,
-        HAS_VALID=valid is not None, HAS_VALUES=to_values is not None, num_warps=tile_warps(nq, nk),
+        HAS_VALID=valid is not None, HAS_KEYS=to_keys is not None,
+        HAS_VALUES=to_values is not None, num_warps=tile_warps(nq, nk),
     )  # fmt: skip
     return context, lse
 
@@ -258,30 +272,40 @@ def _differentiate(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    by_distance: Tensor | None,
+    to_keys: Tensor | None,
+    to_values: Tensor | None,
     context: Tensor,
     lse: Tensor,
-    by_distance: Tensor,
-    to_values: Tensor | None,
     valid: Tensor | None,
     is_causal: bool,
+    reach: int,
     past: int,
     scale: float,
 ) -> tuple[Tensor, ...]:
-    tensors = (grad, query, key, value, context, by_distance)
-    grad, query, key, value, context, by_distance = (plain(x) for x in tensors)
-    found = _gradients(grad, query, key, value, context, lse, by_distance, to_values)
-    table, table_h = table_of(to_values, value)
-    nq, nk, reach = query.shape[-2], key.shape[-2], by_distance.shape[-1] // 2
+    """Gradients of queries, keys, values, numbers by distance, and of the vectors by sentence."""
+    grad, query, key, value, context = (plain(x) for x in (grad, query, key, value, context))
+    numbers = query if by_distance is None else plain(by_distance)
+    inputs = (grad, query, key, value, by_distance, to_keys, to_values)
+    found = _gradients(*inputs, context, lse, valid, is_causal, reach)
+    (keys, keys_h), (table, table_h) = table_of(to_keys, key), table_of(to_values, value)
+    nq, nk = query.shape[-2], key.shape[-2]
     _backward[(lse.shape[0] * lse.shape[1],)](
-        query, key, value, by_distance, table, context, lse.contiguous(), grad,
+        query, key, value, numbers, keys, table, context, lse.contiguous(), grad,
         *found, existing(valid, query), lse.shape[1], nq, nk, past, reach, scale,
-        *strides_of(query, key, value), *steps_of(query, by_distance), table_h,
+        *strides_of(query, key, value), *_steps(query, by_distance), keys_h, table_h,
         *strides_of(context, grad), D=query.shape[-1], E=value.shape[-1],
         SIDE=tile_side(max(nq, nk)), IS_CAUSAL=is_causal, HAS_VALID=valid is not None,
-        HAS_VALUES=to_values is not None, BY_ROW=by_distance.shape[-2] == nq,
+        HAS_KEYS=to_keys is not None, HAS_VALUES=to_values is not None,
+        BY_ROW=by_distance is not None and by_distance.shape[-2] == nq,
         num_warps=tile_warps(nq, nk),
     )  # fmt: skip
     return found
+
+
+def _steps(query: Tensor, by_distance: Tensor | None) -> tuple[int, ...]:
+    """The strides of the numbers by distance, if there are any."""
+    return (0, 0, 0) if by_distance is None else steps_of(query, by_distance)
 
 
 def _gradients(
@@ -289,34 +313,41 @@ def _gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    by_distance: Tensor | None,
+    to_keys: Tensor | None,
+    to_values: Tensor | None,
     context: Tensor,
     lse: Tensor,
-    by_distance: Tensor,
-    to_values: Tensor | None,
+    valid: Tensor | None,
+    is_causal: bool,
+    reach: int,
     *others: object,
 ) -> tuple[Tensor, ...]:
     """Empty tensors for the results of `_differentiate`."""
-    (b, h, nq, _), nk, n_distances = query.shape, key.shape[-2], by_distance.shape[-1]
-    shape = (b, h, nq, n_distances) if to_values is not None else (0, 0)
+    (b, h, nq, _), nk, n_distances = query.shape, key.shape[-2], 2 * reach + 1
+    rows = 0 if by_distance is None else by_distance.shape[-2]
+    of_keys, of_values = (0 if x is None else n_distances for x in (to_keys, to_values))
     return (
         like_rows(query, nq),
         like_rows(key, nk),
         like_rows(value, nk),
-        lse.new_empty(b, h, by_distance.shape[-2], n_distances),
-        value.new_empty(shape),
+        lse.new_empty(b, h, rows, n_distances),
+        lse.new_empty(b, h, of_keys, query.shape[-1]),
+        lse.new_empty(b, h, of_values, value.shape[-1]),
     )
 
 
 # registered as torch operators, which torch.compile does not trace into
 _LIBRARY = torch.library.Library("regard", "FRAGMENT")
 _LIBRARY.define(
-    "related_tile(Tensor q, Tensor k, Tensor v, Tensor by_distance, Tensor? to_values,"
-    " Tensor? valid, bool causal, int past, float scale) -> (Tensor, Tensor)"
+    "related_tile(Tensor q, Tensor k, Tensor v, Tensor? by_distance, Tensor? to_keys,"
+    " Tensor? to_values, Tensor? valid, bool causal, int reach, int past, float scale)"
+    " -> (Tensor, Tensor)"
 )
 _LIBRARY.define(
-    "related_tile_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,"
-    " Tensor by_distance, Tensor? to_values, Tensor? valid, bool causal, int past, float scale)"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "related_tile_backward(Tensor g, Tensor q, Tensor k, Tensor v, Tensor? by_distance,"
+    " Tensor? to_keys, Tensor? to_values, Tensor out, Tensor lse, Tensor? valid, bool causal,"
+    " int reach, int past, float scale) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 for _name, _compute, _room in (
     ("related_tile", _attend, empty_results),

@@ -4,10 +4,8 @@
     bias(d) = left - slope (d + 1) if d < 0,   right + slope (d - 1) if d > 0,   middle if d = 0
     context = softmax(scale · q kᵀ + bias) v,   lse = log of each row's normaliser
 
-A slope below zero hides what is far: no score of a head is larger than scale · max |q| · max |k|,
-so that from some distance on each weight is below exp(-MARGIN) of the row's largest, which no sum
-in single precision notices. These keys are left out; with steep slopes they are most. Written in
-Triton, which comes with torch where there is a GPU; import this module only there.
+A head's keys beyond its limit are left out (sloped.py). Written in Triton, which comes with torch
+where there is a GPU; import this module only there.
 """
 
 from typing import NamedTuple
@@ -21,9 +19,6 @@ from regard.attention.engine.kernels import like_rows
 from regard.attention.engine.related_kernel import strides_of
 from regard.attention.engine.short_kernel import existing, head_rows, plain
 from regard.attention.engine.sparse_kernel import LOG2_E
-
-MARGIN = 40.0
-"""Keys are left out whose weight is below exp(-MARGIN) of the largest in their row."""
 
 NOT_SPECIALISED = ["heads", "nq", "nk", "past"]
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""
@@ -60,18 +55,6 @@ WIDE = 64
 """The width of vectors beyond which fewer tiles are loaded ahead."""
 
 FORWARD = TO_QUERIES = TO_KEYS = Launch(own=64, other=64, warps=4, stages=3)
-
-
-class Line(NamedTuple):
-    """The bias of each head: its numbers left of, at and right of a row's position, and the slope.
-
-    Beyond `limit` a head's keys have no weight that counts.
-    """
-
-    numbers: Tensor
-    """`h 4`: left, middle, right, slope."""
-    limit: Tensor
-    """`b h`, whole numbers."""
 
 
 @triton.jit
@@ -282,48 +265,6 @@ def _to_keys(
     out = ((b.to(tl.int64) * nk + columns[:, None]) * heads + h) * D + tl.arange(0, D)[None, :]
     tl.store(DK + out, (d_key * scale).to(k.dtype), mask=(columns < nk)[:, None])
     tl.store(DV + out, d_value.to(v.dtype), mask=(columns < nk)[:, None])
-
-
-def line_of(
-    query: Tensor,
-    key: Tensor,
-    by_distance: Tensor,
-    slope: Tensor,
-    valid: Tensor | None,
-    past: int,
-    is_causal: bool,
-    scale: float,
-) -> Line:
-    """The bias of each head, from its numbers at distances -1 to 1 and its slope."""
-    numbers = torch.cat((by_distance.float().reshape(-1, 3), slope.float()[:, None]), 1)
-    (b, h, nq, _), nk = query.shape, key.shape[-2]
-    if b * h * nq * nk == 0:
-        return Line(numbers, numbers.new_zeros(b, h, dtype=torch.int32))
-    sizes = [
-        torch.linalg.vector_norm(x, dim=-1, dtype=torch.float32).amax(-1) for x in (query, key)
-    ]
-    spread = 2 * scale * sizes[0] * sizes[1] + numbers[:, :3].amax(1) - numbers[:, :3].amin(1)
-    # the distance from a row to its nearest key
-    nearest = _nearest(valid, nk, past, nq, is_causal=is_causal)
-    limit = (spread + MARGIN) / (-numbers[:, 3]).clamp(min=1e-6) + nearest + 1
-    longest = float(nq + nk + past)
-    return Line(numbers, limit.nan_to_num(longest).clamp(max=longest).to(torch.int32))
-
-
-def _nearest(valid: Tensor | None, nk: int, past: int, nq: int, *, is_causal: bool) -> Tensor | int:
-    """The longest distance of a row to the nearest key that it sees, for each sentence."""
-    if valid is None:
-        return max(0, past + nq - nk)
-    length = max(past + nq, nk)
-    at, never = torch.arange(length, device=valid.device), 4 * length
-    exists = torch.nn.functional.pad(valid, (0, length - nk))
-    nearest = at - torch.where(exists, at, -never).cummax(-1).values
-    if not is_causal:
-        after = torch.where(exists, at, never).flip(-1).cummin(-1).values.flip(-1)
-        nearest = torch.minimum(nearest, after - at)
-    nearest = nearest[:, past : past + nq]
-    # rows that see nothing need nothing
-    return nearest.masked_fill(nearest > 2 * length, 0).amax(-1, keepdim=True)
 
 
 def _attend(

@@ -1,6 +1,9 @@
 """Sloped attention on a GPU: a relation that is a straight line on either side, in one kernel.
 
-The kernel leaves out the keys that the slope hides (slope_kernel.py).
+A slope below zero hides what is far: no score of a head is larger than scale · max |q| · max |k|,
+so that from some distance on each weight is below exp(-MARGIN) of the row's largest, which no sum
+in single precision notices. The kernel leaves these keys out (slope_kernel.py); with steep slopes
+they are most.
 """
 
 from typing import Any, NamedTuple
@@ -9,11 +12,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from regard.attention.attend import Attended
 from regard.attention.engine.case import Case
 from regard.attention.engine.tiled_band import fits_tiles
 from regard.attention.links import SoftRows, keys_that_exist
+
+MARGIN = 40.0
+"""Keys are left out whose weight is below exp(-MARGIN) of the largest in their row."""
 
 
 def fits_slope_kernel(case: Case) -> bool:
@@ -44,6 +51,18 @@ def attend_sloped(case: Case) -> Attended:
     return case.attended(context, SoftRows(lse.unsqueeze(-1)))
 
 
+class Line(NamedTuple):
+    """The bias of each head: its numbers left of, at and right of a row's position, and the slope.
+
+    Beyond `limit` a head's keys have no weight that counts.
+    """
+
+    numbers: Tensor
+    """`h 4`: left, middle, right, slope."""
+    limit: Tensor
+    """`b h`, whole numbers."""
+
+
 class Settings(NamedTuple):
     """What the kernel reads besides tensors."""
 
@@ -67,10 +86,10 @@ class _Sloped(torch.autograd.Function):
         settings: Settings,
     ) -> tuple[Tensor, Tensor]:
         """Attend."""
-        # Triton comes with torch only where there is a GPU
-        from regard.attention.engine.slope_kernel import line_of
+        # Triton comes with torch only where there is a GPU; the kernel's module registers it
+        from regard.attention.engine import slope_kernel  # noqa: F401
 
-        line = line_of(query, key, by_distance, slope, valid, *settings)
+        line = line_of(query, key, by_distance, slope, valid, settings)
         context, lse = torch.ops.regard.sloped(query, key, value, *line, valid, *settings)
         ctx.save_for_backward(query, key, value, context, lse, *line, valid)
         ctx.settings = settings
@@ -83,3 +102,44 @@ class _Sloped(torch.autograd.Function):
         """Rebuild the weights and differentiate."""
         found = torch.ops.regard.sloped_backward(grad, *ctx.saved_tensors, *ctx.settings)
         return (*found, *(None,) * 4)
+
+
+def line_of(
+    query: Tensor,
+    key: Tensor,
+    by_distance: Tensor,
+    slope: Tensor,
+    valid: Tensor | None,
+    settings: Settings,
+) -> Line:
+    """The bias of each head, from its numbers at distances -1 to 1 and its slope."""
+    past, is_causal, scale = settings
+    numbers = torch.cat((by_distance.float().reshape(-1, 3), slope.float()[:, None]), 1)
+    (b, h, nq, _), nk = query.shape, key.shape[-2]
+    if b * h * nq * nk == 0:
+        return Line(numbers, numbers.new_zeros(b, h, dtype=torch.int32))
+    sizes = [
+        torch.linalg.vector_norm(x, dim=-1, dtype=torch.float32).amax(-1) for x in (query, key)
+    ]
+    spread = 2 * scale * sizes[0] * sizes[1] + numbers[:, :3].amax(1) - numbers[:, :3].amin(1)
+    # the distance from a row to its nearest key
+    nearest = _nearest(valid, nk, past, nq, is_causal=is_causal)
+    limit = (spread + MARGIN) / (-numbers[:, 3]).clamp(min=1e-6) + nearest + 1
+    longest = float(nq + nk + past)
+    return Line(numbers, limit.nan_to_num(longest).clamp(max=longest).to(torch.int32))
+
+
+def _nearest(valid: Tensor | None, nk: int, past: int, nq: int, *, is_causal: bool) -> Tensor | int:
+    """The longest distance of a row to the nearest key that it sees, for each sentence."""
+    if valid is None:
+        return max(0, past + nq - nk)
+    length = max(past + nq, nk)
+    at, never = torch.arange(length, device=valid.device), 4 * length
+    exists = pad(valid, (0, length - nk))
+    nearest = at - torch.where(exists, at, -never).cummax(-1).values
+    if not is_causal:
+        after = torch.where(exists, at, never).flip(-1).cummin(-1).values.flip(-1)
+        nearest = torch.minimum(nearest, after - at)
+    nearest = nearest[:, past : past + nq]
+    # rows that see nothing need nothing
+    return nearest.masked_fill(nearest > 2 * length, 0).amax(-1, keepdim=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -86,71 +86,61 @@ class TiledBand:
         return RelatedGradients(*found)
 
 
-@dataclass(frozen=True)
-class ShortMap:
-    """The whole map of sentences that fit into one tile."""
-
-    valid: Bool[Tensor, "b k"] | None
-    is_causal: bool
-    past: int
-    scale: float
-
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        by_distance: Float[Tensor, "#b #h #q r"],
-        to_values: Float[Tensor, "#h r dv"] | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Context and log-sum-exp; minus infinity for a row without a key."""
-        from regard.attention.engine.related_short_kernel import attend_related_short
-
-        return attend_related_short(
-            query, key, value, by_distance, to_values,
-            self.valid, self.is_causal, self.past, self.scale,
-        )  # fmt: skip
-
-    def gradients(
-        self,
-        grad: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        out: Tensor,
-        lse: Tensor,
-        by_distance: Float[Tensor, "#b #h #q r"],
-        to_values: Float[Tensor, "#h r dv"] | None,
-    ) -> RelatedGradients:
-        """The gradients, from the context and the log-sum-exp."""
-        from regard.attention.engine.related_short_kernel import differentiate_related_short
-
-        found = differentiate_related_short(
-            grad, query, key, value, out, lse, by_distance, to_values,
-            self.valid, self.is_causal, self.past, self.scale,
-        )  # fmt: skip
-        return RelatedGradients(*found)
-
-
 def attend_over_tiles(case: Case) -> Attended:
     """The attention of a case whose relation is banded, over all visible tiles of its map."""
     assert case.dot is not None and case.softmax is not None
     banded = case.relation.as_banded(case.query)
-    assert banded is not None
-    by_distance = banded.numbers(case.query, scale=case.dot.scale, sharpness=case.softmax)
-    scale = case.dot.scale * case.softmax
-    tensors = (case.dot.query, case.dot.key, case.value, by_distance, banded.to_values)
-    context, lse = _Related.apply(_whole_map(case, scale), *tensors)
+    assert banded is not None and case.relation.reach is not None
+    n_queries, n_keys, mask = case.query.shape[-2], case.key.shape[-2], case.kernel_mask
+    scale, past = case.dot.scale * case.softmax, case.places.past or 0
+    inputs = (case.dot.query, case.dot.key, case.value)
+    if mask is not None and max(n_queries, n_keys) <= SIDE:
+        valid = None if mask.valid is None else keys_that_exist(mask.valid, n_keys)
+        sizes = (valid, mask.is_causal, case.relation.reach, past, scale)
+        # vectors are added to the keys inside the kernel
+        numbers = banded.by_distance
+        if numbers is not None and case.softmax != 1:
+            numbers = numbers * case.softmax
+        context, lse = _InOneTile.apply(sizes, *inputs, numbers, banded.to_keys, banded.to_values)
+    else:
+        by_distance = banded.numbers(case.query, scale=case.dot.scale, sharpness=case.softmax)
+        tiles = TiledBand.over(case.mask, case.places, n_queries, n_keys, scale)
+        context, lse = _Related.apply(tiles, *inputs, by_distance, banded.to_values)
     return case.attended(context, SoftRows(lse.unsqueeze(-1)))
 
 
-def _whole_map(case: Case, scale: float) -> TiledBand | ShortMap:
-    """The map of a case: one tile, if it is short and kernels know its mask."""
-    n_queries, n_keys, mask = case.query.shape[-2], case.key.shape[-2], case.kernel_mask
-    if mask is None or max(n_queries, n_keys) > SIDE:
-        return TiledBand.over(case.mask, case.places, n_queries, n_keys, scale)
-    valid = None if mask.valid is None else keys_that_exist(mask.valid, n_keys)
-    return ShortMap(valid, mask.is_causal, case.places.past or 0, scale)
+class _InOneTile(torch.autograd.Function):
+    """The attention of sentences that fit into one tile, with the gradients of the relation."""
+
+    @staticmethod
+    def forward(ctx: Any, sizes: tuple[Any, ...], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Attend; the sizes are keys that exist, causality, reach, keys before, and the scale."""
+        # Triton comes with torch only where there is a GPU; the kernel's module registers it
+        from regard.attention.engine import related_short_kernel  # noqa: F401
+
+        context, lse = torch.ops.regard.related_tile(*tensors, *sizes)
+        lse = lse.masked_fill(lse == -torch.inf, kernels.EMPTY_ROW)
+        ctx.save_for_backward(*tensors, context, lse)
+        ctx.sizes = sizes
+        ctx.mark_non_differentiable(lse)
+        return context, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Rebuild the weights and differentiate."""
+        # under a checkpoint these can be read once
+        saved = ctx.saved_tensors
+        *found, d_numbers, d_keys, d_values = torch.ops.regard.related_tile_backward(
+            grad, *saved, *ctx.sizes
+        )
+        sums = (
+            None if like is None else part.sum_to_size(like.shape).to(like.dtype)
+            for like, part in zip(
+                saved[3:6], (d_numbers, d_keys.sum(0), d_values.sum(0)), strict=True
+            )
+        )  # fmt: skip
+        return None, *found, *sums
 
 
 class _Related(torch.autograd.Function):
@@ -159,7 +149,7 @@ class _Related(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        tiles: TiledBand | ShortMap,
+        tiles: TiledBand,
         query: Tensor,
         key: Tensor,
         value: Tensor,
