@@ -24,7 +24,7 @@ NOT_SPECIALISED = ["heads", "nq", "nk", "past"]
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""
 
 
-class Launch(NamedTuple):
+class SlopeLaunch(NamedTuple):
     """Rows or columns of a program and of its tiles, warps, and tiles loaded ahead."""
 
     own: int
@@ -54,7 +54,7 @@ class Launch(NamedTuple):
 WIDE = 64
 """The width of vectors beyond which fewer tiles are loaded ahead."""
 
-FORWARD = TO_QUERIES = TO_KEYS = Launch(own=64, other=64, warps=4, stages=3)
+FORWARD = TO_QUERIES = TO_KEYS = SlopeLaunch(own=64, other=64, warps=4, stages=3)
 
 
 @triton.jit
