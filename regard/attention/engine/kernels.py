@@ -206,10 +206,20 @@ def _suits_cudnn(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool) 
     """Whether cuDNN's kernel takes the case, and has rows enough to repay its plan."""
     if not query.is_cuda or query.dtype not in HALF or query.shape[-2] < CUDNN_QUERIES:
         return False
-    if torch.cuda.get_device_capability(query.device)[0] < CUDNN_GENERATION:
+    if _generation(query.device) < CUDNN_GENERATION:
         return False
     asked = torch.backends.cuda.SDPAParams(query, key, value, None, 0.0, is_causal, False)
     return torch.backends.cuda.can_use_cudnn_attention(asked)
+
+
+def _generation(device: torch.device) -> int:
+    """The first number of a GPU's capability, which takes longer to ask for than to remember."""
+    if device not in _GENERATIONS:
+        _GENERATIONS[device] = torch.cuda.get_device_capability(device)[0]
+    return _GENERATIONS[device]
+
+
+_GENERATIONS: dict[torch.device, int] = {}
 
 
 def _by_cudnn(
