@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import Module
 
 from regard.attention.attend import Attended
 from regard.attention.engine import kernels
@@ -27,7 +28,7 @@ from regard.attention.engine.case import Case, Cost, Path, not_softmax_of_dot
 from regard.attention.engine.joined_on_gpu import attend_joined_on_gpu, fits_gpu_kernels
 from regard.attention.engine.sloped import attend_sloped, fits_slope_kernel
 from regard.attention.engine.tiled_band import table_gradients
-from regard.attention.links import SoftRows, keys_that_exist, wide
+from regard.attention.links import Relation, SoftRows, keys_that_exist, wide
 
 FEW_PAIRS, FEW_PAIRS_ON_GPU = 1 << 18, 1 << 19
 """Maps of so many pairs in a head are computed whole: the pieces' calls would take longer."""
@@ -132,6 +133,8 @@ class JoinedPath(Path):
             return f"{name} is not constant from some distance on"
         if case.relation.has_slope and case.query.dtype == torch.float32:
             return f"{name} grows with the distance, which single precision would round off"
+        if case.relation.has_slope and _is_learned(case.relation):
+            return f"{name} learns its slope, for which the pieces give no gradient"
         return disagreement(case, _attend(case), TRIED) if case.query.is_cuda else None
 
     def why_slow(self, case: Case) -> str | None:
@@ -142,7 +145,9 @@ class JoinedPath(Path):
         return None
 
     def why(self, case: Case) -> str:
-        """The distance from which the relation is constant."""
+        """The distance from which the relation is constant, or that it is a line."""
+        if fits_slope_kernel(case):
+            return "a straight line on either side, in one kernel without the keys that it hides"
         plan = _Plan.of(case)
         return f"constant from distance {plan.reach} on: {len(plan.pieces)} pieces and a band"
 
@@ -156,6 +161,13 @@ class JoinedPath(Path):
     def run(self, case: Case) -> Attended:
         """Run the pieces and join them."""
         return _attend(case)(case)
+
+
+def _is_learned(relation: Relation) -> bool:
+    """Whether gradients are wanted of a relation's parameters."""
+    if not (isinstance(relation, Module) and torch.is_grad_enabled()):
+        return False
+    return any(x.requires_grad for x in relation.parameters())
 
 
 def _attend(case: Case) -> Callable[[Case], Attended]:

@@ -6,14 +6,16 @@ import pytest
 import torch
 
 from regard.attention import Chain, attend, padding
+from regard.attention.banded import Banded
 from regard.attention.engine.joined import far_pieces
+from regard.attention.links import Relation
 from regard.attention.relations.bucketed import BucketedRelation
 from regard.attention.relations.linear_bias import LinearBiasRelation
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.selections.soft import SoftSelection
 from regard.dims import Dims
 from regard.places import Places
-from tests.assertions import assert_close
+from tests.assertions import assert_close, assert_same_gradients
 from tests.attention.engine.test_paths import DIMS, MASKS, SIZES, assert_path_is_dense, inputs
 
 JOINED = {
@@ -93,6 +95,33 @@ def test_a_slope_far_from_the_first_key_is_exact_in_half_precision(dtype):
     got = Chain(relation=relation, path="joined")(*x, places=places).context
     want = attend(*(t.double() for t in x), relation=deepcopy(relation).double(), places=places)
     assert_close("context", got.double(), want.context, atol=0.02)
+
+
+class LearnedSlope(torch.nn.Module, Relation):
+    """A line whose slope is learned."""
+
+    is_movable, reads_query, reach, has_slope = True, False, 1, True
+
+    def __init__(self):
+        super().__init__()
+        self.m = torch.nn.Parameter(torch.full((3,), -0.3, dtype=torch.float64))
+
+    def as_bias(self, places):
+        return self.m.view(-1, 1, 1) * places.offsets.abs()
+
+    def as_banded(self, query):
+        near = torch.arange(-1, 2).abs()
+        return Banded(self.m.view(1, -1, 1, 1) * near, None, self.m)
+
+
+def test_a_learned_slope_is_left_to_a_path_that_gives_it_a_gradient():
+    relation, x = LearnedSlope(), inputs(600, 600)
+    chain = Chain(relation=relation)
+    assert "learns its slope" in chain.explain(600, n_heads=3).refused["joined"]
+    with torch.no_grad():
+        assert "joined" not in chain.explain(600, n_heads=3).refused
+    want = Chain(relation=relation, path="dense")(*x.values()).context
+    assert_same_gradients(chain(*x.values()).context, want, {**x, "m": relation.m})
 
 
 def test_a_gradient_of_a_gradient_is_refused():
