@@ -2,7 +2,7 @@
 
 A case is built inside the process that runs it. `dense` is softmax(Q Kᵀ) V written out in torch,
 `sdpa` is torch's own fused function; both are measured in the same run as everything else. On a
-GPU a chain that compiled `flex_attention` can express has that as a third peer.
+GPU a pattern or a relation that compiled `flex_attention` can express has that as a third peer.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,6 +35,10 @@ SETTINGS: Mapping[str, dict[str, object]] = {
 """Settings that differ from a mechanism's own defaults."""
 
 PEERS = ("dense", "sdpa")
+
+FLEX_KINDS = ("pattern", "relation")
+"""The links that `flex_attention` is a peer of; it takes seconds to compile for each, and the rest
+of a chain leaves it plain attention."""
 
 LAYERS_TIMED = ("weighted_branches",)
 """The layers that are an attention of their own kind."""
@@ -130,7 +134,8 @@ def _link(name: str, kind: str, n: int, scale: Scale) -> Work:
     chain = CHAINS[kind](link)
     scale.put(chain)
     places = _places(n, scale)
-    flex = flex_peer(chain, query, key, value) if scale.device.type == "cuda" else None
+    is_peer = scale.device.type == "cuda" and kind in FLEX_KINDS
+    flex = flex_peer(chain, query, key, value) if is_peer else None
     return Work(
         lambda: chain(query, key, value, places=places).context,
         [query, key, value, *chain.parameters()],
