@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from regard.dims import Dims
 from regard.errors import SettingError, UnknownChoice
+from regard.familiar_words import familiar
 
 T = TypeVar("T")
 
@@ -84,11 +85,13 @@ def find(name: str, table: Mapping[str, T], *, key: str = "") -> T:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The message for an unknown name: the nearest name first, then all names.
+    """The message for an unknown name: what it is called here or the nearest name, then all names.
 
     A table that takes names of a user's own says in its `remedy` how, where no name is near.
     """
     names = list(known)
+    if called := familiar(name, names):
+        return f"There is no '{name}' here. {called} Known: {', '.join(names)}."
     near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     remedy = "" if near else getattr(known, "remedy", "")

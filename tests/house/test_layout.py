@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "regard"
 
 FLOW = [
-    "errors", "dims", "choices", "catalogue", "places", "progress", "data", "positions",
-    "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating", "inspecting",
+    "errors", "dims", "familiar_words", "choices", "catalogue", "places", "progress", "data",
+    "positions", "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating", "inspecting",
     "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "serving", "bench", "cli",
 ]  # fmt: skip
 
