@@ -15,7 +15,8 @@ PACKAGE = ROOT / "regard"
 FLOW = [
     "errors", "dims", "familiar_words", "choices", "catalogue", "places", "progress", "data",
     "positions", "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating",
-    "inspecting", "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "serving", "bench", "cli",
+    "inspecting", "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "serving",
+    "bench", "cli",
 ]  # fmt: skip
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
