@@ -27,7 +27,7 @@ class Runner:
     def __init__(self, name: str, command: Sequence[str], threads: int) -> None:
         self.name = name
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
-        path = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         # another interpreter must not find this one's packages
         own = {"PYTHONPATH": path} if command[0] == sys.executable else {}
         self.process = subprocess.Popen(
