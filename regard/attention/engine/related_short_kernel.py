@@ -298,7 +298,8 @@ def _differentiate(
         SIDE=tile_side(max(nq, nk)), IS_CAUSAL=is_causal, HAS_VALID=valid is not None,
         HAS_KEYS=to_keys is not None, HAS_VALUES=to_values is not None,
         BY_ROW=by_distance is not None and by_distance.shape[-2] == nq,
-        num_warps=tile_warps(nq, nk),
+        # sums of vectors take many registers, which more threads bring along
+        num_warps=tile_warps(nq, nk) * (1 if to_keys is None else 2),
     )  # fmt: skip
     return found
 
