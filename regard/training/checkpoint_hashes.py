@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 
-from regard.data.atomic_writes import sync, write_text
+from regard.data.atomic_writes import move_into_place, write_text
 from regard.data.files import Unreadable, read_json
 from regard.errors import CheckpointError, RunError
 from regard.training.card_json import file_hash
@@ -107,9 +107,9 @@ def set_damaged_aside(found: Sequence[Path]) -> list[str]:
         )
     notes = []
     for path, what in damaged.items():
-        aside = path.rename(_free_name(path))
+        aside = _free_name(path)
+        move_into_place(path, aside)
         notes.append(f"checkpoint '{path.name}' is set aside as '{aside.name}': {what}")
-        sync(path.parent)
     return notes
 
 
