@@ -65,7 +65,8 @@ def evaluate(
 ) -> None:
     """Score a run: BLEU, chrF, TER, exact match, length ratio, loss, perplexity and speed.
 
-    Running text: loss and perplexity per word. Tags: accuracy. Documents: ROUGE. Hidden words:
+    Running text: loss and perplexity per word. Tags and labels: accuracy, precision, recall, F1
+    and how often each was taken for another. Documents: ROUGE. Hidden words:
     loss and perplexity. Captions of pictures: BLEU-1 to 4, CIDEr-D, chrF, exact match, length
     ratio, loss, and for scenes the pointing game: whether the map of a word peaks in the box of
     its object.
@@ -138,8 +139,9 @@ def evaluation_text(report: EvaluationReport) -> str:
             f"{speed['device']}, {by})"
         )
     lines += [f"{'note':<14} {note}" for note in report.notes]
-    aligned = [] if report.aligned is None else ["", alignment_text(report.aligned)]
-    return "\n".join([*lines, *aligned])
+    tables = [] if report.labels is None else ["", str(report.labels)]
+    tables += [] if report.aligned is None else ["", alignment_text(report.aligned)]
+    return "\n".join([*lines, *tables])
 
 
 def alignment_text(aligned: AlignmentErrors) -> str:

@@ -21,6 +21,7 @@ from regard.errors import DataError, SettingError
 from regard.evaluating import MetricScore, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.accuracy import measured_exact_match, measured_token_accuracy
 from regard.evaluating.comparison import by_length
+from regard.evaluating.label_counts import LabelCounts
 from regard.evaluating.metrics import score_captions
 from regard.evaluating.perplexity import loss_per_word, measured_loss
 from regard.evaluating.rouge import measured_rouge
@@ -131,6 +132,11 @@ class ScoredAnswers:
             yield corpus, rows, note if n_long else ""
 
     @cached_property
+    def labels(self) -> LabelCounts:
+        """How often each label was answered by each."""
+        return LabelCounts.of(self.texts, self.references)
+
+    @cached_property
     def surprise(self) -> tuple[RowLosses, list[int], str]:
         """The losses of the references that the model can read, their rows, and a note on others.
 
@@ -204,6 +210,7 @@ EVALUATE_METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]
     "lengths": lengths,
     "rouge": lambda it: tuple(one.score for one in measured_rouge(it.texts, it.references)),
     "accuracy": lambda it: (measured_token_accuracy(it.texts, it.references).score,),
+    "labels": lambda it: it.labels.scores(),
     "captions": lambda it: score_captions(it.texts, it.references, tokenizer=it.tokenizer),
     "pointing": lambda it: pointing_scores(it.trained, it.examples),
 }

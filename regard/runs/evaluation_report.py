@@ -14,6 +14,7 @@ from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, SettingError, counted
 from regard.evaluating import MetricScore
+from regard.evaluating.label_counts import LabelCounts
 from regard.progress import counting
 from regard.runs import evaluation
 from regard.runs.alignment import AlignmentErrors, align, read_gold
@@ -92,6 +93,8 @@ class EvaluationReport:
     notes: tuple[str, ...]
     answers: tuple[str, ...] = ()
     """The run's answers, in the order of the texts."""
+    labels: LabelCounts | None = None
+    """How often each label was answered by each, if labels are scored."""
 
     def __repr__(self) -> str:
         scores = ", ".join(self.score_texts()) or "no scores"
@@ -112,6 +115,7 @@ class EvaluationReport:
             "scores": [finite(asdict(one)) for one in self.scores],
             "speed": self.speed,
             "alignment": None if self.aligned is None else self.aligned.as_json(),
+            "labels": None if self.labels is None else self.labels.as_json(),
             "notes": list(self.notes),
         }
 
@@ -165,9 +169,8 @@ def evaluate(
         notes += answers.notes
         speed = _speed(trained, answers)
     written = () if answers is None else answers.texts
-    by_name = evaluation.score_each(
-        evaluation.ScoredAnswers(trained, examples, written, settings.tokenizer), chosen
-    )
+    scored = evaluation.ScoredAnswers(trained, examples, written, settings.tokenizer)
+    by_name = evaluation.score_each(scored, chosen)
     scores = tuple(one for found in by_name.values() for one in found)
     if not scores and answers is None and aligned is None:
         raise DataError(
@@ -197,6 +200,7 @@ def evaluate(
         aligned=aligned,
         notes=tuple(notes),
         answers=written,
+        labels=scored.labels if "labels" in by_name else None,
     )
 
 

@@ -22,8 +22,8 @@ class Labelling(Task):
         self.is_per_token = is_per_token
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
-        """The shares of correct labels and of texts with only correct labels, and the loss."""
-        return ("accuracy", "exact", "loss")
+        """How many labels and whole texts are right, the scores of each label, and the loss."""
+        return ("accuracy", "labels", "exact", "loss")
 
     def stays_whole(self, recipe: Recipe) -> bool:
         """True for one label per text, which needs the whole text."""

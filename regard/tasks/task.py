@@ -38,7 +38,7 @@ from regard.tasks.predictions import (
 from regard.tasks.sources import SourceType
 
 METRICS_BY_READER: Mapping[str, Sequence[str]] = {
-    "conllu": ("accuracy", "exact", "loss"),
+    "conllu": ("accuracy", "labels", "exact", "loss"),
     "documents": ("rouge", "ratio", "loss"),
     "running_text": ("words", "loss"),
 }

@@ -211,6 +211,8 @@ def test_benchmarks_import_names_that_exist():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard")
         for alias in node.names
+        # the modules of kernels need Triton
+        if not (node.module.endswith("_kernel") or alias.name.endswith("_kernel"))
     ]
     assert named
     missing = [name for name in named if not hasattr(importlib.import_module(name[0]), name[1])]

@@ -1,6 +1,7 @@
 """Tags and labels: as many as a text has places for, in training, answers and scores."""
 
 import json
+import re
 
 import pytest
 
@@ -111,5 +112,22 @@ def test_labels_are_scored_by_their_accuracy_unless_another_score_is_chosen(
     labellers, capsys, task
 ):
     assert main(["evaluate", str(labellers[task].path), "--split", "valid", "--json"]) == 0
-    names = [one["name"] for one in json.loads(capsys.readouterr().out)["scores"]]
-    assert names == ["token accuracy", "exact match", "loss", "perplexity"]
+    report = json.loads(capsys.readouterr().out)
+    names = [one["name"] for one in report["scores"]]
+    assert names == [
+        "token accuracy", "precision", "recall", "F1", "exact match", "loss", "perplexity",
+    ]  # fmt: skip
+    # the share of right places by the counts of pairs is the accuracy
+    counts = report["labels"]["counts"]
+    right, places = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
+    assert report["scores"][0]["value"] == pytest.approx(100 * right / places)
+    assert len(report["labels"]["labels"]) == len(counts)
+
+
+def test_a_table_tells_how_each_label_was_answered(labellers, capsys):
+    run = str(labellers["tags"].path)
+    assert main(["evaluate", run, "--split", "valid", "--metrics", "labels"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"label +precision +recall +F1 +count +1", told)
+    assert main(["evaluate", run, "--split", "valid", "--metrics", "accuracy", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] is None
