@@ -243,7 +243,7 @@ def test_a_gold_file_may_count_from_one_and_have_the_target_first(files, tmp_pat
             "run --split valid --metrics exact,pointing",
             "pointing has no meaning for a run that answers texts: it is played on pictures, in "
             "which the boxes of a caption's words are known. Take --metrics of bleu, chrf, ter, "
-            "exact, ratio, loss, words, lengths, rouge, accuracy, captions.",
+            "exact, ratio, loss, words, lengths, rouge, accuracy, labels, captions.",
         ),
         (
             "run --source longer --reference longer --metrics loss,words",
