@@ -60,6 +60,7 @@ KERNELS = {
     "related_backward_kernel": "relations",
     "related_short_kernel": "relations",
     "slope_kernel": "relations",
+    "shared_kernel": "maps",
     "short_kernel": "maps",
     "sparse_kernel": "maps",
     "threshold_kernel": "maps",

@@ -27,9 +27,7 @@ from regard.attention.engine.band_kernel import (
     rows_at,
     seen_in_band,
 )
-from regard.attention.engine.related_kernel import strides_of
-from regard.attention.engine.short_kernel import existing, plain
-from regard.attention.engine.sparse_kernel import LOG2_E
+from regard.attention.engine.shared_kernel import LOG2_E, existing, levels_of, plain, strides_of
 
 
 @triton.jit
@@ -75,7 +73,7 @@ def _to_queries(
     of_head = program.to(tl.int64) * n
     far = program.to(tl.int64) * (n - reach)
     lse = tl.load(L + of_head + rows, mask=is_row, other=0.0)
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     tl.store(LEVEL + of_head + rows, level, mask=is_row)
     cells = of_head * n_cells
     d_relation, masses = DR + cells, M + cells

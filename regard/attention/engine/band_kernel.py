@@ -17,9 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.attention.engine.related_kernel import strides_of, table_of
-from regard.attention.engine.short_kernel import existing, plain
-from regard.attention.engine.sparse_kernel import LOG2_E
+from regard.attention.engine.related_kernel import table_of
+from regard.attention.engine.shared_kernel import LOG2_E, existing, plain, strides_of
 
 TURNED = 128
 """Rows that are turned at a time."""

@@ -26,11 +26,17 @@ from regard.attention.engine.related_kernel import (
     sizes_of,
     steps_of,
     stretches,
-    strides_of,
     warps_of,
 )
-from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import LOG2_E, hidden
+from regard.attention.engine.shared_kernel import (
+    LOG2_E,
+    existing,
+    head_rows,
+    levels_of,
+    plain,
+    strides_of,
+)
+from regard.attention.engine.sparse_kernel import hidden
 from regard.attention.engine.tiles import SIDE, Tiling
 
 
@@ -64,7 +70,7 @@ def _to_queries(
     lse = tl.load(L + of_head + rows, mask=is_row, other=0.0)
     left, right = at_ends(relation, rows, nq, reach, rn)
     lse_left, lse_right = (lse - left) * LOG2_E, (lse - right) * LOG2_E
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     level_left, level_right = level, level
     if HAS_VALUES:
         along = U + b.to(tl.int64) * ub + h.to(tl.int64) * uh

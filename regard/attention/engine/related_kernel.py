@@ -18,8 +18,16 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
-from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import LOG2_E, hidden
+from regard.attention.engine.shared_kernel import (
+    LOG2_E,
+    existing,
+    head_rows,
+    plain,
+    softmax_step,
+    store_rows,
+    strides_of,
+)
+from regard.attention.engine.sparse_kernel import hidden
 from regard.attention.engine.tiles import SIDE, Tiling
 
 WARPS, NARROW, STAGES = 4, 64, 3
@@ -140,27 +148,17 @@ def _forward(
             scores = hidden(
                 scores, bits, full, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID, False
             )
-            higher = tl.maximum(top, tl.max(scores, 1))
-            weights = tl.exp2(scores - higher[:, None])
-            shrink = tl.exp2(top - higher)
-            mass = mass * shrink + tl.sum(weights, 1)
-            context = tl.dot(weights.to(v.dtype), v, context * shrink[:, None])
+            weights, top, mass, context = softmax_step(scores, v, top, mass, context)
             if HAS_VALUES and stretch == 1:
                 context += with_vectors(
                     weights.to(v.dtype), table, column - origin, side, reach, E, SIDE
                 )
-            top = higher
         total = total * tl.exp2(before - top) + mass
         if HAS_VALUES and stretch != 1:
             vector = tl.load(table + (stretch * reach) * E + wide).to(tl.float32)
             context += mass[:, None] * vector[None, :]
-    # a row that sees nothing gives zeros, and no weight to its piece when pieces are joined
-    is_empty = total == 0.0
-    some = tl.where(is_empty, 1.0, total)
-    out = O + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * E + wide[None, :]
-    tl.store(out, (context / some[:, None]).to(O.dtype.element_ty), mask=(rows < nq)[:, None])
-    lse = tl.where(is_empty, float("-inf"), top / LOG2_E + tl.log(some))
-    tl.store(L + program.to(tl.int64) * nq + rows, lse, mask=rows < nq)
+    # an empty row gives no weight to its piece when pieces are joined
+    store_rows(O, L, b, h, heads, nq, rows, top, total, context, E, float("-inf"))
 
 
 def attend_related(
@@ -239,11 +237,6 @@ def sizes_of(
     # all sentences may see the same
     bits_stride = 0 if len(bits) == 1 else bits.stride(0)
     return query.shape[1], query.shape[-2], key.shape[-2], past, reach, scale, bits_stride
-
-
-def strides_of(*tensors: Tensor) -> tuple[int, ...]:
-    """The first three strides of each."""
-    return tuple(step for x in tensors for step in x.stride()[:3])
 
 
 def warps_of(query: Tensor, value: Tensor) -> int:

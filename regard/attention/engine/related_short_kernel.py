@@ -20,19 +20,20 @@ from regard.attention.engine.related_kernel import (
     by_offset,
     empty_results,
     steps_of,
-    strides_of,
     table_of,
     vectors,
     with_vectors,
 )
-from regard.attention.engine.short_kernel import (
+from regard.attention.engine.shared_kernel import (
+    LOG2_E,
     existing,
     head_rows,
+    levels_of,
     plain,
-    tile_side,
-    tile_warps,
+    store_rows,
+    strides_of,
 )
-from regard.attention.engine.sparse_kernel import LOG2_E
+from regard.attention.engine.short_kernel import tile_side, tile_warps
 
 NOT_SPECIALISED = ["heads", "nq", "nk", "past", "reach", "rb", "rh", "rn", "th"]
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""
@@ -168,13 +169,8 @@ def _forward(
     if HAS_VALUES:
         low = weights.to(v.dtype)
         context += with_vectors(low, T + h * th, -past, side, reach, E, SIDE)
-    # a row that sees nothing gives zeros, and no weight to its piece when pieces are joined
-    is_empty = total == 0.0
-    some = tl.where(is_empty, 1.0, total)
-    out = O + ((b.to(tl.int64) * nq + side[:, None]) * heads + h) * E + tl.arange(0, E)[None, :]
-    tl.store(out, (context / some[:, None]).to(O.dtype.element_ty), mask=(side < nq)[:, None])
-    lse = tl.where(is_empty, float("-inf"), top / LOG2_E + tl.log(some))
-    tl.store(L + program.to(tl.int64) * nq + side, lse, mask=side < nq)
+    # an empty row gives no weight to its piece when pieces are joined
+    store_rows(O, L, b, h, heads, nq, side, top, total, context, E, float("-inf"))
 
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
@@ -204,7 +200,7 @@ def _backward(
     )
     scores -= lse[:, None]
     weights = tl.where(seen, tl.exp2(scores), 0.0)
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     d_weights = tl.dot(g, tl.trans(v)) - level[:, None]
     if HAS_VALUES:
         d_weights += _along(g, T + h * th, past, side, reach, E, SIDE)

@@ -16,15 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.engine.kernels import like_rows
-
-
-@triton.jit
-def head_rows(pointer, b, h, n, stride_b, stride_h, stride_n, at, D: tl.constexpr):
-    """One head's rows; zero past the last."""
-    wide = tl.arange(0, D)[None, :]
-    first = pointer + b.to(tl.int64) * stride_b + h.to(tl.int64) * stride_h
-    places = at[:, None].to(tl.int64) * stride_n
-    return tl.load(first + places + wide, mask=(at < n)[:, None], other=0.0)
+from regard.attention.engine.shared_kernel import existing, head_rows, levels_of, plain
 
 
 @triton.jit
@@ -86,7 +78,7 @@ def _backward(
     seen = _seen(valid, b, nq, nk, rows, columns, IS_CAUSAL, HAS_VALID)
     scores = tl.dot(q, tl.trans(k)) * scale
     weights = tl.where(seen, tl.exp(tl.where(seen, scores - lse[:, None], 0.0)), 0.0)
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     d_scores = weights * (tl.dot(g, tl.trans(v)) - level[:, None]) * scale
     low = d_scores.to(v.dtype)
     base = b.to(tl.int64)
@@ -197,16 +189,6 @@ class AttendInATile(torch.autograd.Function):
         """Rebuild the weights and differentiate."""
         found = torch.ops.regard.tile_backward(grad, *ctx.saved_tensors, ctx.is_causal, ctx.scale)
         return (*found, None, None, None)
-
-
-def plain(x: Tensor) -> Tensor:
-    """The same tensor with contiguous vectors."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def existing(valid: Tensor | None, query: Tensor) -> Tensor:
-    """Which keys exist, for each sentence; any tensor for an argument that is never read."""
-    return query if valid is None else valid.expand(len(query), -1).contiguous()
 
 
 def tile_side(n: int) -> int:

@@ -16,9 +16,16 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
-from regard.attention.engine.related_kernel import strides_of
-from regard.attention.engine.short_kernel import existing, head_rows, plain
-from regard.attention.engine.sparse_kernel import LOG2_E
+from regard.attention.engine.shared_kernel import (
+    LOG2_E,
+    existing,
+    head_rows,
+    levels_of,
+    plain,
+    softmax_step,
+    store_rows,
+    strides_of,
+)
 
 NOT_SPECIALISED = ["heads", "nq", "nk", "past"]
 """Numbers that get no kernels of their own for 1 and for multiples of 16."""
@@ -115,7 +122,7 @@ def _forward(
     # under a causal mask the last blocks have most keys, so they come first
     block, program = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     b, h = program // heads, program % heads
-    own, other, wide = tl.arange(0, OWN), tl.arange(0, OTHER), tl.arange(0, D)[None, :]
+    own, other = tl.arange(0, OWN), tl.arange(0, OTHER)
     rows = block * OWN + own
     q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
     left, middle, right, slope, limit = _line_of(LINE, LIMIT, program, h)
@@ -146,19 +153,8 @@ def _forward(
                     IS_CAUSAL, HAS_VALID, stretch,
                 )  # fmt: skip
                 scores = tl.where(seen, scores, float("-inf"))
-            higher = tl.maximum(top, tl.max(scores, 1))
-            weights = tl.exp2(scores - higher[:, None])
-            shrink = tl.exp2(top - higher)
-            total = total * shrink + tl.sum(weights, 1)
-            context = tl.dot(weights.to(v.dtype), v, context * shrink[:, None])
-            top = higher
-    # a row that sees nothing gives zeros
-    is_empty = total == 0.0
-    some = tl.where(is_empty, 1.0, total)
-    out = O + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + wide
-    tl.store(out, (context / some[:, None]).to(q.dtype), mask=(rows < nq)[:, None])
-    lse = tl.where(is_empty, 0.0, top / LOG2_E + tl.log(some))
-    tl.store(L + program.to(tl.int64) * nq + rows, lse, mask=rows < nq)
+            _, top, total, context = softmax_step(scores, v, top, total, context)
+    store_rows(O, L, b, h, heads, nq, rows, top, total, context, D, 0.0)
 
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
@@ -177,7 +173,7 @@ def _to_queries(
     g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
     at = program.to(tl.int64) * nq + rows
     lse = tl.load(L + at, mask=rows < nq, other=0.0) * LOG2_E
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     tl.store(LEVEL + at, level, mask=rows < nq)
     left, middle, right, slope, limit = _line_of(LINE, LIMIT, program, h)
     d_query = tl.zeros([OWN, D], tl.float32)

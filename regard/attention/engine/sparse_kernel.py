@@ -17,11 +17,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.engine.kernels import like_rows
-from regard.attention.engine.short_kernel import existing, head_rows, plain
+from regard.attention.engine.shared_kernel import (
+    LOG2_E,
+    existing,
+    head_rows,
+    levels_of,
+    plain,
+    softmax_step,
+    store_rows,
+)
 from regard.attention.engine.tiles import SIDE, Tiling
-
-LOG2_E = tl.constexpr(1.4426950408889634)
-"""Scores are in base 2 inside the kernels, as the GPU's exponential is."""
 
 WARPS, STAGES = 4, 3
 """Groups of threads for a tile, and tiles that are loaded ahead."""
@@ -73,7 +78,7 @@ def _forward(
 ):  # fmt: skip
     block, program = program_of(order, ahead, n_blocks, n_heads)
     b, h = program // heads, program % heads
-    side, wide = tl.arange(0, SIDE), tl.arange(0, D)[None, :]
+    side = tl.arange(0, SIDE)
     rows = block * SIDE + side
     q = head_rows(Q, b, h, nq, qb, qh, qn, rows, D)
     top = tl.full([SIDE], -1e30, tl.float32)
@@ -87,19 +92,8 @@ def _forward(
         scores = hidden(
             scores, bits, full, valid, b, bits_b, t, side, columns, nk, SIDE, HAS_VALID, False
         )
-        higher = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.exp2(scores - higher[:, None])
-        shrink = tl.exp2(top - higher)
-        total = total * shrink + tl.sum(weights, 1)
-        context = tl.dot(weights.to(v.dtype), v, context * shrink[:, None])
-        top = higher
-    # a row that sees nothing gives zeros
-    is_empty = total == 0.0
-    some = tl.where(is_empty, 1.0, total)
-    out = O + ((b.to(tl.int64) * nq + rows[:, None]) * heads + h) * D + wide
-    tl.store(out, (context / some[:, None]).to(q.dtype), mask=(rows < nq)[:, None])
-    lse = tl.where(is_empty, 0.0, top / LOG2_E + tl.log(some))
-    tl.store(L + program.to(tl.int64) * nq + rows, lse, mask=rows < nq)
+        _, top, total, context = softmax_step(scores, v, top, total, context)
+    store_rows(O, L, b, h, heads, nq, rows, top, total, context, D, 0.0)
 
 
 @triton.jit(do_not_specialize=NOT_SPECIALISED)
@@ -118,7 +112,7 @@ def _to_queries(
     g = head_rows(G, b, h, nq, gb, gh, gn, rows, D)
     at = program.to(tl.int64) * nq + rows
     lse = tl.load(L + at, mask=rows < nq, other=0.0) * LOG2_E
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     tl.store(LEVEL + at, level, mask=rows < nq)
     d_query = tl.zeros([SIDE, D], tl.float32)
     for t in range(tl.load(start + block), tl.load(start + block + 1)):

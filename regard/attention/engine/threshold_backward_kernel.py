@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
-from regard.attention.engine.short_kernel import existing, head_rows, plain
+from regard.attention.engine.shared_kernel import existing, head_rows, levels_of, plain
 from regard.attention.engine.threshold_kernel import (
     Launch,
     constants,
@@ -45,7 +45,7 @@ def _to_queries(
     threshold = tl.load(T + at, mask=rows < nq, other=0.0)
     normaliser = tl.load(Z + at, mask=rows < nq, other=0.0)
     # exact for a softmax; else a first guess, corrected by what is left after all tiles
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     d_query = tl.zeros([ROWS, D], tl.float32)
     kept_keys = tl.zeros([ROWS, D], tl.float32)
     rest = tl.zeros([ROWS], tl.float32)

@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.attention.engine.kernels import like_rows
-from regard.attention.engine.short_kernel import existing, head_rows, plain
+from regard.attention.engine.shared_kernel import existing, head_rows, plain
 from regard.attention.engine.thresholded import TILE_KEYS, TILE_ROWS
 from regard.attention.selections.top_k import ROUNDING
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.engine.kernels import like_rows
-from regard.attention.engine.short_kernel import existing, plain
+from regard.attention.engine.shared_kernel import existing, levels_of, plain
 
 
 class TileSize(NamedTuple):
@@ -159,7 +159,7 @@ def _to_rows(
     q = _vectors(Q, b, h, qb, qh, qn, rows, exists, D, DP)
     o = _vectors(O, b, h, ob, oh, on, rows, exists, DV, DVP)
     g = _vectors(G, b, h, gb, gh, gn, rows, exists, DV, DVP)
-    level = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
+    level = levels_of(o, g)
     tl.store(LEVEL + of_head + rows, level, mask=exists)
     d_query = tl.zeros([ROWS, DP], tl.float32)
     d_centre = tl.zeros([ROWS], tl.float32)
