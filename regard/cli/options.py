@@ -46,7 +46,9 @@ def _import_all(paths: list[Path]) -> list[Path]:
 FinishedRun = Annotated[
     Path, typer.Argument(help="A finished run, or a checkpoint in RUN/checkpoints.")
 ]
-RecipeFile = Annotated[Path, typer.Argument(help="A recipe file, for instance recipes/copy.toml.")]
+RecipeFile = Annotated[
+    Path, typer.Argument(help="A recipe file, or the name of a shipped recipe: copy.")
+]
 Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv with both sides.")]
 BeamWidth = Annotated[int, typer.Option(help="Width of the beam; 1 is greedy search.")]
 LengthPenalty = Annotated[float, typer.Option(help="The Transformer paper's alpha; 0 is none.")]

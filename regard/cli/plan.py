@@ -31,7 +31,7 @@ def plan(
 
     Measured by a few updates; nothing is written or left behind. Exit 1 if something will not fit.
 
-    Example: regard plan recipes/copy.toml --set training.steps=2000
+    Example: regard plan copy --set training.steps=2000
     """
     if out != Path():
         check_can_be_made(out, "plan")

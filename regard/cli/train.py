@@ -42,7 +42,7 @@ def train(
     to the bit. It begins in a folder without a checkpoint, and refuses one that is not there. On
     several devices: torchrun --nproc-per-node 2 -m regard train RECIPE --out RUN
 
-    Example: regard train recipes/copy.toml --out runs/copy
+    Example: regard train copy --out runs/copy
     """
     plan = read_recipe(recipe, change, check=check_task)
     hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)

@@ -17,6 +17,7 @@ VERBS: Mapping[str, str] = {
     ),
     "list": "List every mechanism.",
     "explain": "Explain a mechanism: equation, settings, cost, the path it takes, a drawing.",
+    "recipe": "List the shipped recipes, or print one to change.",
     "train": "Train a model by a recipe.",
     "plan": "Say what a recipe will take: parameters, updates, memory, time and disk.",
     "predict": "Answer texts with a trained run; without files and --text, standard input is read.",

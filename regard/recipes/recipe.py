@@ -16,6 +16,7 @@ from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.recipes.recipe_errors import naming_owner, with_place
 from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
+from regard.recipes.shipped import recipe_file
 from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
 
 STOPPING_SCORES = {"loss": "the lower the better", "bleu": "the higher the better"}
@@ -187,7 +188,14 @@ Check = Callable[["Recipe"], None]
 
 
 def read_recipe(path: Path, changes: Sequence[str] = (), *, check: Check | None = None) -> Recipe:
-    """Read a recipe file, with `section.key=value` changes on top, and check its task."""
+    """Read a recipe, with `section.key=value` changes on top, and check its task.
+
+    Args:
+        path: the file, or the name of a shipped recipe.
+        changes: what was typed behind --set.
+        check: what refuses the task of a recipe without other mistakes.
+    """
+    path = recipe_file(path)
     table, text = read_table(path)
     for change in changes:
         change_table(table, change)

@@ -3,6 +3,7 @@
 `tomllib` does not give the line of a key, so that a small scanner here finds it.
 """
 
+import difflib
 import os
 import re
 import tomllib
@@ -15,6 +16,7 @@ from regard.data.files import CONVERT, Unreadable, is_text, is_utf16, names_like
 from regard.errors import RecipeError, SettingError
 from regard.models import NAMED_SIZES, TransformerSpec
 from regard.recipes.sections import Mistakes
+from regard.recipes.shipped import shipped_recipes
 
 MAX_NESTING = 32
 """How many tables and lists may stand inside one another."""
@@ -29,7 +31,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
     if path.is_dir():
         raise RecipeError(f"recipe: '{path}' is a folder; give the recipe, a file like run.toml.")
     if not os.path.lexists(path):
-        raise RecipeError(f"recipe: there is no file '{path}'. {names_like(path)}")
+        raise RecipeError(f"recipe: there is no file '{path}'. {_alternative(path)}")
     try:
         content = read_bytes(path)
     except Unreadable as error:
@@ -48,6 +50,16 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
     except RecursionError as error:
         line = _deepest_line(text)
         raise RecipeError(f"{path}:{line}: tables or lists are nested too deeply.") from error
+
+
+def _alternative(path: Path) -> str:
+    """What may have been meant by the path of a missing recipe."""
+    shipped = shipped_recipes()
+    if path.stem in shipped:
+        return f"'{path.stem}' is shipped: give its name alone."
+    near = difflib.get_close_matches(path.stem, shipped, n=3)
+    named = f" Shipped recipes: {', '.join(near)}." if near else ""
+    return f"{names_like(path)}{named} 'regard recipe' lists the shipped ones."
 
 
 def _deepest_line(text: str) -> int:

@@ -38,13 +38,13 @@ from regard.plots.head_errors import error_table
 from regard.plots.page import page, table
 from regard.plots.shaded import shade_style, shaded_map, shaded_words
 from regard.recipes.recipe import Recipe, examples, read_recipe
+from regard.recipes.shipped import shipped_recipe
 from regard.runs.alignment import PieceWeights
 from regard.runs.trained import Trained
 from regard.tasks.predictions import AnswerOptions
 from regard.training.report import recipe_part, training_parts
 
-RECIPE = Path(__file__).with_name("demo-dates.toml")
-"""A link to the recipe of the same name, so that an installed package has it too."""
+RECIPE = shipped_recipe("demo-dates")
 HARDWARE = Hardware(threads=Threads(1, "the demo's numbers are the same on any number of cores"))
 MAX_ANSWER_CHARACTERS = 16
 """A date has ten."""

@@ -24,7 +24,8 @@ def test_a_built_wheel_works_in_a_clean_environment(tmp_path):
         for path in (ROOT / "regard").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert inside == written
+    shipped = {f"regard/recipes/shipped/{path.name}" for path in (ROOT / "recipes").iterdir()}
+    assert inside == written | shipped
 
     clean = tmp_path / "clean"
     venv.create(clean, with_pip=True)
@@ -33,10 +34,12 @@ def test_a_built_wheel_works_in_a_clean_environment(tmp_path):
     # what regard depends on is borrowed from this environment; regard itself is not
     site = next((clean / "lib").glob("python*/site-packages"))
     (site / "borrowed.pth").write_text(str(Path(torch.__file__).parents[1]) + "\n")
-    code = "import regard; from regard.cli import main; print(regard.__file__); main(['list'])"
+    verbs = "main(['list']); main(['recipe', 'copy'])"
+    code = f"import regard; from regard.cli import main; print(regard.__file__); {verbs}"
     said = _run([str(python), "-W", "error", "-c", code], cwd=tmp_path)
     assert str(site) in said.splitlines()[0]
     assert "big_bird" in said
+    assert (ROOT / "recipes/copy.toml").read_text() in said
     assert (site / "regard" / "py.typed").exists()
 
 

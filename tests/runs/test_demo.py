@@ -3,7 +3,6 @@
 import datetime
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -42,11 +41,6 @@ DATE = write(datetime.date(2029, 5, 9), "de", "EEEE, d. MMMM y")
 def trained(tmp_path_factory):
     texts = [DATE.source, DATE.targets[0], "0123456789"]
     return regard.load(make_run(tmp_path_factory.mktemp("demo") / "run", *texts))
-
-
-def test_the_package_s_recipe_is_the_one_of_the_repository():
-    named = Path(demo.__file__).parents[2] / "recipes" / "demo-dates.toml"
-    assert demo.RECIPE.read_text() == named.read_text()
 
 
 def test_two_thousand_dates_are_asked_in_every_language():
