@@ -131,7 +131,6 @@ class CaptionLines(_CaptionReader):
     pictures: Path
     split: str | None = None
     """Only pictures of this split, or of several: train+restval. All unless given."""
-    normalise: str | None = None
 
     def _found(self) -> Iterator[tuple[int, _Captioned | Broken]]:
         return parsed(self.path, enumerate(tolerant_lines(self.path), 1), self._parse)
@@ -158,7 +157,6 @@ class KarpathyJson(_CaptionReader):
     pictures: Path
     split: str | None = None
     """Only pictures of this split, or of several: train+restval. All unless given."""
-    normalise: str | None = None
     unit = "image"
 
     def _found(self) -> Iterator[tuple[int, _Captioned | Broken]]:
@@ -201,7 +199,6 @@ class Flickr8kTokens(_CaptionReader):
     pictures: Path
     names: Path | None = None
     """A file with the names of one split's pictures, one a line; every picture unless given."""
-    normalise: str | None = None
 
     def _wanted(self) -> Mapping[str, int] | None:
         if self.names is None:

@@ -37,11 +37,10 @@ class Documents(LineReader):
     """The key of the target."""
     max_words: int | None = None
     """How many words are read of each document; all unless given."""
-    normalise: str | None = None
-    """Any value is refused: documents are read as they are."""
     who = "documents"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source:
             raise SettingError("documents: source names no key. Give at least one.")
         if self.max_words is not None and self.max_words < 1:

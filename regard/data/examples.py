@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from regard.choices import find
 from regard.data.files import Broken, Unreadable, lines, parse_json, tolerant_lines
 from regard.data.normalisation import NORMALISERS
-from regard.errors import DataError
+from regard.errors import DataError, SettingError
 
 T = TypeVar("T")
 
@@ -50,15 +50,29 @@ class FileRow:
         return cls(path, number, (Broken("format", path, number, why),))
 
 
+def held_out_share(share: float = 0.05) -> float:
+    """A share of the examples that may be held out from training, at most half."""
+    if not 0.0 <= share <= 0.5:
+        raise SettingError(
+            f"held_out: the share must lie between 0 and 0.5, got {share:g}; it is the part of the "
+            "examples that training does not learn from. Take 0.05 for instance."
+        )
+    return share
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExampleReader(ABC):
     """Gives all examples, from the first to the last, at every call."""
 
     normalise: str | None = None
     """The normaliser that brings the texts to one form, if one is wanted."""
+    held_out: float = 0.0
+    """The share of the examples that training leaves to validation (held_out.py)."""
 
     def __post_init__(self) -> None:
         if self.normalise is not None:
             find(self.normalise, NORMALISERS)
+        held_out_share(self.held_out)
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:

@@ -49,7 +49,6 @@ class ParallelFiles(FileReader):
 
     source: Path
     target: tuple[Path, ...]
-    normalise: str | None = None
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -88,7 +87,6 @@ class TabSeparated(LineReader):
     """One example a line: the source, a tab, a reference, and more references after more tabs."""
 
     path: Path
-    normalise: str | None = None
     who = "tsv"
 
     def is_row(self, line: str) -> bool:
@@ -116,7 +114,6 @@ class JsonLines(LineReader):
     path: Path
     source: str = "source"
     target: str = "target"
-    normalise: str | None = None
     who = "jsonl"
 
     def source_of(self, line: str, where: str) -> str:
@@ -140,7 +137,6 @@ class Shards(FileReader):
     suffixes: tuple[str, str] | None = None
     source: str = "source"
     target: str = "target"
-    normalise: str | None = None
 
     def rows(self) -> Iterator[FileRow]:
         """Every line of every shard, in the order of their names, the broken ones too."""
@@ -201,7 +197,6 @@ class HuggingFace(ExampleReader):
     source: str
     target: str
     configuration: str | None = None
-    normalise: str | None = None
 
     def examples(self) -> Iterator[Example]:
         """Every row of the split."""

@@ -32,10 +32,9 @@ class RunningText(ExampleReader):
     """How many words before a row are its source: they are read and not predicted."""
     line_end: str = "¶"
     """The word that stands for the end of a line."""
-    normalise: str | None = None
-    """Any value is refused: a text has one side only."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.words < 1 or (self.every is not None and self.every < 1) or self.context < 0:
             raise SettingError(
                 "running_text: words and every must be at least 1 and context at least 0, got "

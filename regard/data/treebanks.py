@@ -18,7 +18,7 @@ from regard.choices import find
 from regard.data.examples import Example, FileReader, FileRow
 from regard.data.files import Broken, tolerant_lines
 from regard.data.parsed_words import MAX_DIGITS, heads_of, with_heads
-from regard.errors import DataError
+from regard.errors import DataError, SettingError
 
 N_COLUMNS = 10
 WORD, HEAD = 1, 6
@@ -47,7 +47,10 @@ class Treebank(FileReader):
     """Whether each word is written with its head (parsed_words.py): From↑3 the↑3 AP↑4."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         find(self.tags, TAGS)
+        if self.normalise is not None:
+            raise SettingError("conllu: normalise is for pairs of sentences. Leave it out.")
 
     def rows(self) -> Iterator[FileRow]:
         """Every sentence, numbered by the line it begins in, the broken ones too."""

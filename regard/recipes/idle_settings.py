@@ -8,7 +8,7 @@ from typing import Any
 from regard.choices import Choice
 from regard.data import READERS
 from regard.recipes.data_paths import path_or_unchanged, paths_of, reader_settings
-from regard.recipes.recipe import DataRecipe, Recipe
+from regard.recipes.recipe import HELD_OUT, DataRecipe, Recipe
 
 FORM_SETTINGS = frozenset(
     {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees"}
@@ -43,6 +43,8 @@ def idle_settings(recipe: Recipe, run: Path | None = None) -> Iterator[str]:
 def validates_on_training_data(data: DataRecipe, run: Path | None) -> bool:
     """Whether both splits read the same files, or copies of them; generated splits never do."""
     if data.train.name != data.valid.name or data.train.name not in READERS:
+        return False
+    if reader_settings(data.train).get(HELD_OUT):
         return False
     train, valid = _what_is_read(data.train, run), _what_is_read(data.valid, run)
     return train.keys() == valid.keys() and all(_is_same(train[key], valid[key]) for key in train)

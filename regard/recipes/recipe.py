@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from regard.choices import Choice, find, unknown
 from regard.data import GENERATORS, PICTURE_GENERATORS, PICTURE_READERS, READERS, Example
+from regard.data.examples import held_out_share
 from regard.data.framings import FRAMINGS
+from regard.data.held_out import examples_of_split
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError, check_least
 from regard.models import Spec, TransformerSpec
@@ -18,6 +20,9 @@ from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
 from regard.recipes.shipped import recipe_file
 from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
+
+HELD_OUT = "held_out"
+"""The name of validation data that are taken out of the training data, and of their share."""
 
 STOPPING_SCORES = {"loss": "the lower the better", "bleu": "the higher the better"}
 """The validation scores by which training may stop early."""
@@ -30,7 +35,8 @@ class DataRecipe:
     train: Choice
     """A reader or a generator, for instance { name = "parallel", source = …, target = … }."""
     valid: Choice
-    """The same for validation examples, which training never learns from."""
+    """The same for validation examples, which training never learns from; "held_out:share=0.05"
+    takes them out of the training examples."""
     test: Choice | None = None
     """The same for test examples, which are read once, at the end."""
     max_tokens: int = 256
@@ -39,8 +45,22 @@ class DataRecipe:
     """What happens to a longer example: "error", or "skip", which is counted and reported."""
 
     def __post_init__(self) -> None:
+        if self.valid.name == HELD_OUT:
+            self._hold_out(self.valid)
         check_least("data.max_tokens", self.max_tokens, 2)
         find(self.on_long, {"error": None, "skip": None}, key="data.on_long")
+
+    def _hold_out(self, valid: Choice) -> None:
+        """Let training and validation share the training data."""
+        if self.train.name not in READERS:
+            raise SettingError(
+                f"data.valid: {HELD_OUT} takes its examples out of the files of data.train, but "
+                f"'{self.train.name}' reads none. Give data.valid a reader or generator of its own."
+            )
+        valid.check_settings(held_out_share)
+        settings = {**self.train.settings, HELD_OUT: held_out_share(**valid.fitted(held_out_share))}
+        for split in ("train", "valid"):
+            object.__setattr__(self, split, replace(self.train, settings=settings))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +334,7 @@ def _source(
 ) -> Callable[[], Iterator[Example]] | None:
     if choice.name in READERS:
         reader = read_section(READERS[choice.name], choice.settings, path, mistakes)
-        return None if reader is None else reader.examples
+        return None if reader is None else lambda: examples_of_split(reader, split)
     if choice.name not in GENERATORS:
         mistakes.add(path, unknown(choice.name, [*READERS, *GENERATORS]))
         return None
@@ -329,7 +349,9 @@ def _check_splits(data: Any, mistakes: Mistakes) -> None:
         return
     parts = read_parts(DataRecipe, data, "data", Mistakes())
     for split in ("train", "valid", "test"):
-        if (choice := parts.get(split)) is not None:
+        choice = parts.get(split)
+        # held-out examples come from data.train, which is checked
+        if choice is not None and (split, choice.name) != ("valid", HELD_OUT):
             _source(choice, split, f"data.{split}", mistakes)
             _same_form(parts.get("train", choice), choice, f"data.{split}", mistakes)
 

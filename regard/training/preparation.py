@@ -26,7 +26,7 @@ from regard.hardware.hardware import Hardware
 from regard.models import Model, build_model
 from regard.recipes.data_paths import examples_of, path_or_unchanged, paths_of
 from regard.recipes.idle_settings import idle_settings
-from regard.recipes.recipe import Recipe, TokensRecipe, read_recipe
+from regard.recipes.recipe import HELD_OUT, Recipe, TokensRecipe, read_recipe
 from regard.tasks import check_task, task_of
 from regard.tasks.loaded_run import load_subwords, subword_files
 from regard.tasks.sources import Split
@@ -216,8 +216,11 @@ def check_first_examples(recipe: Recipe, folder: Path | None = None) -> None:
             if first is None:
                 read = ", ".join(f"'{path}'" for path in _paths(choice, folder))
                 where = f" from {read}" if read else ""
+                share = choice.settings.get(HELD_OUT)
+                held = f": the share of {share:g} holds none out" if share else ""
+                remedy = "Raise the share, or bring more" if share else "Give at least one"
                 found.append(
-                    f"data.{split}: '{choice.name}' gives no example{where}. Give at least one."
+                    f"data.{split}: '{choice.name}' gives no example{where}{held}. {remedy}."
                 )
             elif recipe.tokens.kind == PARSED_WORDS.name:
                 heads_of_source(first.source)
