@@ -3,12 +3,10 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
-from regard.cli.options import first_given, refuse
+from regard.cli.options import ManyPaths, first_given, refuse, two_names
 from regard.data import Subwords, reader_for
 from regard.data.doctor import MAX_PLACES, Diagnosis, diagnose
 from regard.data.documents import Documents
@@ -23,23 +21,7 @@ Names = tuple[str, str] | None
 doctor = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-class ManyTests(TyperCommand):
-    """A command whose --test takes every path up to the next option, as a shell's wildcards do."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Rewrite --test A B as --test A --test B, the form that the parser accepts."""
-        spelt: list[str] = []
-        is_inside = False
-        for word in args:
-            if word.startswith("--"):
-                is_inside = word == "--test"
-            elif is_inside and spelt[-1] != "--test":
-                spelt.append("--test")
-            spelt.append(word)
-        return super().parse_args(ctx, spelt)
-
-
-@doctor.command("doctor", cls=ManyTests)
+@doctor.command("doctor", cls=ManyPaths)
 def _doctor(
     data: list[Path] = typer.Argument(
         help="SOURCE TARGET [TARGET ...], or one .tsv, .jsonl, .conllu or folder (.gz, .xz too)."
@@ -76,8 +58,8 @@ def _doctor(
 
     Example: regard doctor train.en train.de --test test.en test.de --max-tokens 100
     """
-    named = None if keys is None else _two("--keys", keys)
-    pair = None if suffixes is None else _two("--suffixes", suffixes)
+    named = None if keys is None else two_names("doctor", "--keys", keys)
+    pair = None if suffixes is None else two_names("doctor", "--suffixes", suffixes)
     clashes = {
         "--documents reads JSON lines, and --trees is for treebanks": documents and trees,
         "--documents reads JSON lines, and --suffixes is for pairs of files": documents and pair,
@@ -133,13 +115,6 @@ def _reader(
             f"'{' '.join(map(str, paths))}'. Leave --trees out, or look at treebanks one by one."
         )
     return replace(reader, has_trees=True)
-
-
-def _two(option: str, text: str) -> tuple[str, str]:
-    first, comma, second = (part.strip() for part in text.partition(","))
-    if not (first and comma and second) or "," in second:
-        raise SettingError(f"doctor: {option} takes two names and a comma, got '{text}'.")
-    return first, second
 
 
 def _data(found: Diagnosis) -> dict[str, object]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from regard.attention.own_parts import import_parts
 from regard.choices import find
@@ -102,6 +103,33 @@ AlignmentFirst = Annotated[
 AlignmentSwapped = Annotated[
     bool, typer.Option("--alignment-swapped", help="The file has target words first.")
 ]
+
+
+class ManyPaths(TyperCommand):
+    """A command whose options of paths take every path up to the next option.
+
+    So a shell's wildcards do too.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Rewrite --test A B as --test A --test B, the form that the parser accepts."""
+        spelt: list[str] = []
+        option = ""
+        for word in args:
+            if word.startswith("--"):
+                option = word if word in ("--test", "--valid") else ""
+            elif option and spelt[-1] != option:
+                spelt.append(option)
+            spelt.append(word)
+        return super().parse_args(ctx, spelt)
+
+
+def two_names(verb: str, option: str, text: str) -> tuple[str, str]:
+    """The two names, separated by a comma, that an option was given."""
+    first, comma, second = (part.strip() for part in text.partition(","))
+    if not (first and comma and second) or "," in second:
+        raise SettingError(f"{verb}: {option} takes two names and a comma, got '{text}'.")
+    return first, second
 
 
 def first_given(given: Mapping[str, object]) -> str | None:

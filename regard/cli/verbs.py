@@ -17,6 +17,10 @@ VERBS: Mapping[str, str] = {
     ),
     "list": "List every mechanism.",
     "explain": "Explain a mechanism: equation, settings, cost, the path it takes, a drawing.",
+    "new": (
+        "Write a recipe for your own files: what they are for, how large a model, how long a "
+        "training."
+    ),
     "recipe": "List the shipped recipes, or print one to change.",
     "train": "Train a model by a recipe.",
     "plan": "Say what a recipe will take: parameters, updates, memory, time and disk.",

@@ -1,0 +1,145 @@
+import json
+import random
+
+import pytest
+from PIL import Image
+
+from regard.cli import main
+from tests.data.test_recognised import CONLLU, write
+
+WORDS = [
+    "a",
+    "dog",
+    "runs",
+    "over",
+    "the",
+    "green",
+    "field",
+    "and",
+    "barks",
+    "at",
+    "two",
+    "small",
+    "birds",
+]
+
+
+def texts(count):
+    draw = random.Random(7)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 8))) for _ in range(count)]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def parallel(folder):
+    write(folder / "a.en", *texts(40))
+    write(folder / "a.de", *(text.upper() for text in texts(40)))
+    return ["a.en", "a.de"]
+
+
+def labels(folder):
+    write(folder / "a.tsv", *(f"{text}\t{text.split()[0] == 'a'}" for text in texts(40)))
+    return ["a.tsv"]
+
+
+def json_lines(folder):
+    rows = [json.dumps({"question": text, "answer": text[::-1]}) for text in texts(40)]
+    write(folder / "a.jsonl", *rows)
+    return ["a.jsonl"]
+
+
+def treebank(folder):
+    write(folder / "a.conllu", CONLLU.replace("dogs", "cats"), *[CONLLU] * 10)
+    return ["a.conllu", "--valid", "a.conllu"]
+
+
+def running_text(folder):
+    write(folder / "book.txt", *texts(400))
+    return ["book.txt"]
+
+
+def captions(folder):
+    (folder / "photos").mkdir()
+    rows = []
+    for n, text in enumerate(texts(30)):
+        Image.new("RGB", (16, 16), (8 * n, 0, 0)).save(folder / "photos" / f"{n}.jpg")
+        rows.append(json.dumps({"image": f"{n}.jpg", "captions": [text]}))
+    write(folder / "captions.jsonl", *rows)
+    return ["photos", "captions.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("make", "task"),
+    [
+        (parallel, "translation"),
+        (labels, "label"),
+        (json_lines, "translation"),
+        (treebank, "tags"),
+        (running_text, "language_modelling"),
+        (captions, "captioning"),
+    ],
+)
+def test_a_recipe_for_one_s_own_files_trains_as_it_is(make, task, here, capsys):
+    files = make(here)
+    assert main(["new", *files, "--no-plan", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["recipe"], said["task"], said["plan"]) == ("recipe.toml", task, None)
+    assert main(["train", "recipe.toml", "--out", "run", "--set", "training.steps=2"]) == 0
+    assert (here / "run" / "model.safetensors").exists()
+
+
+def test_the_plan_and_what_is_wrong_are_told(here, capsys):
+    write(here / "a.en", *texts(60), "", "one")
+    write(here / "a.de", *texts(60), "zwei", "eins")
+    assert main(["new", "a.en", "a.de", "--out", "mine.toml"]) == 0
+    out = capsys.readouterr().out
+    assert "62 examples, pairs of texts: translation" in out
+    assert "empty: lines with nothing on one side" in out
+    assert "parameters" in out
+    assert out.splitlines()[-1].startswith("mine.toml is written.")
+
+
+def test_validation_and_test_files_are_taken(here, capsys):
+    for name in ("a", "v", "t"):
+        write(here / f"{name}.en", *texts(30))
+        write(here / f"{name}.de", *texts(30))
+    files = [f"{name}.{side}" for name in "avt" for side in ("en", "de")]
+    words = ["new", *files[:2], "--valid", *files[2:4], "--test", *files[4:], "--no-plan"]
+    assert main(words) == 0
+    text = (here / "recipe.toml").read_text()
+    assert 'valid = { name = "parallel", source = "v.en", target = "v.de" }' in text
+    assert 'test = { name = "parallel", source = "t.en", target = "t.de" }' in text
+
+
+def test_a_shipped_recipe_is_copied_and_never_over_a_file(here, capsys):
+    assert main(["new", "--from", "copy", "--out", "mine.toml"]) == 0
+    assert (here / "mine.toml").read_text().startswith("# Copy letters")
+    assert main(["new", "--from", "copy", "--out", "mine.toml"]) == 2
+    assert "'mine.toml' is there already. Give another --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", "new: expected files of yours, got none. Give SOURCE TARGET"),
+        ("missing.tsv", "there is no file 'missing.tsv'"),
+        ("a.tsv --task summarise", "--task: There is no 'summarise' here."),
+        ("a.tsv --out no/folder.toml", "new: there is no folder 'no' for 'folder.toml'."),
+        ("a.tsv --keys text", "new: --keys takes two names and a comma, got 'text'."),
+        ("a.tsv --from copy", "--from copies a recipe as it is, so DATA would change nothing."),
+        ("--from cpy", "Did you mean 'copy'?"),
+        ("a.tsv --valid a.txt", "is read as 'running_text', but the training data as 'tsv'"),
+        ("empty.tsv", "'empty.tsv' holds no example"),
+    ],
+)
+def test_mistakes_are_told_and_leave_nothing(words, told, here, capsys):
+    write(here / "a.tsv", "one two\tthree", "four\tfive")
+    write(here / "a.txt", "one two three")
+    (here / "empty.tsv").write_text("")
+    assert main(["new", *words.split()]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert sorted(path.name for path in here.iterdir()) == ["a.tsv", "a.txt", "empty.tsv"]
