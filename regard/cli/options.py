@@ -44,12 +44,26 @@ def _import_all(paths: list[Path]) -> list[Path]:
     return paths
 
 
+def _complete_change(typed: str) -> list[str]:
+    """Keys of a recipe that begin as typed, for a shell that completes --set."""
+    from regard.recipes.keys import key_paths
+
+    return [f"{path}=" for path in key_paths() if path.startswith(typed)]
+
+
 FinishedRun = Annotated[
     Path, typer.Argument(help="A finished run, or a checkpoint in RUN/checkpoints.")
 ]
 RecipeFile = Annotated[
     Path, typer.Argument(help="A recipe file, or the name of a shipped recipe: copy.")
 ]
+CHANGES: list[str] = typer.Option(
+    [],
+    "--set",
+    help="Change a key: training.steps=200.",
+    autocompletion=_complete_change,
+)
+"""The option that changes keys of a recipe."""
 Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv with both sides.")]
 BeamWidth = Annotated[int, typer.Option(help="Width of the beam; 1 is greedy search.")]
 LengthPenalty = Annotated[float, typer.Option(help="The Transformer paper's alpha; 0 is none.")]

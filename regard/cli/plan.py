@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.options import IMPORTS, Device, RecipeFile
+from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile
 from regard.hardware.hardware import Hardware
 from regard.progress import waiting
 from regard.recipes.recipe import read_recipe
@@ -21,7 +21,7 @@ HELD = ("weights", "gradients", "optimiser", "average")
 def plan(
     recipe: RecipeFile,
     out: Path = typer.Option(Path(), help="Where the run would be written; here unless given."),
-    change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
+    change: list[str] = CHANGES,
     imports: list[Path] = IMPORTS,
     device: Device = None,
     precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),

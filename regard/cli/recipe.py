@@ -6,17 +6,26 @@ from textwrap import fill
 
 import typer
 
+from regard.cli.options import refuse
+from regard.recipes.keys import json_schema
 from regard.recipes.shipped import shipped_recipe, shipped_recipes, summary_of
 
 
 def recipe(
     name: str | None = typer.Argument(None, help="A shipped recipe; all are listed unless given."),
+    has_schema: bool = typer.Option(
+        False, "--schema", help="Print a JSON Schema of recipes, for editors that know TOML."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON array, or one object."),
 ) -> None:
     """List the shipped recipes, or print one to change.
 
     Example: regard recipe copy > mine.toml
     """
+    if has_schema:
+        refuse("recipe", "--schema is of all recipes", {"NAME": name, "--json": as_json})
+        print(json.dumps(json_schema(), indent=1, ensure_ascii=False))
+        return
     if name is None:
         found = {each: summary_of(path) for each, path in shipped_recipes().items()}
         if as_json:

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import IMPORTS, Device, RecipeFile
+from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
 from regard.tasks import check_task
@@ -24,7 +24,7 @@ STOPPED = 130
 def train(
     recipe: RecipeFile,
     out: Path = typer.Option(..., help="The run directory to make; never overwritten."),
-    change: list[str] = typer.Option([], "--set", help="Change a key: training.steps=200."),
+    change: list[str] = CHANGES,
     resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
     imports: list[Path] = IMPORTS,
     device: Device = None,

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from regard.cli import main
@@ -28,3 +31,21 @@ def test_one_is_printed_as_it_is(capsys):
 def test_an_unknown_name_is_answered_with_the_nearest(capsys):
     assert main(["recipe", "cpy"]) == 2
     assert "recipe: There is no 'cpy' here. Did you mean 'copy'?" in capsys.readouterr().err
+
+
+def test_the_schema_is_for_editors(capsys):
+    assert main(["recipe", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "a recipe of regard"
+    assert main(["recipe", "copy", "--schema"]) == 2
+    assert "--schema is of all recipes, so NAME would change nothing." in capsys.readouterr().err
+
+
+def test_a_shell_completes_keys_behind_set():
+    given = {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": "regard train x --set training.ste"}
+    done = subprocess.run(
+        [sys.executable, "-m", "regard"],
+        env={**os.environ, **given, "COMP_CWORD": "4"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["training.steps="]
