@@ -35,7 +35,7 @@ JSON_TYPES: Mapping[Any, str] = {
 
 
 @dataclass(frozen=True)
-class Key:
+class RecipeKey:
     """A key of a section."""
 
     name: str
@@ -48,11 +48,11 @@ class Key:
 
 
 @cache
-def keys_of(kind: type) -> tuple[Key, ...]:
+def keys_of(kind: type) -> tuple[RecipeKey, ...]:
     """The keys of a dataclass of settings, in their order."""
     hints, meanings = get_type_hints(kind), meanings_of(kind)
     return tuple(
-        Key(field.name, hints[field.name], default_of(field), meanings.get(field.name, ""))
+        RecipeKey(field.name, hints[field.name], default_of(field), meanings.get(field.name, ""))
         for field in fields(kind)
     )
 
@@ -150,7 +150,7 @@ def _table(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _described(key: Key) -> dict[str, Any]:
+def _described(key: RecipeKey) -> dict[str, Any]:
     described = {"description": key.meaning} if key.meaning else {}
     is_plain = isinstance(key.default, int | float | str | bool)
     return {**described, **({"default": key.default} if is_plain else {})}

@@ -48,7 +48,7 @@ LARGEST_ON_CPU = 2
 
 
 @dataclass(frozen=True)
-class Key:
+class RecipeLine:
     """A key of a recipe, its value, and what it means."""
 
     name: str
@@ -92,101 +92,108 @@ def size_for(data: RecognisedData, *, has_gpu: bool) -> ModelSize:
     return SIZES[place if has_gpu else min(place, LARGEST_ON_CPU)]
 
 
-def _data(data: RecognisedData, splits: SplitData, size: ModelSize) -> Iterator[Key]:
-    yield Key("train", data.choice)
+def _data(data: RecognisedData, splits: SplitData, size: ModelSize) -> Iterator[RecipeLine]:
+    yield RecipeLine("train", data.choice)
     if splits.valid is None:
-        yield Key("valid", Choice("held_out", {"share": _share(data)}), "taken out of train")
+        yield RecipeLine("valid", Choice("held_out", {"share": _share(data)}), "taken out of train")
     else:
-        yield Key("valid", splits.valid)
+        yield RecipeLine("valid", splits.valid)
     if splits.test is not None:
-        yield Key("test", splits.test)
-    yield Key("max_tokens", _most_tokens(data), "longest source or target, the end included")
-    yield Key("on_long", "skip", 'left out, and counted; "error" refuses them')
+        yield RecipeLine("test", splits.test)
+    yield RecipeLine("max_tokens", _most_tokens(data), "longest source or target, the end included")
+    yield RecipeLine("on_long", "skip", 'left out, and counted; "error" refuses them')
 
 
-def _translation(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[Key]]:
+def _translation(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[RecipeLine]]:
     return {
         "tokens": _subwords(size),
         "model": [
             *_widths(size, "on embeddings and sublayers; little data want much of it"),
-            Key("n_encoder_layers", size.n_layers),
-            Key("n_decoder_layers", size.n_layers),
-            Key("norm", "pre_norm", 'or "post_norm", as the paper has it'),
-            Key("tied", "all", "one table for source, target and output layer"),
-            Key("max_len", 2 * _most_tokens(data), "longest text that can be answered"),
+            RecipeLine("n_encoder_layers", size.n_layers),
+            RecipeLine("n_decoder_layers", size.n_layers),
+            RecipeLine("norm", "pre_norm", 'or "post_norm", as the paper has it'),
+            RecipeLine("tied", "all", "one table for source, target and output layer"),
+            RecipeLine("max_len", 2 * _most_tokens(data), "longest text that can be answered"),
         ],
     }
 
 
-def _label(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[Key]]:
+def _label(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[RecipeLine]]:
     return _encoder("label", "one label for the whole text", data, size, _subwords(size))
 
 
-def _tags(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[Key]]:
+def _tags(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[RecipeLine]]:
     words = [
-        Key("kind", "words", "a tag for each word"),
-        Key("size", 10000, "rarer words are all one unknown word"),
-        Key("is_joint", value=False, comment="words and tags have a vocabulary each"),
+        RecipeLine("kind", "words", "a tag for each word"),
+        RecipeLine("size", 10000, "rarer words are all one unknown word"),
+        RecipeLine("is_joint", value=False, comment="words and tags have a vocabulary each"),
     ]
     return _encoder("tags", "a tag for each word", data, size, words)
 
 
 def _encoder(
-    task: str, meaning: str, data: RecognisedData, size: ModelSize, tokens: Sequence[Key]
-) -> Mapping[str, Sequence[Key]]:
+    task: str, meaning: str, data: RecognisedData, size: ModelSize, tokens: Sequence[RecipeLine]
+) -> Mapping[str, Sequence[RecipeLine]]:
     return {
         "tokens": tokens,
         "model": [
-            Key("kind", "encoder"),
-            Key("task", task, meaning),
+            RecipeLine("kind", "encoder"),
+            RecipeLine("task", task, meaning),
             *_widths(size, "on embeddings and sublayers"),
-            Key("n_layers", size.n_layers),
-            Key("norm", "pre_norm"),
-            Key("max_len", _most_tokens(data)),
+            RecipeLine("n_layers", size.n_layers),
+            RecipeLine("norm", "pre_norm"),
+            RecipeLine("max_len", _most_tokens(data)),
         ],
     }
 
 
-def _language_modelling(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[Key]]:
+def _language_modelling(
+    data: RecognisedData, size: ModelSize
+) -> Mapping[str, Sequence[RecipeLine]]:
     return {
         "tokens": _subwords(size),
         "model": [
-            Key("kind", "language_model"),
-            Key("rows", "running", "a text that goes on"),
-            Key("asks", "all", "every token of a row has a loss"),
+            RecipeLine("kind", "language_model"),
+            RecipeLine("rows", "running", "a text that goes on"),
+            RecipeLine("asks", "all", "every token of a row has a loss"),
             *_widths(size, "on embeddings and sublayers"),
-            Key("n_layers", size.n_layers),
-            Key("positions", "rotary"),
-            Key("max_len", _most_tokens(data)),
+            RecipeLine("n_layers", size.n_layers),
+            RecipeLine("positions", "rotary"),
+            RecipeLine("max_len", _most_tokens(data)),
         ],
     }
 
 
-def _captioning(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[Key]]:
+def _captioning(data: RecognisedData, size: ModelSize) -> Mapping[str, Sequence[RecipeLine]]:
     residual = {"width": 32, "n_stages": 3, "n_blocks": 2}
     return {
-        "tokens": [Key("kind", "words"), Key("size", size.vocabulary, "largest vocabulary")],
+        "tokens": [
+            RecipeLine("kind", "words"),
+            RecipeLine("size", size.vocabulary, "largest vocabulary"),
+        ],
         "pictures": [
-            Key("framing", "squeeze", 'the whole picture; "crop" takes the middle square'),
-            Key("may_mirror", value=False, comment="true where captions never say left or right"),
+            RecipeLine("framing", "squeeze", 'the whole picture; "crop" takes the middle square'),
+            RecipeLine(
+                "may_mirror", value=False, comment="true where captions never say left or right"
+            ),
         ],
         "model": [
-            Key("kind", "captioner"),
-            Key("encoder", Choice("residual", residual), "trained with the rest"),
-            Key("picture_size", 128, "pixels along a side: 8 x 8 cells"),
-            Key("decoder", "lstm", 'or "transformer"'),
-            Key("select", "soft", 'or "hard", which looks at one cell for each word'),
-            Key("d_embedding", size.d_model),
-            Key("d_hidden", 2 * size.d_model, "width of the LSTM"),
-            Key("d_attention", size.d_model),
-            Key("dropout", size.dropout),
-            Key("tied", "none"),
-            Key("max_len", _most_tokens(data), "longest caption that is written"),
+            RecipeLine("kind", "captioner"),
+            RecipeLine("encoder", Choice("residual", residual), "trained with the rest"),
+            RecipeLine("picture_size", 128, "pixels along a side: 8 x 8 cells"),
+            RecipeLine("decoder", "lstm", 'or "transformer"'),
+            RecipeLine("select", "soft", 'or "hard", which looks at one cell for each word'),
+            RecipeLine("d_embedding", size.d_model),
+            RecipeLine("d_hidden", 2 * size.d_model, "width of the LSTM"),
+            RecipeLine("d_attention", size.d_model),
+            RecipeLine("dropout", size.dropout),
+            RecipeLine("tied", "none"),
+            RecipeLine("max_len", _most_tokens(data), "longest caption that is written"),
         ],
     }
 
 
-TASKS: Mapping[str, Callable[[RecognisedData, ModelSize], Mapping[str, Sequence[Key]]]] = {
+TASKS: Mapping[str, Callable[[RecognisedData, ModelSize], Mapping[str, Sequence[RecipeLine]]]] = {
     "translation": _translation,
     "label": _label,
     "tags": _tags,
@@ -203,35 +210,37 @@ _TITLES = {
 }
 
 
-def _subwords(size: ModelSize) -> Sequence[Key]:
+def _subwords(size: ModelSize) -> Sequence[RecipeLine]:
     return [
-        Key("kind", "bpe", '"bpe", "unigram", "characters" or "words"'),
-        Key("size", size.vocabulary, "largest vocabulary"),
+        RecipeLine("kind", "bpe", '"bpe", "unigram", "characters" or "words"'),
+        RecipeLine("size", size.vocabulary, "largest vocabulary"),
     ]
 
 
-def _widths(size: ModelSize, dropout: str) -> Iterator[Key]:
-    yield Key("d_model", size.d_model, "width")
-    yield Key("n_heads", max(4, size.d_model // 64), "heads of every attention")
-    yield Key("d_hidden", 4 * size.d_model, "inner width of the feed-forward")
-    yield Key("dropout", size.dropout, dropout)
+def _widths(size: ModelSize, dropout: str) -> Iterator[RecipeLine]:
+    yield RecipeLine("d_model", size.d_model, "width")
+    yield RecipeLine("n_heads", max(4, size.d_model // 64), "heads of every attention")
+    yield RecipeLine("d_hidden", 4 * size.d_model, "inner width of the feed-forward")
+    yield RecipeLine("dropout", size.dropout, dropout)
 
 
-def _training(data: RecognisedData, size: ModelSize) -> Iterator[Key]:
+def _training(data: RecognisedData, size: ModelSize) -> Iterator[RecipeLine]:
     steps = _steps(data, size)
     tenth = max(1, steps // 10)
-    yield Key("steps", steps, f"updates, about {size.epochs} epochs")
-    yield Key("target_tokens_per_update", size.tokens_per_update)
-    yield Key("target_tokens_per_batch", min(size.tokens_per_update, 8192), "in memory at once")
-    yield Key("schedule", "cosine", '"noam", "inverse_square_root" or "constant"')
-    yield Key("learning_rate", size.learning_rate, "the peak")
-    yield Key("warmup_steps", tenth, "updates until the peak")
+    yield RecipeLine("steps", steps, f"updates, about {size.epochs} epochs")
+    yield RecipeLine("target_tokens_per_update", size.tokens_per_update)
+    yield RecipeLine(
+        "target_tokens_per_batch", min(size.tokens_per_update, 8192), "in memory at once"
+    )
+    yield RecipeLine("schedule", "cosine", '"noam", "inverse_square_root" or "constant"')
+    yield RecipeLine("learning_rate", size.learning_rate, "the peak")
+    yield RecipeLine("warmup_steps", tenth, "updates until the peak")
     if data.task not in ("translation", "captioning"):
-        yield Key("label_smoothing", 0.0)
-    yield Key("checkpoint_every", tenth)
-    yield Key("validate_every", tenth)
-    yield Key("validate_examples", 200, "answered at each validation")
-    yield Key("seed", 1)
+        yield RecipeLine("label_smoothing", 0.0)
+    yield RecipeLine("checkpoint_every", tenth)
+    yield RecipeLine("validate_every", tenth)
+    yield RecipeLine("validate_examples", 200, "answered at each validation")
+    yield RecipeLine("seed", 1)
 
 
 def _steps(data: RecognisedData, size: ModelSize) -> int:
