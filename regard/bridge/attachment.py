@@ -6,6 +6,7 @@ Every attention of the model gets a chain of its own, a part of the model as any
 trains and is captured with it. Detached, the model is as it was.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from types import TracebackType
@@ -25,7 +26,7 @@ from regard.attention.tables import name_of
 from regard.bridge.interface import CHAIN_NAME, IMPLEMENTATION, register
 from regard.bridge.layers import Layer, check_heard, layers_of, published
 from regard.choices import unknown
-from regard.errors import MeetingError, SettingError
+from regard.errors import MeetingError, SettingError, counted
 
 ChainOfLayer = Chain | Mapping[Any, Chain] | Callable[[Layer], Chain | None]
 """One chain for all layers; chains by number, kind or place; or a function that gives each its."""
@@ -71,6 +72,11 @@ class Attachment:
             chain = chain if own is None else chain.to(own.device, own.dtype)
             setattr(layer.part, CHAIN_NAME, chain.train(layer.part.training))
         self._switch(IMPLEMENTATION)
+
+    def __repr__(self) -> str:
+        kinds = Counter(str(chain) for chain in self.chains.values())
+        counts = ", ".join(f"{counted(count, 'layer')} of {kind}" for kind, count in kinds.items())
+        return f"Attachment({type(self.model).__name__}: {counts})"
 
     @property
     def chains(self) -> dict[str, Chain]:

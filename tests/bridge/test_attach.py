@@ -130,3 +130,10 @@ def test_packed_texts_do_not_see_each_other(name):
         packed = model(input_ids=ids, position_ids=places, use_cache=False).logits
         apart = [model(input_ids=part).logits for part in (ids[:, :4], ids[:, 4:])]
     assert_near("logits", packed, torch.cat(apart, 1))
+
+
+def test_an_attachment_says_in_a_line_which_chains_the_model_has():
+    with attach(model_of("gpt2")) as attached:
+        said = repr(attached)
+    assert said.startswith("Attachment(GPT2LMHeadModel: 2 layers of Chain(score=scaled_dot")
+    assert "\n" not in said

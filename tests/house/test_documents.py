@@ -163,6 +163,7 @@ def test_public_names_are_listed_sorted_and_exist(name):
 def test_examples_run(tmp_path):
     for script in sorted((ROOT / "examples").glob("*.py")):
         assert len(script.read_text().splitlines()) < 80
+        assert "Expected output: " in script.read_text()
         done = subprocess.run(
             [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},

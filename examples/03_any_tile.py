@@ -1,0 +1,20 @@
+"""The weights of a long text, without the matrix: rows and tiles are rebuilt when they are asked for.
+
+Expected output: a tile of 4 x 4 weights near position 6,000, and the largest weights of one row.
+"""
+
+import torch
+
+from regard import Chain
+from regard.parts import CausalPattern, SlidingWindowPattern, all_of
+
+torch.manual_seed(0)
+n = 8192
+query, key, value = (torch.randn(1, 2, n, 32) for _ in range(3))
+window = all_of(CausalPattern(), SlidingWindowPattern(size=64))
+chain = Chain()
+attended = chain(query, key, value, window)
+print(chain.explain(n, n_heads=2, mask=window))
+print(attended.map.tile(slice(6000, 6004), slice(5997, 6001))[0, 0])
+weights, places = attended.map.top(3)
+print(weights[0, 0, 6000], places[0, 0, 6000])
