@@ -1,4 +1,4 @@
-"""The weights of a long text, without the matrix: rows and tiles are rebuilt when they are asked for.
+"""The weights of a long text without the matrix: rows and tiles are rebuilt on demand.
 
 Expected output: a tile of 4 x 4 weights near position 6,000, and the largest weights of one row.
 """

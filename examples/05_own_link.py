@@ -1,4 +1,4 @@
-"""A score of one's own: a dozen lines, and it has heads, masks, maps, fast paths and an explanation.
+"""A score of one's own: a dozen lines, and it has heads, masks, maps and an explanation.
 
 Expected output: the path that runs it, and weights that fall with the distance of the vectors.
 """
