@@ -56,7 +56,7 @@ def evaluate(
     alignment_swapped: options.AlignmentSwapped = False,
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
-    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    precision: options.Precision = None,
     engine: options.Engine = TORCH,
     out: Path | None = typer.Option(
         None, help="A new folder for hypotheses.txt and scores.json; never overwritten."

@@ -63,7 +63,7 @@ def predict(
     on_long: options.OnLong = "error",
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
-    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    precision: options.Precision = None,
     engine: options.Engine = TORCH,
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:

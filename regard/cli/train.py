@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import IMPORTS, Device, RecipeFile
+from regard.cli.options import IMPORTS, Device, RecipeFile, TrainingPrecision
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
 from regard.tasks import check_task
@@ -28,7 +28,7 @@ def train(
     resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
     imports: list[Path] = IMPORTS,
     device: Device = None,
-    precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
+    precision: TrainingPrecision = None,
     compiles: bool | None = typer.Option(
         None, "--compile/--no-compile", help="Compile the layers first; done on cuda."
     ),
