@@ -200,7 +200,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
             time=_duration(recipe.training, updates, trial),
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, hardware, found, trial)),
+            notes=tuple(_notes(recipe, prepared, hardware, found, trial)),
         )
 
 
@@ -284,7 +284,9 @@ def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
         )
 
 
-def _notes(recipe: Recipe, hardware: Hardware, found: Examples, trial: Trial) -> Iterator[str]:
+def _notes(
+    recipe: Recipe, prepared: Prepared, hardware: Hardware, found: Examples, trial: Trial
+) -> Iterator[str]:
     if hardware.threads is not None:
         yield f"measured on {hardware.threads}"
     if found.read < found.training:
@@ -298,6 +300,7 @@ def _notes(recipe: Recipe, hardware: Hardware, found: Examples, trial: Trial) ->
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
     yield from idle_settings(recipe)
+    yield from prepared.data_notes()
 
 
 def _gib(size: int) -> str:

@@ -111,9 +111,9 @@ def _recorded(training: "_Training", new: Sequence[Path], notes: Sequence[str]) 
             if is_first:
                 training.metrics.record(event)
                 yield event
-    except RegardError:
+    except (Exception, KeyboardInterrupt):
         if is_untouched:
-            # so that a corrected recipe can use the same --out
+            # whatever it was, so that the same command can use the same --out
             run_folder.delete_contents(out)
             for folder in new:
                 with suppress(OSError):
