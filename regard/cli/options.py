@@ -15,6 +15,7 @@ from regard.hardware.devices import device_named
 from regard.interop.engines import ENGINES
 from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
+from regard.training.run_folder import check_can_be_made
 
 LIMIT = "--max-tokens"
 """The name of the limit of an answer's length in errors."""
@@ -157,3 +158,7 @@ def check_file(verb: str, ending: str, path: Path | None, known: Container[str])
         raise SettingError(
             f"{verb}: there is no folder '{path.parent}' for '{path.name}'. Make it."
         )
+    if path is not None:
+        check_can_be_made(path, verb)
+        # it is written beside its name, and then renamed
+        check_can_be_made(path.parent, verb)

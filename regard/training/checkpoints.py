@@ -260,7 +260,11 @@ def _reading(path: Path) -> Iterator[None]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write beside the name, then rename."""
     with written_beside(path) as partial, as_any_file(partial):
-        save_file(dict(tensors), partial)
+        try:
+            save_file(dict(tensors), partial)
+        except SafetensorError as error:
+            # its errors of the system are of no system's type
+            raise OSError(f"'{path}' cannot be written: {error}. Make room.") from error
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from regard.data import READERS
-from regard.data.corpus import SIDES, Corpus
+from regard.data.corpus import SIDES
 from regard.data.subword_kinds import SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.errors import RegardError, counted
@@ -64,8 +64,9 @@ class DataNotes:
         if self.recipe.data.train.name in READERS and self.recipe.data.valid.name in READERS:
             yield from self._rows()
             yield from self._first_lines()
-        # nearly all is new to a model that has seen a few texts
-        for side in self._sides if not self.is_few else ():
+        # nearly all is new to a model that has seen a few texts; another run may have seen more
+        is_told = not self.is_few and self.recipe.training.start_from is None
+        for side in self._sides if is_told else ():
             yield from self._pieces(side)
 
     @property
@@ -154,7 +155,7 @@ class DataNotes:
     def _pieces(self, side: str) -> Iterator[str]:
         """Notes on pieces that are unknown in training, or that only other splits have."""
         subwords = {"source": self.source, "target": self.target}[side]
-        known = _counts(self.train.corpus, side, len(subwords))
+        known = self.train.corpus.piece_counts(side, len(subwords))
         share = known[UNK] / max(1, _n_text_pieces(known))
         if share >= MIN_UNKNOWN:
             yield (
@@ -181,7 +182,7 @@ class DataNotes:
         """What to do about pieces that are new on a side, by how often each is there."""
         other = SIDES[1 - SIDES.index(side)]
         if len(self._sides) == 2 and self.source.fingerprint == self.target.fingerprint:
-            there = _counts(self.train.corpus, other, len(new)) > 0
+            there = self.train.corpus.piece_counts(other, len(new)) > 0
             if new[there].sum() > new.sum() / 2:
                 return (
                     f"Most of them are in the {other}s of data.train: check that source and target "
@@ -243,16 +244,6 @@ def _sums(material: Material, side: str) -> UInt64[np.ndarray, " n"]:
     return found[material.used]
 
 
-def _counts(corpus: Corpus, side: str, size: int) -> Int[np.ndarray, " v"]:
-    """How often each piece stands on one side; a word's head does not count."""
-    ids = {"source": corpus.source_ids, "target": corpus.target_ids}[side]
-    total = np.zeros(size, dtype=np.int64)
-    for begin in range(0, len(ids), IDS_AT_ONCE):
-        part = np.asarray(ids[begin : begin + IDS_AT_ONCE]).astype(np.int64)
-        total += np.bincount(part % size, minlength=size)
-    return total
-
-
 def _counted_pieces(ids: Iterable[list[int]], size: int) -> Int[np.ndarray, " v"]:
     """The same of texts that were just encoded."""
     together = [np.zeros(0, dtype=np.int64), *(np.array(each, dtype=np.int64) for each in ids)]
@@ -263,11 +254,10 @@ def _words_with(
     texts: Iterable[str], is_new: Bool[np.ndarray, " v"], subwords: Subwords
 ) -> list[str]:
     """Some words, each once, that have one of these pieces."""
-    size = len(subwords)
-    words = (word for text in texts for word in text.split())
-    held = (word for word in words if any(is_new[i % size] for i in subwords.encode_inside(word)))
+    new = set(np.flatnonzero(is_new).tolist())
+    words = (word for text in texts for word in subwords.words_with(text, new))
     found: dict[str, None] = {}
-    for word in held:
+    for word in words:
         found[word] = None
         if len(found) == MAX_NAMED_WORDS:
             break
