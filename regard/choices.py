@@ -93,6 +93,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
     if called := familiar(name, names):
         return f"There is no '{name}' here. {called} Known: {', '.join(names)}."
     near = difflib.get_close_matches(name, names, n=1)
+    near = near or difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     remedy = "" if near else getattr(known, "remedy", "")
     return f"There is no '{name}' here.{hint} Known: {', '.join(names)}.{remedy}"

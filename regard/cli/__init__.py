@@ -18,8 +18,6 @@ from regard.cli.usage_errors import UsageError, as_regard_error, is_help
 from regard.cli.verbs import VERBS, VerbGroup, not_loaded
 from regard.errors import RegardError
 
-STOPPED = 130
-"""The exit code that shells give to what Ctrl-C stopped."""
 SYSTEM_REMEDIES: Mapping[int, str] = {
     errno.ENOSPC: "Make room, or choose another place.",
     errno.EROFS: "Choose another place.",
@@ -107,10 +105,7 @@ def _exit_code(argv: Sequence[str] | None) -> int:
         code = app(args=argv, prog_name="regard", standalone_mode=False)
     except SystemExit as done:
         code = done.code
-    except typer.Abort as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            print("regard: stopped.", file=sys.stderr)
-            return STOPPED
+    except typer.Abort:
         # typer's word for an input that ended
         print("regard: the input ended before it was whole. Give it again.", file=sys.stderr)
         return 1

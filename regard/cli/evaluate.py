@@ -186,9 +186,10 @@ def _metrics(text: str) -> list[str]:
 
 
 def _check_is_new(out: Path | None) -> None:
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out is None:
+        return
+    check_can_be_made(out, "evaluate")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(
             f"evaluate: '{out}' is there already, and is never overwritten. Choose another --out."
         )
-    if out is not None:
-        check_can_be_made(out, "evaluate")

@@ -138,7 +138,9 @@ class DataNotes:
         corpus, rows = self.train.corpus, self.train.used[:100].tolist()
         if self._sides != SIDES:
             return
-        sources = [self.source.decode(corpus.source(row).tolist()).strip() for row in rows]
+        # without the heads that words of parsed texts carry
+        ids = (corpus.source(row) % len(self.source) for row in rows)
+        sources = [self.source.decode(each.tolist()).strip() for each in ids]
         first = self.target.decode(corpus.target(rows[0]).tolist()).strip()
         if {sources[0].lower(), first.lower()} <= HEADERS and sources[0] != first:
             yield (

@@ -36,9 +36,9 @@ def delete_contents(out: Path) -> None:
 
 def check_is_folder(out: Path) -> None:
     """Refuse a file, and a place where no folder can be made."""
+    check_can_be_made(out, "train")
     if out.exists() and not out.is_dir():
         raise RunError(f"train: '{out}' is a file; a run is a folder. Choose another --out.")
-    check_can_be_made(out, "train")
 
 
 def check_is_new(out: Path) -> None:

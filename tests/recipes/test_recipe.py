@@ -233,7 +233,8 @@ MISTAKES = {
     ('{ name = "copy", count = 50 }', "{ count = 50 }"): "needs a name",
     ("dropout = 0.2", "n_heads = 5"): "n_heads (5) must divide d_model (64)",
     ("dropout = 0.2", 'select = "sof"'): "Did you mean 'soft'",
-    ("[training]", "[training"): "this is not TOML",
+    ("[training]", "[training"): "A section is written [data], a key size = 8000, a text in",
+    ('size = "tiny"', 'size = "tiny"\nscore = "ADDITIVE"'): "Did you mean 'additive'",
 }
 
 
@@ -244,6 +245,24 @@ def test_a_mistake_says_where_and_what_to_do(change, text, tmp_path):
         read_recipe(path)
     assert text in str(said.value)
     assert str(path) in str(said.value)
+
+
+def test_a_size_is_not_blamed_for_a_mistyped_kind(tmp_path):
+    path = _write(tmp_path, GOOD.replace('size = "tiny"', 'size = "tiny"\nkind = "tranformer"'))
+    with pytest.raises(RecipeError, match="Did you mean 'transformer'") as said:
+        read_recipe(path)
+    assert "model.size" not in str(said.value)
+
+
+def test_a_table_whose_quotes_a_shell_took_is_told(tmp_path):
+    change = "data.train={name=copy, count=3}"
+    with pytest.raises(RecipeError) as said:
+        read_recipe(_write(tmp_path, GOOD), [change])
+    assert str(said.value) == (
+        "--set data.train: '{name=copy, count=3}' begins like a table but is no TOML. Write "
+        '{ name = "tsv", path = "a.tsv" }, and in a shell all of it in single quotes, since a '
+        "shell takes double ones away."
+    )
 
 
 def test_a_missing_file_and_a_malformed_change_are_named(tmp_path):
