@@ -15,6 +15,7 @@ from jaxtyping import Bool, Int, UInt64
 
 from regard.data import READERS
 from regard.data.corpus import SIDES
+from regard.data.examples import names_columns
 from regard.data.subword_kinds import SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.errors import RegardError, counted
@@ -36,14 +37,6 @@ MAX_READ_EXAMPLES = 1000
 """How many examples of another split are read for it."""
 MAX_NAMED_WORDS = 5
 IDS_AT_ONCE = 1 << 22
-HEADERS = frozenset(
-    (
-        *("source", "target", "src", "tgt", "trg", "input", "output", "text", "label", "labels"),
-        *("sentence", "translation", "en", "de", "fr", "es", "it", "ru", "zh", "ja", "english"),
-        *("german", "french", "spanish", "italian", "russian", "chinese", "japanese"),
-    )
-)
-"""Names of columns: a first line of nothing else is no example."""
 
 
 @final
@@ -142,7 +135,7 @@ class DataNotes:
         ids = (corpus.source(row) % len(self.source) for row in rows)
         sources = [self.source.decode(each.tolist()).strip() for each in ids]
         first = self.target.decode(corpus.target(rows[0]).tolist()).strip()
-        if {sources[0].lower(), first.lower()} <= HEADERS and sources[0] != first:
+        if names_columns(sources[0], first):
             yield (
                 f"data.train: the first line, '{sources[0]}' and '{first}', looks like the names "
                 "of columns, and is learned from as an example. Take it out of the file."

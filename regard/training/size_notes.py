@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from regard.data.subwords import Subwords
 from regard.errors import RegardError, counted
-from regard.models import NAMED_SIZES, shapes_of
+from regard.models import NAMED_SIZES, Spec, shapes_of
 from regard.recipes.recipe import Recipe
 from regard.tasks import task_of
 from regard.training.loop import Material
@@ -26,18 +26,17 @@ def size_notes(
     corpus, rows = train.corpus, train.used
     n_tokens = int(corpus.source_lengths[rows].sum() + corpus.target_lengths[rows].sum())
 
-    def count(**changes: object) -> int:
-        spec = replace(recipe.model, **changes)
+    def count(spec: Spec) -> int:
         sizes = {"n_source_tokens": len(source), "n_target_tokens": len(target)}
         return sum(math.prod(shape) for shape in shapes_of(spec, **sizes).values())
 
-    weights, most = count(), MAX_WEIGHTS_PER_TOKEN * n_tokens
+    weights, most = count(recipe.model), MAX_WEIGHTS_PER_TOKEN * n_tokens
     if weights <= most:
         return
     named: dict[str, int] = {}
     for name, row in NAMED_SIZES.get(recipe.model.kind, {}).items():
         try:
-            named[name] = count(**row)
+            named[name] = count(replace(recipe.model, **row))
         except RegardError:
             # a size does not suit every link
             continue

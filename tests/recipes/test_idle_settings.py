@@ -82,7 +82,9 @@ def test_a_setting_that_changes_nothing_is_said_before_the_first_update(
     assert next(run(read_recipe(recipe, [change]), tmp_path / "run")) == Notice(said)
 
 
-@pytest.mark.parametrize(("changes", "said"), SPOILED.items(), ids=[" ".join(each) for each in SPOILED])
+@pytest.mark.parametrize(
+    ("changes", "said"), SPOILED.items(), ids=[" ".join(each) for each in SPOILED]
+)
 def test_a_setting_that_spoils_a_training_is_told(changes, said, recipe):
     assert list(idle_settings(read_recipe(recipe, changes))) == [said]
 

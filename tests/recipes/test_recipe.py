@@ -247,24 +247,6 @@ def test_a_mistake_says_where_and_what_to_do(change, text, tmp_path):
     assert str(path) in str(said.value)
 
 
-def test_a_size_is_not_blamed_for_a_mistyped_kind(tmp_path):
-    path = _write(tmp_path, GOOD.replace('size = "tiny"', 'size = "tiny"\nkind = "tranformer"'))
-    with pytest.raises(RecipeError, match="Did you mean 'transformer'") as said:
-        read_recipe(path)
-    assert "model.size" not in str(said.value)
-
-
-def test_a_table_whose_quotes_a_shell_took_is_told(tmp_path):
-    change = "data.train={name=copy, count=3}"
-    with pytest.raises(RecipeError) as said:
-        read_recipe(_write(tmp_path, GOOD), [change])
-    assert str(said.value) == (
-        "--set data.train: '{name=copy, count=3}' begins like a table but is no TOML. Write "
-        '{ name = "tsv", path = "a.tsv" }, and in a shell all of it in single quotes, since a '
-        "shell takes double ones away."
-    )
-
-
 def test_a_missing_file_and_a_malformed_change_are_named(tmp_path):
     with pytest.raises(RecipeError, match=r"there is no file '.*nowhere\.toml'"):
         read_recipe(tmp_path / "nowhere.toml")
