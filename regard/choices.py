@@ -93,6 +93,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
     if called := familiar(name, names):
         return f"There is no '{name}' here. {called} Known: {', '.join(names)}."
     near = difflib.get_close_matches(name, names, n=1)
+    near = near or difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     remedy = "" if near else getattr(known, "remedy", "")
     return f"There is no '{name}' here.{hint} Known: {', '.join(names)}.{remedy}"
@@ -116,7 +117,13 @@ def toml_value(text: str) -> Any:
     """The TOML value of a text, or the text itself if it is none: the same types as in a recipe."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
+        if text.lstrip().startswith("{"):
+            raise SettingError(
+                f"'{text[:60]}' begins like a table but is no TOML. Write "
+                '{ name = "tsv", path = "a.tsv" }, and in a shell all of it in single quotes, '
+                "since a shell takes double ones away."
+            ) from error
         return text
     except (ValueError, RecursionError) as error:
         # tomllib raises other errors for thousands of digits or hundreds of brackets

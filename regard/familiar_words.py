@@ -55,6 +55,10 @@ FAMILIAR: Mapping[str, Answers] = {
     "gqa": ("grouped_query",),
     "longformer": ("sliding_window",),
     "absolute": ("sinusoidal",),
+    # devices and precisions
+    **dict.fromkeys(("fp16", "half", "amp", "16"), ("float16",)),
+    **dict.fromkeys(("bf16", "16-mixed", "bf16-mixed"), ("bfloat16",)),
+    **dict.fromkeys(("fp32", "float", "32", "single"), ("float32",)),
     # data and tasks
     **dict.fromkeys(("hf", "datasets"), ("huggingface",)),
     **dict.fromkeys(("classifier", "classification", "classify"), ("label",)),

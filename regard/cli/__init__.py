@@ -4,9 +4,10 @@ Exit codes: 0 success, 1 failure, such as a full disk, 2 the user's mistake or t
 both with a message and no traceback, 130 a training that was stopped.
 """
 
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import typer
 from rich.console import Console
@@ -16,6 +17,15 @@ from regard.cli.streams import lasting_streams
 from regard.cli.usage_errors import UsageError, as_regard_error, is_help
 from regard.cli.verbs import VERBS, VerbGroup, not_loaded
 from regard.errors import RegardError
+
+SYSTEM_REMEDIES: Mapping[int, str] = {
+    errno.ENOSPC: "Make room, or choose another place.",
+    errno.EROFS: "Choose another place.",
+    errno.EACCES: "Choose another place, or change its permissions.",
+    errno.EPERM: "Choose another place, or change its permissions.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+}
+"""What to do about errors of the system."""
 
 app = typer.Typer(
     name="regard",
@@ -61,8 +71,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         except OSError as error:
             # an error of the system (a full disk, a closed file), not a mistake of the user
-            print(f"regard: {error}", file=sys.stderr)
+            print(f"regard: {_system_text(error)}", file=sys.stderr)
             return 1
+
+
+def _system_text(error: OSError) -> str:
+    """An error of the system: the place, the reason, and what to do where that is known."""
+    from regard.data.atomic_writes import PARTIAL
+
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    place = str(error.filename).removesuffix(PARTIAL)
+    remedy = SYSTEM_REMEDIES.get(error.errno or 0, "")
+    return f"'{place}': {error.strerror.lower()}.{remedy and ' '}{remedy}"
 
 
 def _set_environment() -> None:

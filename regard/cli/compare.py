@@ -59,7 +59,7 @@ def compare(
     shown: int = typer.Option(3, min=0, help="How many sentences that differ most to print."),
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
-    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    precision: options.Precision = None,
     out: Path | None = typer.Option(None, help="Write the comparison as a page, x.html."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:

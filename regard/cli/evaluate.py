@@ -56,7 +56,7 @@ def evaluate(
     alignment_swapped: options.AlignmentSwapped = False,
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
-    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    precision: options.Precision = None,
     engine: options.Engine = TORCH,
     out: Path | None = typer.Option(
         None, help="A new folder for hypotheses.txt and scores.json; never overwritten."
@@ -186,9 +186,10 @@ def _metrics(text: str) -> list[str]:
 
 
 def _check_is_new(out: Path | None) -> None:
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out is None:
+        return
+    check_can_be_made(out, "evaluate")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(
             f"evaluate: '{out}' is there already, and is never overwritten. Choose another --out."
         )
-    if out is not None:
-        check_can_be_made(out, "evaluate")

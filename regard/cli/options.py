@@ -12,10 +12,11 @@ from regard.choices import find
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import SettingError
-from regard.hardware.hardware import device_named
+from regard.hardware.devices import device_named
 from regard.interop.engines import ENGINES
 from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
+from regard.training.run_folder import check_can_be_made
 
 LIMIT = "--max-tokens"
 """The name of the limit of an answer's length in errors."""
@@ -93,7 +94,13 @@ IMPORTS: list[Path] = typer.Option(
 )
 """The option of every verb that reads a recipe or a run."""
 Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda; cuda where there is one.", callback=check_device)
+    str | None,
+    typer.Option(help="cpu, cuda, mps or xpu; cuda where there is one.", callback=check_device),
+]
+Precision = Annotated[str | None, typer.Option(help="float32, or on GPUs bfloat16 or float16 too.")]
+TrainingPrecision = Annotated[
+    str | None,
+    typer.Option(help="float32, bfloat16 or float16 (its loss is scaled); bfloat16 on cuda."),
 ]
 Engine = Annotated[
     str,
@@ -195,3 +202,7 @@ def check_file(verb: str, ending: str, path: Path | None, known: Container[str])
         raise SettingError(
             f"{verb}: there is no folder '{path.parent}' for '{path.name}'. Make it."
         )
+    if path is not None:
+        check_can_be_made(path, verb)
+        # it is written beside its name, and then renamed
+        check_can_be_made(path.parent, verb)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile
+from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile, TrainingPrecision
 from regard.hardware.hardware import Hardware
 from regard.progress import waiting
 from regard.recipes.recipe import read_recipe
@@ -24,7 +24,7 @@ def plan(
     change: list[str] = CHANGES,
     imports: list[Path] = IMPORTS,
     device: Device = None,
-    precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
+    precision: TrainingPrecision = None,
     as_json: bool = typer.Option(False, "--json", help="Print JSON; sizes in bytes, seconds."),
 ) -> None:
     """Say what a recipe will take: parameters, updates, memory, time and disk.

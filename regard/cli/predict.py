@@ -27,12 +27,14 @@ from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained
 from regard.tasks.loaded_run import TORCH
 from regard.tasks.looks import counted_words
-from regard.tasks.predictions import AnswerOptions, answer_line
+from regard.tasks.predictions import AnswerOptions, answer_line, unseen_note
 from regard.training.events import finite
 
 LINES_PER_BATCH = 2048
 """How many lines are answered together; output begins before the last is read."""
 MAX_NAMED_LINES = 5
+OPTIONAL = ("candidates", "unseen")
+"""The fields of an answer that its JSON has only where they hold something."""
 
 
 def predict(
@@ -63,7 +65,7 @@ def predict(
     on_long: options.OnLong = "error",
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
-    precision: str | None = typer.Option(None, help="float32, or bfloat16 on cuda."),
+    precision: options.Precision = None,
     engine: options.Engine = TORCH,
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
@@ -180,6 +182,7 @@ def predict(
     is_terminal = bool(is_stream and sys.stdin and sys.stdin.isatty())
     bar = counter(console) if len(known) > 1 else spinner(console, is_hidden=is_terminal)
     number, n_failed, empty = 0, 0, list[int]()
+    unseen: dict[str, tuple[str, ...]] = {}
     with bar:
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
         task_shown = bar.add_task(what, total=len(known) or None)
@@ -195,10 +198,12 @@ def predict(
                 if answer.source.strip() and not (answer.text.strip() or answer.note):
                     empty.append(number)
                 bar.advance(task_shown)
+                if answer.unseen:
+                    unseen[f"{place_name} {number:,}"] = answer.unseen
                 if answer.note:
                     console.print(f"{place_name} {number}: {answer.note}", markup=False)
                 if as_json:
-                    row = {k: v for k, v in asdict(answer).items() if v or k != "candidates"}
+                    row = {k: v for k, v in asdict(answer).items() if v or k not in OPTIONAL}
                     row |= {} if engine == TORCH else {"engine": trained.engine_name}
                     shown = json.dumps(finite(row), ensure_ascii=False)
                 elif n_best == 1:
@@ -216,6 +221,8 @@ def predict(
             f"{', '.join(map(str, empty[:MAX_NAMED_LINES]))}{more}): the model ended them at once",
             markup=False,
         )
+    if (told := unseen_note(unseen, number)) is not None:
+        console.print(told, markup=False)
     if n_failed:
         console.print(f"{n_failed:,} of {number:,} pictures could not be read", markup=False)
         raise typer.Exit(1)

@@ -2,19 +2,21 @@
 
 import json
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile
+from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile, TrainingPrecision
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
 from regard.tasks import check_task
 from regard.training.display import TrainingDisplay
 from regard.training.events import Event, Finished, Notice, Step, Validated, finite
 from regard.training.run import run
+from regard.training.run_folder import holds_anything
 from regard.training.workers import joined, local_device
 
 STOPPED = 130
@@ -28,7 +30,7 @@ def train(
     resume: bool = typer.Option(False, "--resume", help="Go on with --out, which is there."),
     imports: list[Path] = IMPORTS,
     device: Device = None,
-    precision: str | None = typer.Option(None, help="float32 or bfloat16; bfloat16 on cuda."),
+    precision: TrainingPrecision = None,
     compiles: bool | None = typer.Option(
         None, "--compile/--no-compile", help="Compile the layers first; done on cuda."
     ),
@@ -49,7 +51,7 @@ def train(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     display = TrainingDisplay(console, plan.training.steps)
     is_stopped = False
-    with joined(hardware.device) as workers, closing(display):
+    with joined(hardware.device) as workers, closing(display), _stopping(out, console):
         for event in run(plan, out, resume=resume, hardware=hardware, workers=workers):
             if as_json:
                 _print_json(event, console)
@@ -65,6 +67,17 @@ def train(
     if is_stopped:
         # so that a script does not mistake a stopped training for a finished one
         raise typer.Exit(STOPPED)
+
+
+@contextmanager
+def _stopping(out: Path, console: Console) -> Iterator[None]:
+    """A context that tells a stop before the first update, after which no checkpoint is written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        left = "what is there stays" if holds_anything(out) else "nothing is left of it"
+        console.print(f"stopped before the first update of {out}: {left}", markup=False)
+        raise
 
 
 def _print_json(event: Event, console: Console) -> None:

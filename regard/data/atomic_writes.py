@@ -36,8 +36,11 @@ def written_beside(path: Path, *, writer: int | None = None) -> Iterator[Path]:
     try:
         yield partial
         move_into_place(partial, path)
-    except BaseException:
+    except BaseException as error:
         _remove(partial)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            # a write to a full disk does not say where
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -108,6 +108,15 @@ class Corpus:
         self._check("target", found)
         return found
 
+    def piece_counts(self, side: str, size: int) -> Int64[np.ndarray, " v"]:
+        """How often each of a vocabulary's `size` pieces stands on a side; heads do not count."""
+        ids = {"source": self.source_ids, "target": self.target_ids}[side]
+        total = np.zeros(size, dtype=np.int64)
+        for begin in range(0, len(ids), STEP):
+            part = np.asarray(ids[begin : begin + STEP]).astype(np.int64)
+            total += np.bincount(part % size, minlength=size)
+        return total
+
     def check_ids(self, rows: Int64[np.ndarray, " b"]) -> None:
         """Refuse rows with an id, on either side, that is not in its vocabulary."""
         both = (self.source_ids, self.source_begins), (self.target_ids, self.target_begins)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.data.examples import Example, FileReader, FileRow
+from regard.data.examples import Example, FileReader, FileRow, names_columns
 from regard.data.subwords import Subwords
 
 MAX_PLACES = 10
@@ -30,6 +30,7 @@ ADVICE: Mapping[str, str] = {
     "line_counts": "the files do not have as many lines as each other.",
     "encoding": "lines that are not UTF-8.",
     "format": "lines that are not of the expected form.",
+    "header": "a first line that looks like the names of columns, and is no example.",
     "empty": "lines with nothing on one side; a model learns to say nothing.",
     "control": "lines with control characters, a byte order mark or U+FFFD, the trace of an "
     "earlier bad conversion.",
@@ -214,6 +215,7 @@ class _Examination:
         is_known = pair in self.pairs
         self.pairs.add(pair)
         return {
+            "header": self.examples == 1 and names_columns(example.source, example.targets[0]),
             "empty": not all(text.strip() for text in texts),
             "control": any(CONTROL.search(text) for text in texts),
             "duplicate": is_known,

@@ -18,6 +18,25 @@ T = TypeVar("T")
 _BEGINS = re.compile(r"""\ufeff?\s*\{\s*(?:["'}]|$)""")
 """Matches the start of a JSON object, even a broken one; "{name} is here" does not match."""
 
+COLUMN_NAMES = frozenset(
+    (
+        *("source", "target", "src", "tgt", "trg", "input", "output", "text", "label", "labels"),
+        *("sentence", "translation", "en", "de", "fr", "es", "it", "ru", "zh", "ja", "english"),
+        *("german", "french", "spanish", "italian", "russian", "chinese", "japanese"),
+    )
+)
+"""Usual names of columns: a first line of nothing else is no example."""
+
+
+def names_columns(source: str, target: str) -> bool:
+    """Whether a pair is a line of column names.
+
+    >>> names_columns("English", "German"), names_columns("English tea", "German")
+    (True, False)
+    """
+    names = {source.strip().lower(), target.strip().lower()}
+    return names <= COLUMN_NAMES and len(names) == 2
+
 
 @dataclass(frozen=True)
 class Example:

@@ -208,6 +208,12 @@ def _decoded_line(path: Path, number: int, offset: int, line: bytes) -> str | Br
             f"{offset + error.start} is not UTF-8. {CONVERT.format(made_as)}"
         )
         return Broken("encoding", path, number, said)
+    if number == 1 and "\r" in text.rstrip("\r\n") and not text.endswith("\n"):
+        said = (
+            f"files: '{path}' ends its lines with carriage returns alone, as old Macs did, so that "
+            "it would be read as one line. Convert it, for instance with tr '\\r' '\\n'."
+        )
+        return Broken("format", path, number, said)
     # the byte order mark that some programs put before UTF-8
     text = text.removeprefix("\ufeff") if number == 1 else text
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")

@@ -11,7 +11,8 @@ Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
 import hashlib
 import json
 import random as random_numbers
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -252,6 +253,20 @@ class Subwords:
             unknown += len(missed)
             all_of_them += len(text)
         return unknown / all_of_them if all_of_them else 0.0
+
+    def words_with(self, text: str, pieces: Container[int]) -> list[str]:
+        """The words of a text, each once, that have one of these pieces.
+
+        >>> subwords = Subwords.train(["to be or not to be"], size=300)
+        >>> subwords.words_with("to be or", subwords.encode(" or"))
+        ['or']
+        """
+        encoding = self._encoding(text)
+        covered = zip(self._ids(encoding), encoding.offsets, strict=True)
+        places = {i for number, span in covered if number in pieces for i in range(*span)}
+        words = re.finditer(r"\S+", text)
+        held = (word.group() for word in words if not places.isdisjoint(range(*word.span())))
+        return list(dict.fromkeys(held))
 
     @cached_property
     def _longest_piece(self) -> int:

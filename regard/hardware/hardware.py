@@ -11,33 +11,17 @@ from torch import Tensor
 from regard.choices import find
 from regard.errors import CheckpointError, SettingError
 from regard.hardware.cuda_graphs import CudaGraphs, GraphedWork, Work
+from regard.hardware.devices import Gpu, device_named, gpu_of
 from regard.hardware.threads import Threads, free_threads, use_threads
 from regard.models import Model
 
 M = TypeVar("M", bound=Model)
-CPU_STATE, CUDA_STATE = "random.cpu", "random.cuda"
-PRECISIONS: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def device_kinds() -> dict[str, int]:
-    """How many devices of each kind torch can use on this machine."""
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return {"cpu": 1} if found is None else {"cpu": 1, found.type: torch.accelerator.device_count()}
-
-
-def device_named(name: str | None) -> torch.device:
-    """The device of a name, which this machine must have; without a name a GPU, else the CPU."""
-    kinds = device_kinds()
-    if name is None:
-        return torch.device("cuda" if "cuda" in kinds else "cpu")
-    numbered = [f"{kind}:{index}" for kind, count in kinds.items() for index in range(count)]
-    if name not in (*kinds, *numbered):
-        shown = ", ".join(["cpu", *(each for each in numbered if each != "cpu:0")])
-        raise SettingError(
-            f"--device: '{name}' is not on this machine: torch sees only {shown}. Give one of "
-            "these, or leave it out."
-        )
-    return torch.device(name)
+CPU_STATE = "random.cpu"
+PRECISIONS: Mapping[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 @dataclass(frozen=True)
@@ -57,17 +41,23 @@ class Hardware:
     def chosen(
         cls, device: str | None, precision: str | None, *, compiles: bool | None = None
     ) -> "Hardware":
-        """Unless said otherwise, a GPU where there is one, in bfloat16 and compiled."""
+        """Unless said otherwise, cuda where there is one, compiled, in bfloat16 if it has that."""
         where = device_named(device)
-        name = precision or ("bfloat16" if where.type == "cuda" else "float32")
-        products = find(name, PRECISIONS, key="--precision")
-        if products is not torch.float32 and where.type == "cpu":
-            # some processors report bfloat16 support but crash at the first product
-            raise SettingError(f"--precision: {name} is for GPUs; on the CPU take float32.")
+        products = _checked_precision(precision, where)
         is_cuda = where.type == "cuda"
         compiles = is_cuda if compiles is None else compiles
         threads = free_threads() if where.type == "cpu" else None
         return cls(where, products, compiles, compiles and is_cuda, threads)
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The GPU that the device is; None for the CPU."""
+        return gpu_of(self.device)
+
+    @property
+    def scales_loss(self) -> bool:
+        """Whether gradients may overflow, so that a training scales its loss."""
+        return self.precision is torch.float16
 
     @property
     def multiple(self) -> int:
@@ -75,10 +65,16 @@ class Hardware:
         return 4 if self.replays else 1
 
     def put(self, tensor: Tensor) -> Tensor:
-        """The tensor on this device, copied without waiting."""
-        if self.device.type == "cuda" and tensor.device.type == "cpu":
+        """The tensor on this device, copied without waiting where memory can be pinned."""
+        pins = self.gpu is not None and self.gpu.pins_memory
+        if pins and tensor.device.type == "cpu":
             tensor = tensor.pin_memory()
-        return tensor.to(self.device, non_blocking=True)
+        return tensor.to(self.device, non_blocking=pins)
+
+    def number(self, value: float) -> Tensor:
+        """A number on this device, in double precision where it computes in that."""
+        is_exact = self.gpu is None or self.gpu.has_float64
+        return self.put(torch.tensor(value, dtype=torch.float64 if is_exact else torch.float32))
 
     def graphed(self, work: Work) -> GraphedWork:
         """The work of a batch, which CUDA graphs repeat if this hardware replays."""
@@ -115,20 +111,48 @@ CPU = Hardware()
 """The CPU, with torch's settings."""
 
 
+def _checked_precision(name: str | None, device: torch.device) -> torch.dtype:
+    """The precision of a name, which the device must have; without a name its usual one."""
+    gpu = gpu_of(device)
+    if name is None:
+        is_usual = device.type == "cuda" and gpu is not None and gpu.has_bfloat16()
+        return torch.bfloat16 if is_usual else torch.float32
+    products = find(name, PRECISIONS, key="--precision")
+    if products is torch.bfloat16 and gpu is None:
+        # some processors report bfloat16 support but crash at the first product
+        raise SettingError(f"--precision: {name} is for GPUs; on the CPU take float32.")
+    if products is torch.bfloat16 and gpu is not None and not gpu.has_bfloat16():
+        raise SettingError(
+            f"--precision: {gpu.name()} ({device}) does not compute in bfloat16. Take --precision "
+            "float16, with which a training scales its loss, or float32."
+        )
+    if products is not torch.float32 and not torch.amp.is_autocast_available(device.type):
+        raise SettingError(
+            f"--precision: this torch makes no products in {name} on {device.type}. Take "
+            "--precision float32."
+        )
+    return products
+
+
 def random_states(device: torch.device) -> dict[str, Tensor]:
     """The states that a training on this device draws from, by name."""
-    states = {CPU_STATE: torch.get_rng_state()}
-    if device.type == "cuda":
-        states[CUDA_STATE] = torch.cuda.get_rng_state(device)
-    return states
+    gpu = gpu_of(device)
+    own = {} if gpu is None else {gpu_state(device): gpu.random_state()}
+    return {CPU_STATE: torch.get_rng_state(), **own}
+
+
+def gpu_state(device: torch.device) -> str:
+    """The name of the random state of a device's kind."""
+    return f"random.{device.type}"
 
 
 def restore(states: Mapping[str, Tensor], device: torch.device) -> None:
     """Restore these states of random generators; one of another device is ignored."""
+    gpu = gpu_of(device)
     try:
         if CPU_STATE in states:
             torch.set_rng_state(states[CPU_STATE])
-        if CUDA_STATE in states and device.type == "cuda":
-            torch.cuda.set_rng_state(states[CUDA_STATE], device)
+        if gpu is not None and gpu_state(device) in states:
+            gpu.set_random_state(states[gpu_state(device)])
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(f"random states: torch refuses the saved state: {error}.") from error

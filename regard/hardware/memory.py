@@ -30,8 +30,9 @@ _TRIM, _TOP_PAD, _MMAP = -1, -2, -3
 
 _NO_MEMORY = re.compile(
     "can't allocate memory|not enough memory|std::bad_alloc|CUBLAS_STATUS_ALLOC_FAILED"
+    "|MPS backend out of memory"
 )
-"""Messages of allocators that raise only a general error type."""
+"""Messages of allocators that raise only a general error type; mps has no type of its own."""
 
 
 def in_a_fork(run: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
@@ -79,6 +80,11 @@ def lacks_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None
+
+
+def lacks_gpu_memory(error: RuntimeError) -> bool:
+    """Whether an error means that a GPU's memory ran out, so that less at once may fit."""
+    return isinstance(error, torch.OutOfMemoryError) or "MPS backend out of memory" in str(error)
 
 
 def _outcome(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

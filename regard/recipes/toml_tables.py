@@ -14,10 +14,15 @@ from typing import Any
 from regard.choices import Choice, toml_value, unknown
 from regard.data.files import CONVERT, Unreadable, is_text, is_utf16, names_like, read_bytes
 from regard.errors import RecipeError, SettingError
-from regard.models import NAMED_SIZES, TransformerSpec
+from regard.models import KINDS, NAMED_SIZES, TransformerSpec
 from regard.recipes.sections import Mistakes
 from regard.recipes.shipped import shipped_recipes
 
+TOML_REMEDY = (
+    'A section is written [data], a key size = 8000, a text in quotation marks: name = "tsv". '
+    "Each key stands once."
+)
+"""What to do about a recipe that is no TOML."""
 MAX_NESTING = 32
 """How many tables and lists may stand inside one another."""
 MAX_INTEGER_BITS = 1000
@@ -42,7 +47,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
     try:
         return tomllib.loads(text), text
     except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path}: this is not TOML: {error}.") from error
+        raise RecipeError(f"{path}: this is not TOML: {error}. {TOML_REMEDY}") from error
     except ValueError as error:
         lines = text.splitlines()
         line = next((n for n, each in enumerate(lines, 1) if _DIGITS.search(each)), len(lines))
@@ -129,9 +134,9 @@ def with_size(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     # a list or a table is no name, and its text is in no table of sizes
     kind, size = str(model.get("kind", TransformerSpec.kind)), str(model["size"])
     sizes = NAMED_SIZES.get(kind, {})
-    if not sizes:
+    if not sizes and kind in KINDS:
         mistakes.add("model.size", f"has no meaning for kind = '{kind}'; give its own keys.")
-    elif size not in sizes:
+    elif sizes and size not in sizes:
         mistakes.add("model.size", unknown(size, sizes))
     named = {
         key: value.name if isinstance(value, Choice) else value

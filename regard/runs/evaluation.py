@@ -30,7 +30,7 @@ from regard.runs.trained import Trained
 from regard.tasks import task_of
 from regard.tasks.captioning import pointing_scores
 from regard.tasks.loaded_run import Loaded
-from regard.tasks.predictions import AnswerOptions, Request, one_line
+from regard.tasks.predictions import AnswerOptions, Request, one_line, unseen_note
 from regard.tasks.sources import Split
 from regard.training.corpus_losses import RowLosses, row_losses, summed_loss
 from regard.training.loop import Material
@@ -90,6 +90,7 @@ def answer(
 ) -> Answers:
     """Answer each text, as `Trained.predict` does; `each` is called after each answer."""
     texts, tokens, counts = [""] * len(sources), 0, Counter[str]()
+    unseen: dict[int, tuple[str, ...]] = {}
     start = time.perf_counter()
     requests = [Request(text, name=f"text {number:,}") for number, text in enumerate(sources, 1)]
     options = options or AnswerOptions(trained.default_search())
@@ -98,9 +99,13 @@ def answer(
         # a text without an answer has no end token either
         tokens += len(one.tokens) + bool(one.tokens or one.n_best)
         counts.update([one.note] if one.note else [])
+        unseen |= {place + 1: one.unseen} if one.unseen else {}
         each()
     seconds = time.perf_counter() - start
-    notes = (f"{count:,} of {len(sources):,} texts: {note}" for note, count in counts.items())
+    notes = [f"{count:,} of {len(sources):,} texts: {note}" for note, count in counts.items()]
+    named = {f"text {number:,}": words for number, words in sorted(unseen.items())}
+    told = unseen_note(named, len(sources))
+    notes += [] if told is None else [told]
     return Answers(tuple(texts), tokens, seconds, tuple(notes))
 
 

@@ -177,8 +177,8 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
         trial = run_trial(prepared, hardware, _largest(prepared, first))
         parameters = _parameters(prepared)
         updates = _updates(prepared, first, scale=count / read)
-        weights, is_gpu = BYTES_PER_WEIGHT * parameters.total, hardware.device.type == "cuda"
-        free = torch.cuda.mem_get_info(hardware.device)[0] if is_gpu else available_memory()
+        weights, gpu = BYTES_PER_WEIGHT * parameters.total, hardware.gpu
+        free = available_memory() if gpu is None else gpu.free_bytes()
         average = weights if recipe.training.ema_decay else 0
         memory = MemoryEstimate(weights, weights, 2 * weights, average, trial.peak_bytes, free)
         made = (*(folder / "corpus").rglob("*"), *(folder / "pictures").rglob("*"))
@@ -200,7 +200,7 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
             time=_duration(recipe.training, updates, trial),
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, hardware, found, trial)),
+            notes=tuple(_notes(recipe, prepared, hardware, found, trial)),
         )
 
 
@@ -284,7 +284,9 @@ def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
         )
 
 
-def _notes(recipe: Recipe, hardware: Hardware, found: Examples, trial: Trial) -> Iterator[str]:
+def _notes(
+    recipe: Recipe, prepared: Prepared, hardware: Hardware, found: Examples, trial: Trial
+) -> Iterator[str]:
     if hardware.threads is not None:
         yield f"measured on {hardware.threads}"
     if found.read < found.training:
@@ -298,6 +300,7 @@ def _notes(recipe: Recipe, hardware: Hardware, found: Examples, trial: Trial) ->
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
     yield from idle_settings(recipe)
+    yield from prepared.data_notes()
 
 
 def _gib(size: int) -> str:
@@ -306,17 +309,16 @@ def _gib(size: int) -> str:
 
 def run_trial(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trial:
     """Update a model a few times, `largest` at last, and drop it; on a CPU in its own process."""
-    if hardware.device.type == "cuda":
+    if (gpu := hardware.gpu) is not None:
         # no fork here, since a fork cannot use its parent's GPU
-        torch.cuda.reset_peak_memory_stats(hardware.device)
-        held = torch.cuda.memory_allocated(hardware.device)
+        held = gpu.held_bytes()
         try:
             found = _timed_trial(prepared, hardware, largest)
         except Exception as error:
             if lacks_memory(error):
                 return Trial()
             raise
-        return replace(found, peak_bytes=torch.cuda.max_memory_allocated(hardware.device) - held)
+        return replace(found, peak_bytes=gpu.peak_bytes() - held)
     with hardware.on_threads():
         threads, free = torch.get_num_threads(), available_memory()
 

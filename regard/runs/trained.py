@@ -138,8 +138,11 @@ class Trained(LoadedRun):
             else:
                 filled[place] = request
         places = list(filled)
+        reads_texts = self.task.sources.has_lengths
         for number, answer in self.task.answer_each(self, list(filled.values()), options):
-            yield places[number], answer
+            request = filled[places[number]]
+            unseen = self.unseen_words(request.text) if reads_texts else ()
+            yield places[number], replace(answer, unseen=unseen)
 
     def evaluate(
         self,

@@ -14,7 +14,8 @@ import torch
 import regard
 from regard.data import Corpus
 from regard.errors import RegardError
-from regard.hardware.hardware import Hardware, device_kinds
+from regard.hardware.devices import device_kinds
+from regard.hardware.hardware import Hardware
 from regard.recipes.data_paths import data_files, path_or_unchanged
 from regard.recipes.recipe import read_recipe
 from regard.runs.evaluation import numbered
@@ -36,6 +37,7 @@ ROUNDING = 1e-9
 SAME_DEVICE_LIMITS: Mapping[str, Mapping[str, float]] = {
     "float32": {"loss": 1e-4, "exact_match": 1e-3, "bleu": 0.05},
     "bfloat16": {"loss": 2e-3, "exact_match": 5e-3, "bleu": 0.2},
+    "float16": {"loss": 2e-3, "exact_match": 5e-3, "bleu": 0.2},
 }
 """How far each number may lie from the card's on its kind of device, by its precision."""
 OTHER_DEVICE_LIMITS: Mapping[str, float] = {"loss": 0.02, "exact_match": 0.01, "bleu": 0.5}

@@ -3,12 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from regard.data.corpus import Corpus
+from regard.data.subword_kinds import MASK_NUMBER, SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.decoding import Beam, Decodable, Ensemble, Limits, SearchEngine, fast_model
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
-from regard.errors import LengthError
+from regard.errors import DataError, LengthError
 from regard.hardware.hardware import CPU, Hardware
 from regard.inspecting.capture import check_reads_answers, look_at
 from regard.inspecting.record import Record
@@ -19,6 +24,8 @@ from regard.tasks.predictions import Request
 
 TORCH = "torch"
 """The name of the usual engine."""
+MAX_COUNTED_PIECES = 1 << 26
+"""The longest training texts that are read, in a third of a second, for what a model has seen."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,32 @@ class LoadedRun(ABC):
     @abstractmethod
     def read(self, text: str) -> str:
         """A text normalised as those that the run learned from."""
+
+    @cached_property
+    def unseen_pieces(self) -> frozenset[int]:
+        """The pieces of sources of which the model knows nothing: no training text had them.
+
+        Without the training texts in the run, with very many, or where the weights began as those
+        of another run, it is the unknown piece alone.
+        """
+        path, subwords = self.home / "corpus" / "train", self.loaded.source
+        is_whole = path.is_dir() and self.loaded.recipe.training.start_from is None
+        try:
+            corpus = Corpus.open(path) if is_whole else None
+        except DataError:
+            corpus = None
+        if corpus is None or len(corpus.source_ids) > MAX_COUNTED_PIECES:
+            return frozenset({UNK})
+        counts = corpus.piece_counts("source", len(subwords))
+        unseen = np.flatnonzero(counts == 0).tolist()
+        # the piece of a hidden word stands in no text
+        special = {*range(len(SPECIALS)), *([MASK_NUMBER] if subwords.has_mask else [])}
+        return frozenset({UNK, *unseen} - (special - {UNK}))
+
+    def unseen_words(self, text: str) -> tuple[str, ...]:
+        """The words of a text with pieces of which the model knows nothing."""
+        read = self.read(text)
+        return tuple(self.loaded.source.words_with(read, self.unseen_pieces))
 
     @property
     def longest(self) -> int:

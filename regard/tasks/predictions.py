@@ -10,8 +10,11 @@ import torch
 
 from regard.data.subwords import Subwords
 from regard.decoding import Decodable, Hypothesis, Search, Sentence
-from regard.errors import DataError
+from regard.errors import DataError, counted
 from regard.hardware.hardware import Hardware
+
+MAX_NAMED_TEXTS, MAX_NAMED_WORDS = 3, 5
+"""How many texts, and how many words of each, a note names."""
 
 
 @final
@@ -79,6 +82,8 @@ class Prediction:
     be read."""
     candidates: tuple[tuple[WordCandidate, ...], ...] = ()
     """For each hidden word of the text, the likeliest words, where a run fills them in."""
+    unseen: tuple[str, ...] = ()
+    """Words of the text that no training text of the run had, nor their pieces."""
 
     def __repr__(self) -> str:
         note = "" if self.note is None else f", note={shortened(self.note)}"
@@ -163,6 +168,38 @@ def joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
         note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
         f"whole has neither alignment nor n-best list{cut}",
     )
+
+
+def unseen_note(unseen: Mapping[str, Sequence[str]], count: int) -> str | None:
+    """A sentence on words that no training text had, by the names of the texts that hold them.
+
+    `count` is the number of all texts.
+    """
+    if not unseen:
+        return None
+    some = list(unseen.items())[:MAX_NAMED_TEXTS]
+    named = "; ".join(f"{name}: {_some_words(words)}" for name, words in some)
+    more = "; …" if len(unseen) > len(some) else ""
+    has = "has" if len(unseen) == 1 else "have"
+    return (
+        f"{len(unseen):,} of {counted(count, 'text')} {has} words that no training text of the run "
+        f"had ({named}{more}): of these the model knows nothing"
+    )
+
+
+def unseen_words_note(words: Sequence[str]) -> str | None:
+    """The same of a single text."""
+    if not words:
+        return None
+    return (
+        f"no training text of the run had these words: {_some_words(words)}; of them the model "
+        "knows nothing"
+    )
+
+
+def _some_words(words: Sequence[str]) -> str:
+    more = ", …" if len(words) > MAX_NAMED_WORDS else ""
+    return ", ".join(f"'{word}'" for word in words[:MAX_NAMED_WORDS]) + more
 
 
 def answer_line(answer: Prediction) -> str:

@@ -12,6 +12,7 @@ only what differs, and is registered by one line of `regard.tasks.TASKS`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from regard.tasks.predictions import (
     ReadOnlyAnswers,
     Request,
     n_best_lines,
+    unseen_words_note,
 )
 from regard.tasks.sources import SourceType
 
@@ -168,6 +170,8 @@ class Task:
         view = checked_view(request, run.loaded.model)
         with waiting(f"looking at {counted_words(text)}"):
             record = self.look(run, text, request.target, request.search)
+        notes = filter(None, (record.note, unseen_words_note(run.unseen_words(text))))
+        record = replace(record, note="; ".join(notes) or None)
         return shown(record, view, has_grid=request.has_grid)
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:

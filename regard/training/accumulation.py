@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.data.batches import Batch
 from regard.errors import LengthError
 from regard.hardware.hardware import Hardware, random_states, restore
+from regard.hardware.memory import lacks_gpu_memory
 from regard.models import Model
 from regard.training.losses import Objective
 
@@ -40,17 +41,18 @@ class Accumulator:
         self.too_much: int | None = None
         """The fewest tokens, padding counted, that did not fit; later batches stay below."""
 
-    def gather(self, batches: Sequence[Batch], tokens: int) -> Gathered:
+    def gather(self, batches: Sequence[Batch], tokens: int, *, loss_scale: float = 1.0) -> Gathered:
         """Leave the gradient of these batches, which may be none, in the model.
 
-        `tokens` is the number of target tokens of the whole update.
+        `tokens` is the number of target tokens of the whole update; the gradient is that of the
+        loss times `loss_scale`.
         """
         self.model.train()
         pieces = [piece for batch in batches for piece in self._fitting(batch)]
         before = random_states(self.hardware.device)
         while True:
             self._zero()
-            sums, failed = self._attempt(pieces, tokens)
+            sums, failed = self._attempt(pieces, loss_scale / tokens)
             if failed is None:
                 return Gathered(sums[0], sums[1], len(pieces) - len(batches))
             # CUDA graphs use memory too; without them the piece may fit
@@ -67,15 +69,17 @@ class Accumulator:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
 
-    def _attempt(self, pieces: Sequence[Batch], tokens: int) -> tuple[Tensor, int | None]:
+    def _attempt(self, pieces: Sequence[Batch], factor: float) -> tuple[Tensor, int | None]:
         """Sum up until a piece does not fit; the sums, and the number of that piece."""
-        scale = self.hardware.put(torch.tensor(1 / tokens, dtype=torch.float64))
+        scale = self.hardware.number(factor)
         sums = torch.zeros(2, device=self.hardware.device)
         for number, piece in enumerate(pieces):
             source, target = self.hardware.put(piece.source), self.hardware.put(piece.target)
             try:
                 sums = sums + self.work(source, target, scale)
-            except torch.OutOfMemoryError:
+            except RuntimeError as error:
+                if not lacks_gpu_memory(error):
+                    raise
                 return sums, number
         return sums, None
 
@@ -98,8 +102,8 @@ class Accumulator:
             )
         size = _padded_tokens(piece)
         self.too_much = size if self.too_much is None else min(size, self.too_much)
-        if self.hardware.device.type == "cuda":
-            torch.cuda.empty_cache()
+        if self.hardware.gpu is not None:
+            self.hardware.gpu.release()
 
     def _fitting(self, batch: Batch) -> list[Batch]:
         """The batch in pieces smaller than the smallest that did not fit."""

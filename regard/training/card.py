@@ -61,8 +61,8 @@ def write_card(
     data, data_quoted = _data(recipe, run)
     threads = progress.environment.get("threads", str(torch.get_num_threads()))
     device, precision = hardware.device.type, str(hardware.precision).removeprefix("torch.")
-    is_gpu, capability = device == "cuda", torch.backends.cpu.get_cpu_capability()
-    processor = torch.cuda.get_device_name(hardware.device) if is_gpu else capability
+    capability = torch.backends.cpu.get_cpu_capability()
+    processor = capability if hardware.gpu is None else hardware.gpu.name()
     made_with = {
         "regard": regard.__version__,
         "code": code_hash(),
@@ -104,6 +104,8 @@ def write_card(
         "time of updates and validations": f"{sum(row.get('seconds', 0.0) for row in rows):,.1f} s",
         "batches cut for memory": f"{sum(row.get('splits', 0) for row in rows):,}",
     }
+    if progress.loss_scale is not None:
+        training["updates skipped in float16"] = f"{progress.loss_scale.skipped:,}"
     return _write(
         run,
         f"# {run.name}",

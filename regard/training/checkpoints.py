@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from regard.data.atomic_writes import as_any_file, sync_all, write_text, written_beside
 from regard.data.files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
-from regard.hardware.hardware import CPU_STATE, CUDA_STATE, random_states, restore
+from regard.hardware.hardware import CPU_STATE, gpu_state, random_states, restore
 from regard.recipes.sections import read_fields
 from regard.training.checkpoint_hashes import write_hashes
+from regard.training.loss_scale import LossScale
 
 NAME = re.compile(r"step-\d+")
 MAX_COUNT = 2**63
@@ -55,6 +56,8 @@ class Progress:
     """The update with the best score of early stopping."""
     stale: int = 0
     """Validations since the best one."""
+    loss_scale: LossScale | None = None
+    """The loss scale of a training in float16."""
     environment: dict[str, str] = field(default_factory=dict)
     """The environment on which bit-equality depends: torch, CPU capability, threads."""
 
@@ -118,7 +121,9 @@ def load_checkpoint(
         tensors = read_tensors(path / "optimiser.safetensors")
         if CPU_STATE not in tensors:
             raise CheckpointError(f"checkpoint '{path}': '{CPU_STATE}' is missing.")
-        names = (name for name in (CPU_STATE, CUDA_STATE) if name + suffix in tensors)
+        names = (
+            name for name in (CPU_STATE, gpu_state(_device(model))) if name + suffix in tensors
+        )
         restore({name: tensors[name + suffix] for name in names}, _device(model))
         for name, parameter in model.named_parameters():
             # Adam has no state for a frozen parameter
@@ -255,7 +260,11 @@ def _reading(path: Path) -> Iterator[None]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write beside the name, then rename."""
     with written_beside(path) as partial, as_any_file(partial):
-        save_file(dict(tensors), partial)
+        try:
+            save_file(dict(tensors), partial)
+        except SafetensorError as error:
+            # its errors of the system are of no system's type
+            raise OSError(f"'{path}' cannot be written: {error}. Make room.") from error
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -38,6 +38,8 @@ class Step:
     seconds: float
     splits: int = 0
     """How often a batch was cut in two, since it did not fit into memory."""
+    is_skipped: bool = False
+    """Whether the gradient overflowed float16, so that the weights stayed as they were."""
 
     @property
     def nll(self) -> float:
@@ -62,6 +64,7 @@ class Step:
             "source_tokens_per_second": round(self.source_tokens / self.seconds, 1),
             "splits": self.splits,
             "seconds": round(self.seconds, 4),
+            **({"skipped": 1} if self.is_skipped else {}),
         }
 
 

@@ -27,6 +27,7 @@ from regard.recipes.schedules import SCHEDULES, Pace
 from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
 from regard.training.events import Step
+from regard.training.loss_scale import LossScale
 from regard.training.losses import Objective
 from regard.training.workers import SINGLE_PROCESS, Workers
 
@@ -77,6 +78,8 @@ def learn(
     if hardware.device.type == "cpu":
         keep_freed_memory()
     accumulator = Accumulator(model, Objective.of(training), hardware)
+    if hardware.scales_loss and progress.loss_scale is None:
+        progress = replace(progress, loss_scale=LossScale())
     while progress.step < training.steps:
         now = material(progress.epoch)
         updates = epoch_updates(now.corpus, training, progress.epoch, now.rows)
@@ -97,18 +100,28 @@ def learn(
                 collate(now.corpus, each, pad_to_multiple=hardware.multiple)
                 for each in workers.share(micro)
             ]
-            gathered = accumulator.gather(batches, n_target)
+            scaled = progress.loss_scale if hardware.scales_loss else None
+            factor = 1.0 if scaled is None else scaled.factor
+            gathered = accumulator.gather(batches, n_target, loss_scale=factor)
             workers.sum_gradients(model)
             nll, n_tokens, splits = workers.sums(gathered.nll, gathered.n_tokens, gathered.splits)
             limit = training.clip_norm or math.inf
+            if scaled is not None:
+                scaled.unscale(model.parameters())
             norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
-            optimiser.step()
-            project_all(model)
+            # reading the norm waits for a GPU, which only float16 asks for
+            is_skipped = scaled is not None and not bool(norm.isfinite())
+            if scaled is not None:
+                scaled = scaled.after(progress.step + 1, is_skipped=is_skipped)
+            if not is_skipped:
+                optimiser.step()
+                project_all(model)
             progress = replace(
                 progress,
                 step=progress.step + 1,
                 update=progress.update + 1,
                 target_tokens=progress.target_tokens + n_target,
+                loss_scale=scaled or progress.loss_scale,
             )
             yield Step(
                 progress=progress,
@@ -120,6 +133,7 @@ def learn(
                 target_tokens=n_target,
                 seconds=time.perf_counter() - start,
                 splits=int(splits),
+                is_skipped=is_skipped,
             )
         progress = replace(progress, epoch=progress.epoch + 1, update=0)
 

@@ -224,14 +224,15 @@ def _into_gradient(logits: Tensor, gold: Tensor, smoothing: float) -> tuple[Tens
         from regard.training.softmax_kernel import into_gradient
 
         return into_gradient(logits, gold, smoothing=smoothing, pad=PAD)
-    logs = logits.log_softmax(-1)
+    # a sum over a vocabulary is too large for float16
+    logs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     right = -logs.gather(-1, gold[:, None])
     rest = logs[:, PAD] - logs.sum(-1)
     # smoothing gives every token but padding an equal share
     share = smoothing / (logits.shape[-1] - 1)
     grad = torch.exp(logs, out=logits).sub_(share)
     grad[:, PAD] += share
-    grad.scatter_add_(-1, gold[:, None], right.new_full(right.shape, smoothing - 1))
+    grad.scatter_add_(-1, gold[:, None], grad.new_full(right.shape, smoothing - 1))
     return right.squeeze(-1), rest
 
 

@@ -63,7 +63,7 @@ class Metrics:
         steps, self.waiting, self.last = self.waiting, [], time.monotonic()
         self._write([step.record() for step in steps])
         for step in steps:
-            if not math.isfinite(step.nll + step.gradient_norm):
+            if not step.is_skipped and not math.isfinite(step.nll + step.gradient_norm):
                 raise RunError(
                     f"training: at step {step.progress.step} the loss is {step.nll} and the "
                     f"gradient {step.gradient_norm}, with a learning rate of "

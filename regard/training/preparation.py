@@ -31,8 +31,10 @@ from regard.tasks import check_task, task_of
 from regard.tasks.loaded_run import load_subwords, subword_files
 from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
+from regard.training.data_notes import DataNotes
 from regard.training.loop import Material, epoch_updates
 from regard.training.run_folder import finished_weights
+from regard.training.size_notes import size_notes
 from regard.training.workers import Workers
 
 DOES = {"source": "reads", "target": "writes"}
@@ -109,12 +111,26 @@ class Prepared:
         for split, count in self.left_out.items():
             if count:
                 verb = "is" if count == 1 else "are"
-                yield f"{split}: {counted(count, 'example')} past {limit} tokens {verb} left out"
+                n_rows = count + len({"train": self.train, "valid": self.valid}[split].used)
+                more = " Raise data.max_tokens." if count > n_rows / 2 else ""
+                yield (
+                    f"{split}: {count:,} of {counted(n_rows, 'example')} past {limit} tokens "
+                    f"{verb} left out.{more}"
+                )
             yield from task_of(self.recipe).sources.notes(Split(self.recipe, self.folder, split))
+        yield from self.data_notes()
         corpus, training = self.train.corpus, self.recipe.training
         updates = epoch_updates(corpus, training, 0, self.train.rows)
         share = padding_share(corpus, [batch for update in updates for batch in update])
         yield f"batches hold {100 * share:.1f} % padding"
+
+    def data_notes(self) -> Iterator[str]:
+        """Notes on what is odd about the data, and on a model that is too large for them."""
+        sides = self.source, self.target
+        data = DataNotes(self.recipe, self.folder, self.train, self.valid, *sides)
+        yield from data
+        if not data.is_few:
+            yield from size_notes(self.recipe, self.train, *sides)
 
     def _cut(self, epoch: int) -> Corpus:
         """The training texts, with different merges dropped in every epoch."""

@@ -111,9 +111,9 @@ def _recorded(training: "_Training", new: Sequence[Path], notes: Sequence[str]) 
             if is_first:
                 training.metrics.record(event)
                 yield event
-    except RegardError:
+    except (Exception, KeyboardInterrupt):
         if is_untouched:
-            # so that a corrected recipe can use the same --out
+            # whatever it was, so that the same command can use the same --out
             run_folder.delete_contents(out)
             for folder in new:
                 with suppress(OSError):
@@ -180,6 +180,8 @@ class _Training:
                         "cuts made it fit, and nothing is left out. A smaller "
                         "training.target_tokens_per_batch avoids it."
                     )
+                if step.is_skipped and progress.loss_scale and progress.loss_scale.skipped == 1:
+                    yield Notice(progress.loss_scale.skip_note(progress.step))
                 yield step
                 is_last = progress.step == training.steps
                 if first and (progress.step % training.validate_every == 0 or is_last):
@@ -217,7 +219,7 @@ class _Training:
     def _begun(self) -> Generator[Event, None, Progress]:
         """The newest checkpoint, or the start, in model, optimiser, average and metrics."""
         training, found = self.recipe.training, checkpoints(self.folder)
-        progress = Progress(environment=environment(self.workers))
+        progress = Progress(environment=environment(self.hardware, self.workers))
         if self.workers.is_first and not found:
             progress = first_progress(self.out, progress)
         if found:
@@ -247,8 +249,8 @@ class _Training:
 
     def _as_it_was(self, progress: Progress) -> Iterator[Event]:
         """Use the threads that the run began with; notes on them and on other changes."""
-        then, now = progress.environment, environment(self.workers)
-        names = ("torch", "capability", "processes")
+        then, now = progress.environment, environment(self.hardware, self.workers)
+        names = ("torch", "capability", "processes", "device", "precision")
         if changed := [name for name in names if then.get(name, now[name]) != now[name]]:
             yield Notice(
                 f"{' and '.join(changed)} changed since the run was begun; it goes on, but not to "
@@ -328,7 +330,7 @@ class _Training:
         write_tensors(self.out / "model.safetensors", weights)
 
 
-def environment(workers: Workers = SINGLE_PROCESS) -> dict[str, str]:
+def environment(hardware: Hardware, workers: Workers) -> dict[str, str]:
     """The environment on which bit-equality depends."""
     return {
         "torch": torch.__version__,
@@ -336,4 +338,6 @@ def environment(workers: Workers = SINGLE_PROCESS) -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "cores": str(os.cpu_count()),
         "processes": str(workers.count),
+        "device": hardware.device.type,
+        "precision": str(hardware.precision).removeprefix("torch."),
     }

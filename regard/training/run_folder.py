@@ -36,9 +36,9 @@ def delete_contents(out: Path) -> None:
 
 def check_is_folder(out: Path) -> None:
     """Refuse a file, and a place where no folder can be made."""
+    check_can_be_made(out, "train")
     if out.exists() and not out.is_dir():
         raise RunError(f"train: '{out}' is a file; a run is a folder. Choose another --out.")
-    check_can_be_made(out, "train")
 
 
 def check_is_new(out: Path) -> None:
@@ -214,12 +214,21 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment] # a module that is not there has no other type
 
 
+MAX_NAME_BYTES = 240
+"""The longest name of a file or folder: file systems take 255 bytes, with the ending .partial."""
+
+
 def check_can_be_made(path: Path, who: str) -> None:
     """Raise an error before any long work if a file or folder cannot be made at this path."""
     if not is_text(str(path)):
         raise RunError(
             f"{who}: the name {str(path)!r} is not UTF-8, so that no card can hold it. Choose "
             "another name."
+        )
+    if long := next((part for part in path.parts if len(os.fsencode(part)) > MAX_NAME_BYTES), None):
+        raise RunError(
+            f"{who}: the name '{long[:40]}…' has {len(os.fsencode(long))} bytes, and a file system "
+            f"takes names of {MAX_NAME_BYTES} beside its own. Choose a shorter one."
         )
     there = next(each for each in (path, *path.parents) if each.exists())
     if there != path and not there.is_dir():

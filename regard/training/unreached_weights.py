@@ -21,6 +21,7 @@ from regard.hardware.hardware import Hardware, random_states, restore
 from regard.models import Model
 from regard.training.accumulation import Accumulator
 from regard.training.loop import Material
+from regard.training.loss_scale import first_factor
 from regard.training.losses import Objective
 from regard.training.preparation import Prepared
 
@@ -64,7 +65,8 @@ def unreached_weights(model: Model, prepared: Prepared, hardware: Hardware) -> l
             if number:
                 _disturb(copied)
             batch = collate(material.corpus, rows, pad_to_multiple=hardware.multiple)
-            accumulator.gather([batch], int(batch.target_lengths.sum()))
+            n_tokens = int(batch.target_lengths.sum())
+            accumulator.gather([batch], n_tokens, loss_scale=first_factor(hardware))
             found = _without_gradient(copied)
             left = [name for name in left if name in found]
             if not left:

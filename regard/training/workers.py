@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from regard.errors import RunError
 
 Rows = np.ndarray
+MANY_GPUS = ("cuda", "xpu")
+"""The kinds of GPU of which a machine may have several, each with a process."""
 MAX_WAIT = timedelta(days=1)
 """Timeout of waiting for a worker: the first may prepare a corpus, or validate, for hours."""
 
@@ -115,9 +117,9 @@ def _suffix(rank: int) -> str:
 
 def local_device(device: str | None) -> str | None:
     """The GPU that belongs to this process, where a GPU is meant; otherwise the device given."""
-    is_gpu = device == "cuda" or (device is None and torch.cuda.is_available())
-    rank = os.environ.get("LOCAL_RANK")
-    return f"cuda:{rank}" if is_gpu and rank is not None else device
+    usual = "cuda" if torch.cuda.is_available() else None
+    kind, rank = device or usual, os.environ.get("LOCAL_RANK")
+    return f"{kind}:{rank}" if kind in MANY_GPUS and rank is not None else device
 
 
 @contextmanager
@@ -126,9 +128,14 @@ def joined(device: torch.device) -> Iterator[Workers]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield SINGLE_PROCESS
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    if device.type not in {"cpu", *MANY_GPUS}:
+        raise RunError(
+            f"train: several processes cannot share a training on {device.type}, which is one GPU. "
+            "Start it without torchrun, or give --device cpu."
+        )
+    if device.type in MANY_GPUS:
+        torch.accelerator.set_device_index(device)
+    backend = distributed.get_default_backend_for_device(device)
     distributed.init_process_group(backend, timeout=MAX_WAIT)
     try:
         yield Workers(distributed.get_rank(), distributed.get_world_size(), device)

@@ -8,7 +8,8 @@ from regard.cli import main
 from regard.cli.verbs import VERBS as cli_verbs
 from regard.cli.verbs import load_verb
 from regard.errors import SettingError
-from regard.hardware.hardware import Hardware, device_named
+from regard.hardware.devices import device_named
+from regard.hardware.hardware import Hardware
 from tests.factories import make_run
 from tests.small_recipe import RECIPE
 

@@ -290,3 +290,9 @@ def test_three_tokenizers_are_one_too_many(tmp_path, capsys):
 def test_the_doctor_has_help_with_an_example(capsys):
     assert main(["doctor", "--help"]) == 0
     assert "Example: regard doctor" in capsys.readouterr().out
+
+
+def test_a_first_line_of_column_names_is_found_and_the_same_pair_below_is_not(tmp_path, capsys):
+    names = ("English", "German")
+    assert _found(_doctor(capsys, *_pairs(tmp_path, [names, *CLEAN]), code=1)) == {"header": [1]}
+    assert _found(_doctor(capsys, *_pairs(tmp_path, [*CLEAN, names]), code=0)) == {}

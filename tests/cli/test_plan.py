@@ -82,7 +82,7 @@ MISTAKES = {
     f"{RECIPE} --set training.warmup_steps=-1": "training.warmup_steps must be at least 0, got -1",
     f"{RECIPE} --set data.train.count=9 --set data.max_tokens=2": "have more than 2 tokens",
     f"{RECIPE} --device tpuu": "--device: 'tpuu' is not on this machine",
-    f"{RECIPE} --precision float16": "--precision: There is no 'float16' here.",
+    f"{RECIPE} --precision float64": "--precision: There is no 'float64' here.",
     f"{RECIPE} --out {RECIPE}/run": "is a file, so that",
 }
 

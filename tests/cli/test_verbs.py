@@ -168,7 +168,21 @@ MISTAKES = {
     "list selection": "list: expected no argument, got 'selection'. Write regard list --kind selec",
     "list all": "list: expected no argument, got 'all'. Leave it out, or see regard list --help.",
     "train a b --out c": "train: expected no argument but RECIPE, got 'b'. Leave it out, or see",
-    "train a": "train: --out is missing: the run directory",
+    "train a": "train: --out is missing: the run directory to make; never overwritten. Write,",
+    "train a runs/b": "never overwritten. Did you mean --out runs/b?",
+    "train a -o b": "train: there is no option -o. Did you mean --out? regard train --help",
+    "train a -h": "train: there is no option -h. Did you mean --help?",
+    "-h": "regard: there is no option -h. Did you mean --help? regard --help lists the options.",
+    "hlep": "regard: there is no verb 'hlep'. Write regard --help.",
+    "train a --out b --seed 3": "there is no option --seed. Settings of a recipe are changed by "
+    "--set training.seed=3.",
+    "plan a --lr=0.1": "there is no option --lr. It is called 'learning_rate'. Settings of a "
+    "recipe are changed by --set training.learning_rate=0.1.",
+    "train a --out b --batch-size 9": "batches are counted in target tokens, so that long texts "
+    "fit too. Settings of a recipe are changed by --set training.target_tokens_per_batch=VALUE.",
+    "train a --out b --set training.steps 10": "got '10'. Write --set training.steps=10.",
+    "list scores": "list: expected no argument, got 'scores'. Write regard list --kind score",
+    "explain additive --d-hidden 7": "regard explain additive:d_hidden=7",
     "--foo": "regard: there is no option --foo. regard --help lists the options.",
     "explain top_k:count": "'count' is not a setting. Write top_k:KEY=VALUE",
     "explain grouped_query:n_groups=3": "n_groups (3) must divide n_heads (8)",

@@ -95,3 +95,18 @@ def test_a_missing_file_is_an_error_at_once_that_names_its_likes(tmp_path):
         lines(tmp_path / "nowhere" / "a")
     with pytest.raises(DataError, match="is a folder; a file was expected"):
         lines(tmp_path)
+
+
+def test_a_file_of_an_old_mac_is_not_read_as_one_line(tmp_path):
+    path = tmp_path / "old.txt"
+    path.write_bytes(b"a b\rc d\re f\r")
+    with pytest.raises(DataError) as said:
+        list(lines(path))
+    assert str(said.value) == (
+        f"files: '{path}' ends its lines with carriage returns alone, as old Macs did, so that it "
+        "would be read as one line. Convert it, for instance with tr '\\r' '\\n'."
+    )
+    path.write_bytes(b"a\rb\nc")
+    assert list(lines(path)) == ["a\rb", "c"]
+    path.write_bytes(b"a b\r")
+    assert list(lines(path)) == ["a b\r"]

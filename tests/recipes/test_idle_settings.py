@@ -25,6 +25,49 @@ SETTINGS = {
         "the steps for instance, or train longer."
     ),
 }
+SPOILED = {
+    ("training.validate_every=25", "training.checkpoint_every=30"): (
+        "training.validate_every = 25 and training.checkpoint_every = 30: more than the training "
+        "has updates (training.steps = 24), so that the model is validated and has a checkpoint at "
+        "the end alone. Take a tenth of the steps for instance."
+    ),
+    ("training.checkpoint_every=25",): (
+        "training.checkpoint_every = 25: more than the training has updates (training.steps = 24), "
+        "so that the model has a checkpoint at the end alone. Take a tenth of the steps for "
+        "instance."
+    ),
+    ("training.patience=3",): (
+        "training.patience = 3 never ends this training early: it has 3 validations. Lower "
+        "patience or validate_every, or leave it out."
+    ),
+    ("training.average_last=7",): (
+        "training.average_last = 7: the training makes 6 checkpoints, and the final weights are "
+        "the mean of no more. Lower checkpoint_every or average_last."
+    ),
+    ("training.learning_rate=0",): (
+        "training.learning_rate = 0: no weight will change. Give one, such as 0.001."
+    ),
+    ("training.learning_rate=10",): (
+        "training.learning_rate = 10 is very high: Adam moves every weight by about so much in an "
+        "update. Usual are 0.0001 to 0.003."
+    ),
+    ("model.dropout=0.6",): (
+        "model.dropout = 0.6 leaves out 60 % of what every layer gives: little is learned. Usual "
+        "are 0 to 0.3."
+    ),
+    ("model.dropout=0", "training.r_drop=5"): (
+        "training.r_drop = 5 changes nothing without dropout: both passes are the same, and take "
+        "twice the time. Set model.dropout, or r_drop = 0."
+    ),
+}
+USUAL = [
+    "training.patience=2",
+    "training.average_last=6",
+    "training.validate_every=24",
+    "training.learning_rate=0.09",
+    "model.dropout=0.5",
+    "training.r_drop=5",
+]
 SAME = (
     "data.valid reads what data.train reads: the validations say how well the training examples "
     "are remembered, and nothing of others. Give data.valid files of its own."
@@ -37,6 +80,23 @@ def test_a_setting_that_changes_nothing_is_said_before_the_first_update(
 ):
     assert list(idle_settings(read_recipe(recipe))) == []
     assert next(run(read_recipe(recipe, [change]), tmp_path / "run")) == Notice(said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), SPOILED.items(), ids=[" ".join(each) for each in SPOILED]
+)
+def test_a_setting_that_spoils_a_training_is_told(changes, said, recipe):
+    assert list(idle_settings(read_recipe(recipe, changes))) == [said]
+
+
+@pytest.mark.parametrize("change", USUAL)
+def test_a_setting_at_its_limit_is_not(change, recipe):
+    assert list(idle_settings(read_recipe(recipe, [change]))) == []
+
+
+def test_the_rate_of_noam_is_a_factor(recipe):
+    changes = ["training.schedule=noam", "training.learning_rate=2"]
+    assert list(idle_settings(read_recipe(recipe, changes))) == []
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -233,7 +233,8 @@ MISTAKES = {
     ('{ name = "copy", count = 50 }', "{ count = 50 }"): "needs a name",
     ("dropout = 0.2", "n_heads = 5"): "n_heads (5) must divide d_model (64)",
     ("dropout = 0.2", 'select = "sof"'): "Did you mean 'soft'",
-    ("[training]", "[training"): "this is not TOML",
+    ("[training]", "[training"): "A section is written [data], a key size = 8000, a text in",
+    ('size = "tiny"', 'size = "tiny"\nscore = "ADDITIVE"'): "Did you mean 'additive'",
 }
 
 

@@ -120,7 +120,7 @@ def test_a_moving_average_is_counted():
 
 
 def test_time_and_memory_are_measured_and_scale_with_the_steps():
-    found = _planned(_recipe())
+    found = _planned(_recipe({"validate_every": 50}))
     assert found.memory.peak >= found.memory.weights
     assert found.time.measured_updates == 2
     assert found.time.per_validation > 0
