@@ -27,7 +27,7 @@ from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained
 from regard.tasks.loaded_run import TORCH
 from regard.tasks.looks import counted_words
-from regard.tasks.predictions import AnswerOptions, answer_line
+from regard.tasks.predictions import AnswerOptions
 from regard.training.events import finite
 
 LINES_PER_BATCH = 2048
@@ -57,6 +57,9 @@ def predict(
     ensemble: list[Path] = typer.Option([], help="Another run that writes along; may be repeated."),
     alignments: bool = typer.Option(False, "--alignments", help="Link words to source words."),
     replace_unknown: options.ReplaceUnknown = False,
+    probabilities: bool = typer.Option(
+        False, "--probabilities", help="Of a run that gives labels: those of all labels."
+    ),
     vectors: Path | None = typer.Option(
         None, help="Write a vector for each text into x.npy or x.safetensors; of an encoder."
     ),
@@ -82,7 +85,9 @@ def predict(
     of --text are read so too. What is left unread is told.
 
     A run that guesses hidden words fills in every [MASK] of a text; with --n-best, the likeliest
-    words follow after a tab with their probabilities. With --vectors, an encoder writes a vector
+    words follow after a tab with their probabilities. A run that labels texts writes a label and,
+    after a tab, its probability; with --probabilities or --json, those of all labels, which sum to
+    1. With --vectors, an encoder writes a vector
     for each text instead, empty ones too; a text that is too long is an error with its line.
 
     A run that captions takes pictures, folders of them, or a file of captions; standard input has
@@ -105,6 +110,7 @@ def predict(
             "--ensemble": ensemble,
             "--alignments": alignments,
             "--replace-unknown": replace_unknown,
+            "--probabilities": probabilities,
             "--json": as_json,
         }
         options.refuse("predict", "--vectors writes a vector for each text and no answers", given)
@@ -150,7 +156,11 @@ def predict(
         search = _search(trained, beam, n_best, length_penalty, limits)
     phrases = _phrases(constraints)
     dictionary = dictionary_of(trained, counting) if replace_unknown else None
-    answering = AnswerOptions(search, alignments, on_long, dictionary)
+    if probabilities and not task.has_probabilities:
+        raise SettingError(
+            f"predict: --probabilities are those of labels, but this run {task.does}. Leave it out."
+        )
+    answering = AnswerOptions(search, alignments, on_long, dictionary, probabilities or as_json)
     names = files or []
     if names.count("-") > 1:
         raise SettingError("predict: standard input (-) can be read once only.")
@@ -202,7 +212,7 @@ def predict(
                     row |= {} if engine == TORCH else {"engine": trained.engine_name}
                     shown = json.dumps(finite(row), ensure_ascii=False)
                 elif n_best == 1:
-                    shown = answer_line(answer)
+                    shown = task.answer_line(answer)
                 else:
                     shown = task.n_best_lines(number, answer)
                 print(shown, flush=True)

@@ -52,6 +52,10 @@ class Kind:
     """The head of each word of a text, where texts come with their trees (parsed_words.py)."""
     goes_on: Callable[[str], bool] | None = None
     """Whether a piece continues the word before it; None if pieces do not show that."""
+    holds_spaces: bool = False
+    """Whether the spaces of a text stand in its pieces."""
+    words_are_pieces: bool = False
+    """Whether each word between spaces is one piece."""
     covers_all: bool = False
     """Whether a text's pieces have as many characters as the text, spaces apart, or more. Where an
     unknown word is one piece, of whatever length, they may have fewer."""
@@ -228,18 +232,19 @@ _WORDS = WordLevel("words", str.split, _one_a_word)
 
 BPE = Kind(
     "bpe", _learn_bpe, _rebuild_bpe, _read_bytes, _join_bytes,
-    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on, covers_all=True,
+    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on,
+    holds_spaces=True, covers_all=True,
 )  # fmt: skip
 UNIGRAM = replace(
     BPE, name="unigram", learn=_learn_unigram, rebuild=_rebuild_unigram, model="Unigram"
 )
 CHARACTERS = Kind(
     "characters", _CHARACTERS.learn, _CHARACTERS.rebuild, str, "".join,
-    model="WordLevel", cut="Split", covers_all=True,
+    model="WordLevel", cut="Split", holds_spaces=True, covers_all=True,
 )  # fmt: skip
 WORDS = Kind(
     "words", _WORDS.learn, _WORDS.rebuild, str, " ".join,
-    model="WordLevel", cut="WhitespaceSplit",
+    model="WordLevel", cut="WhitespaceSplit", words_are_pieces=True,
 )  # fmt: skip
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (BPE, UNIGRAM, CHARACTERS, WORDS)}

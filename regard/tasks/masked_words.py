@@ -24,13 +24,14 @@ from regard.data import Example
 from regard.data.published_subwords import PART
 from regard.data.subword_kinds import EOS, MASK_NUMBER, MASK_PIECE, SPECIALS
 from regard.data.subwords import Subwords
-from regard.decoding import Beam, Sampling, Search
+from regard.decoding import Beam, Search
 from regard.decoding.sentences import padded_tokens
 from regard.errors import DataError, RecipeError, SettingError
 from regard.inspecting.record import Record
 from regard.models import Reader
 from regard.recipes.recipe import Recipe
 from regard.tasks.input_format import normalised_text
+from regard.tasks.likeliest import likeliest_together
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.predictions import (
     Answer,
@@ -40,6 +41,7 @@ from regard.tasks.predictions import (
     Request,
     WordCandidate,
     answer_line,
+    check_no_search,
     left_out,
 )
 from regard.tasks.searched_texts import pieces_of
@@ -185,7 +187,7 @@ def _filled_each(
     run: LoadedRun, requests: Sequence[tuple[int, Request]], options: AnswerOptions
 ) -> Iterator[tuple[int, ReadOnlyAnswers]]:
     """Fill in texts that are not too long, each with its place."""
-    _check(requests, options)
+    check_no_search("fills in hidden words", [request for _, request in requests], options)
     n_best = options.search.n_best if isinstance(options.search, Beam) else 1
     for first in range(0, len(requests), TEXTS_PER_BATCH):
         batch = requests[first : first + TEXTS_PER_BATCH]
@@ -223,9 +225,7 @@ def filled(
     n_words = int(guesses[:1].isfinite().sum()) or guesses.shape[-1]
     best = guesses.topk(min(n_best, n_words))
     is_first = text.lstrip().startswith(MASK_PIECE)
-    # hidden words are independent, so these are exactly the likeliest combinations
-    ways: list[tuple[tuple[_Piece, ...], float]] = [((), 0.0)]
-    candidates = []
+    candidates, scored = [], []
     for place, (numbers, scores) in enumerate(zip(best.indices, best.values, strict=True)):
         pieces = [
             _Piece(
@@ -236,12 +236,12 @@ def filled(
             for number, score in zip(numbers.tolist(), scores, strict=True)
         ]
         candidates.append(tuple(WordCandidate(one.shown(), one.probability) for one in pieces))
-        longer = [
-            ((*before, piece), total + score)
-            for before, total in ways
-            for piece, score in zip(pieces, scores.tolist(), strict=True)
-        ]
-        ways = sorted(longer, key=lambda way: -way[1])[:n_best]
+        scored.append([*zip(pieces, scores.tolist(), strict=True)])
+    # hidden words are independent, so these are exactly the likeliest combinations
+    ways = [
+        (tuple(piece for piece, _ in way), score)
+        for way, score in likeliest_together(scored, n_best)
+    ]
     answers = [
         Answer(_with(text, pieces), score, tuple(piece.shown() for piece in pieces))
         for pieces, score in ways
@@ -261,19 +261,3 @@ def _with(text: str, pieces: Sequence[_Piece]) -> str:
         before = whole.rstrip() if piece.goes_on else whole
         whole = f"{before}{piece.text}{part}"
     return whole
-
-
-def _check(requests: Sequence[tuple[int, Request]], options: AnswerOptions) -> None:
-    asked = {
-        "a prefix": any(one.prefix for _, one in requests),
-        "phrases to hold": any(one.must_contain for _, one in requests),
-        "alignments": options.has_alignments,
-        "replaced unknown words": options.dictionary is not None,
-        "sampling": isinstance(options.search, Sampling),
-    }
-    for what, is_asked in asked.items():
-        if is_asked:
-            raise SettingError(
-                f"predict: this run fills in hidden words, and {what} has no meaning for it. Leave "
-                "it out."
-            )

@@ -44,7 +44,6 @@ def answer_each(
     if options.has_alignments or options.dictionary is not None:
         # checked before the long search
         check_links(run.loaded)
-    _check_can_be_begun(run, requests)
     pieces = pieces_of(run, requests, options.on_long, stays_whole=stays_whole)
     yield from left_out(requests, pieces, run.longest)
     counts = Counter(place for place, _ in pieces)
@@ -99,17 +98,6 @@ def _pieces(
         )
     first, *rest = in_pieces(request.text, run.longest, run.length)
     return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
-
-
-def _check_can_be_begun(run: LoadedRun, requests: Sequence[Request]) -> None:
-    """Refuse prefixes where the model labels each place of a text and reads no answer."""
-    given = any(one.prefix or one.must_contain for one in requests)
-    if given and not run.loaded.model.reads_answers:
-        raise SettingError(
-            f"predict: the run '{run.path}' says what each place of a text is, whatever an "
-            "answer begins with: a prefix and phrases to hold have no meaning for it. Leave "
-            "them out."
-        )
 
 
 def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) -> Sentence:

@@ -33,6 +33,7 @@ from regard.tasks.predictions import (
     Prediction,
     ReadOnlyAnswers,
     Request,
+    answer_line,
     n_best_lines,
 )
 from regard.tasks.sources import SourceType
@@ -70,6 +71,10 @@ class Task:
     """The unit over which the loss is averaged."""
     meaningless: Mapping[str, str] = {"pointing": NO_POINTING}
     """Metrics that are meaningless for a run of this task, and why."""
+    answers_whole: bool = False
+    """Whether an answer is right or wrong as a whole, as a label of several words is."""
+    has_probabilities: bool = False
+    """Whether every possible answer has a probability that can be shown."""
     hides_words: bool = False
     """Whether words of a text may be hidden, so that its vocabulary needs a mask piece."""
 
@@ -199,6 +204,14 @@ class Task:
     def loss_note(self, examples: Sequence[Example]) -> str:
         """A note for readers of the loss."""
         return ""
+
+    def notes_on(self, run: LoadedRun, examples: Sequence[Example]) -> Iterator[str]:
+        """Notes on examples that are scored, for the reader of the scores."""
+        return iter(())
+
+    def answer_line(self, answer: Prediction) -> str:
+        """An answer as `regard predict` prints it."""
+        return answer_line(answer)
 
     def n_best_lines(self, number: int, answer: Prediction) -> str:
         """All answers to a request as `regard predict --n-best` prints them."""

@@ -2,7 +2,8 @@
 
     for step in learn(model, optimiser, lambda epoch: Material(corpus), recipe, progress): …
 
-An update learns from `target_tokens_per_update` target tokens, whatever fits into memory at once:
+An update learns from `target_tokens_per_update` target tokens (source tokens, where targets are
+labels), whatever fits into memory at once:
 its gradient is the sum over all batches and processes of the loss over the update's tokens.
 """
 
@@ -132,7 +133,7 @@ def epoch_updates(
     batches = epoch_batches(corpus, target_tokens=limit, seed=seed, epoch=epoch, rows=rows)
     updates: list[list[Rows]] = []
     group: list[Rows] = []
-    tokens, lengths = 0, corpus.target_lengths
+    tokens, lengths = 0, corpus.counted_lengths
     for batch in batches:
         more = int(lengths[batch].sum())
         # an update ends where its tokens are nearest to the recipe's

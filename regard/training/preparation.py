@@ -18,6 +18,7 @@ import numpy as np
 from regard.choices import Choice
 from regard.data.batches import padding_share
 from regard.data.corpus import Corpus
+from regard.data.labels import LABELS_FILE, LABELS_OF_TEXTS, LABELS_OF_WORDS, MAX_LABELS
 from regard.data.parsed_words import PARSED_WORDS, heads_of_source
 from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
@@ -28,7 +29,7 @@ from regard.recipes.data_paths import examples_of, path_or_unchanged, paths_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TokensRecipe, read_recipe
 from regard.tasks import check_task, task_of
-from regard.tasks.loaded_run import load_subwords, subword_files
+from regard.tasks.loaded_run import has_old_labels, load_subwords, subword_files
 from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
 from regard.training.loop import Material, epoch_updates
@@ -175,6 +176,11 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
 
 def _make(recipe: Recipe, folder: Path) -> None:
     check_data(recipe, folder)
+    if _is_encoded(folder) and has_old_labels(recipe, folder):
+        raise RunError(
+            f"train: '{folder}' was begun by an earlier version, in which labels had no set of "
+            "their own, and cannot go on. Train it anew: regard train RECIPE --out ANOTHER."
+        )
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
@@ -260,15 +266,18 @@ def _learn_subwords(recipe: Recipe, folder: Path) -> None:
     """Learn sub-words from the training split alone."""
     read, task = examples_of(recipe.data.train, "train", folder), task_of(recipe)
     kind, size = ALL_KINDS[recipe.tokens.kind], recipe.tokens.size - task.hides_words
+    of_labels = LABELS_OF_WORDS if recipe.model.labels_words else LABELS_OF_TEXTS
     texts = {
         "tokenizer.json": lambda: (
             text for e in read() for text in task.sources.texts_for_vocabulary(e)
         ),
         "tokenizer.source.json": lambda: (e.source for e in read()),
         "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
+        LABELS_FILE: lambda: (text for e in read() for text in e.targets),
     }
     for name in subword_files(recipe):
-        learned = Subwords.train(texts[name](), kind=kind, size=size)
+        how = (of_labels, MAX_LABELS) if name == LABELS_FILE else (kind, size)
+        learned = Subwords.train(texts[name](), kind=how[0], size=how[1])
         task.with_special_pieces(learned).save(folder / name)
 
 
