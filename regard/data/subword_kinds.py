@@ -2,10 +2,12 @@
 
     bpe          byte pairs, the most frequent merged first (Sennrich, Haddow & Birch 2016)
     unigram      the pieces that explain the text best (Kudo 2018)
+    bytes        one piece a byte of UTF-8, nothing learned: 256 pieces for any text
     characters   one piece a character
     words        one piece a word between spaces
 
-bpe and unigram work on UTF-8 bytes, so that no text is lost; BPE-dropout is in bpe_merges.py.
+bpe, unigram and bytes work on UTF-8 bytes, so that no text is lost, nor a space of it; BPE-dropout
+is in bpe_merges.py.
 """
 
 import json
@@ -15,7 +17,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unicodedata import east_asian_width
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 
 from regard.errors import SettingError
 
@@ -218,6 +229,22 @@ def _one_a_word(model: Any) -> Tokenizer:
     return with_specials(model, pre_tokenizers.WhitespaceSplit(), None)
 
 
+def _learn_bytes(texts: Iterator[str], size: int) -> Tokenizer:
+    _enough("bytes", size)
+    # every byte is there, whatever the texts, which are read once as those of other kinds
+    for _ in texts:
+        pass
+    pieces = [*SPECIALS, *sorted(BYTES, key=BYTES.__getitem__)]
+    return _rebuild_bytes({"vocab": {piece: number for number, piece in enumerate(pieces)}})
+
+
+def _rebuild_bytes(model: Mapping[str, Any]) -> Tokenizer:
+    pieces = models.WordLevel(model["vocab"], SPECIALS[UNK])
+    tokenizer = with_specials(pieces, pre_tokenizers.FixedLength(1), decoders.ByteLevel())
+    tokenizer.normalizer = normalizers.ByteLevel()
+    return tokenizer
+
+
 def _rebuild_bpe(model: Mapping[str, Any]) -> Tokenizer:
     return _byte_level(models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
 
@@ -238,6 +265,10 @@ BPE = Kind(
 UNIGRAM = replace(
     BPE, name="unigram", learn=_learn_unigram, rebuild=_rebuild_unigram, model="Unigram"
 )
+BYTE_PIECES = replace(
+    BPE, name="bytes", learn=_learn_bytes, rebuild=_rebuild_bytes, model="WordLevel",
+    cut="FixedLength",
+)  # fmt: skip
 CHARACTERS = Kind(
     "characters", _CHARACTERS.learn, _CHARACTERS.rebuild, str, "".join,
     model="WordLevel", cut="Split", holds_spaces=True, covers_all=True,
@@ -247,4 +278,6 @@ WORDS = Kind(
     model="WordLevel", cut="WhitespaceSplit", words_are_pieces=True,
 )  # fmt: skip
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (BPE, UNIGRAM, CHARACTERS, WORDS)}
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (BPE, UNIGRAM, BYTE_PIECES, CHARACTERS, WORDS)
+}

@@ -22,7 +22,7 @@ from tokenizers import Encoding, Tokenizer
 
 from regard.data.atomic_writes import write_text
 from regard.data.bpe_merges import Merging
-from regard.data.parsed_words import MAX_WORDS, heads_of_source
+from regard.data.parsed_words import MAX_WORDS, heads_of_source, with_heads
 from regard.data.subword_kinds import (
     BPE,
     BYTES,
@@ -208,6 +208,12 @@ class Subwords:
             )
         return Subwords(self.kind, self._tokenizer, dropping=self._dropping, is_marked=True)
 
+    @cached_property
+    def blank_pieces(self) -> tuple[int, ...]:
+        """The pieces that are spaces alone, or empty."""
+        texts = enumerate(map(self.kind.read, self._pieces))
+        return tuple(number for number, text in texts if text is not None and not text.strip())
+
     @property
     def has_mask(self) -> bool:
         """Whether there is a piece that stands for a hidden word."""
@@ -239,6 +245,14 @@ class Subwords:
         return self.kind.join(
             UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in range(PAD, EOS + 1)
         )
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of a source's numbers, with the heads of its words if they carry them."""
+        size = len(self)
+        text = self.decode(number % size for number in ids)
+        if self.kind.heads is None:
+            return text
+        return with_heads(text.split(), [number // size for number in ids if number != EOS])
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text in readable form; bytes of a character as in <0xE6>."""

@@ -11,7 +11,7 @@ from regard.recipes.data_paths import path_or_unchanged, paths_of, reader_settin
 from regard.recipes.recipe import DataRecipe, Recipe
 
 FORM_SETTINGS = frozenset(
-    {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees"}
+    {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees", "keeps_spaces"}
 )
 """Settings of readers that choose the form of texts, such as cutting and normalisation."""
 
