@@ -17,7 +17,7 @@ from regard.cli import options
 from regard.cli.requests import load_for_verb, print_note, request_lines
 from regard.cli.streams import has_reader
 from regard.data.atomic_writes import as_any_file, written_beside
-from regard.decoding import Limits, Sampling, Search
+from regard.decoding import Greedy, Limits, Sampling, Search
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, SettingError, counted
@@ -54,6 +54,11 @@ def predict(
     top_k: int | None = typer.Option(None, help="For --sample: among so many tokens."),
     top_p: float = typer.Option(1.0, help="For --sample: among tokens that hold so much."),
     seed: int = typer.Option(0, help="For --sample."),
+    streams: bool = typer.Option(
+        False,
+        "--stream",
+        help="Write an answer as it comes: the likeliest next token, or --sample.",
+    ),
     ensemble: list[Path] = typer.Option([], help="Another run that writes along; may be repeated."),
     alignments: bool = typer.Option(False, "--alignments", help="Link words to source words."),
     replace_unknown: options.ReplaceUnknown = False,
@@ -94,6 +99,8 @@ def predict(
     an address a line. A picture that cannot be read gives an empty line and exit code 1 at the end;
     if no picture that was typed can be read, nothing is answered, and the exit code is 2.
 
+    With --stream, an answer is written as it comes, token by token.
+
     With --engine ctranslate2, CTranslate2 searches for the answers; its model is made once, and
     kept in the run. What it cannot hold is refused with the reason.
 
@@ -111,6 +118,7 @@ def predict(
             "--alignments": alignments,
             "--replace-unknown": replace_unknown,
             "--probabilities": probabilities,
+            "--stream": streams,
             "--json": as_json,
         }
         options.refuse("predict", "--vectors writes a vector for each text and no answers", given)
@@ -120,8 +128,21 @@ def predict(
                 "or left out, and one that is too long is an error that names its line. Leave "
                 "--on-long out."
             )
+    if streams:
+        whole = {
+            "--n-best": n_best != 1,
+            "--constraints": constraints,
+            "--alignments": alignments,
+            "--replace-unknown": replace_unknown,
+            "--probabilities": probabilities,
+            "--on-long": on_long != "error",
+            "--json": as_json,
+        }
+        searched = options.search_given(beam, length_penalty)
+        options.refuse("predict", "--stream writes tokens as they come", {**searched, **whole})
     if engine != TORCH:
         by_torch = {
+            "--stream": streams,
             "--vectors": vectors,
             "--ensemble": ensemble,
             "--sample": sample,
@@ -184,6 +205,15 @@ def predict(
         _check_count(constraints, phrases, len(known))
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
+        return
+    if streams:
+        if not isinstance(search, Sampling):
+            search = Greedy(limits=limits)
+        for number, line in enumerate(lines):
+            request = Request(line, prefix, seed=number, name=f"{place_name} {number + 1:,}")
+            for part in trained.stream(request, search=search):
+                print(part, end="", flush=True)
+            print(flush=True)
         return
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     # a user who types sees the answers come

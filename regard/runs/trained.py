@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data.subword_kinds import SPECIALS
 from regard.data.subwords import Subwords
-from regard.decoding import Limits, Search, SearchEngine
+from regard.decoding import Greedy, Limits, Search, SearchEngine
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import CheckpointError, RunError, SettingError
@@ -141,6 +141,23 @@ class Trained(LoadedRun):
         places = list(filled)
         for number, answer in self.task.answer_each(self, list(filled.values()), options):
             yield places[number], answer
+
+    def stream(self, text: str | Request, *, search: Search | None = None) -> Iterator[str]:
+        """The answer to a text in parts, each as soon as it is written; together the whole answer.
+
+            for part in regard.load("runs/book").stream("It was"):
+                print(part, end="", flush=True)
+
+        Args:
+            text: what to answer, the address of a picture to caption, or a `Request`.
+            search: Greedy, or Sampling to draw; greedy unless given.
+        """
+        request = text if isinstance(text, Request) else Request(text)
+        check_is_text(request.text, "stream")
+        if self.task.is_blank(self, request.text):
+            return iter(())
+        search = search or Greedy(limits=self.default_search().limits)
+        return self.task.stream(self, request, search)
 
     def evaluate(
         self,

@@ -44,6 +44,7 @@ from regard.tasks.predictions import (
     left_out,
     one_line,
 )
+from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import pieces_of
 from regard.tasks.task import Task
 from regard.tasks.word_links import check_links
@@ -113,6 +114,11 @@ class Labelling(Task):
             if len(parts) == counts[place]:
                 yield place, joined(requests[place], [parts[key] for key in sorted(parts)])
 
+    def stream(self, run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+        """The answer, which is known at once."""
+        run.check_length(request)
+        yield self.sample_answer(run, request.text, search)
+
     def answers_read_off(self, run: LoadedRun, text: str, search: Search) -> ReadOnlyAnswers:
         """The likeliest labels of a text."""
         ((_, found),) = self._labelled(run, [Request(text)], AnswerOptions(search))
@@ -122,6 +128,15 @@ class Labelling(Task):
         """Where the model looked as it read, which does not depend on the labels."""
         found = self.answers_read_off(run, text, search or run.default_search())
         return replace(run.read_over(run.read(text), []), target=found.prediction.text)
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """What each word looked at, or the begin token, from which a text's label is read off."""
+        record = run.read_over(run.read(text), [])
+        if self.is_per_token:
+            return strongest_links(record)
+        return tuple(replace(one, word=answer) for one in strongest_links(record, rows=[0]))
 
     def answer_line(self, answer: Prediction) -> str:
         """The label of a text with its probability, or the tags of its words."""

@@ -44,6 +44,7 @@ from regard.tasks.predictions import (
     check_no_search,
     left_out,
 )
+from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import pieces_of
 from regard.tasks.task import NO_POINTING, Task
 
@@ -137,6 +138,11 @@ class MaskedWords(Task):
         for place, one in _filled_each(run, short, options):
             yield place, one.prediction
 
+    def stream(self, run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+        """The answer, which is known at once."""
+        run.check_length(request)
+        yield self.sample_answer(run, request.text, search)
+
     def answers_read_off(self, run: LoadedRun, text: str, search: Search) -> ReadOnlyAnswers:
         """The likeliest ways to fill in a text."""
         ((_, found),) = _filled_each(run, [(0, Request(text))], AnswerOptions(search))
@@ -147,6 +153,19 @@ class MaskedWords(Task):
         options = AnswerOptions(search or run.default_search())
         ((_, found),) = self.answer_each(run, [Request(text)], options)
         return replace(run.read_over(run.read(text), []), target=found.text, note=found.note)
+
+    def sample_of(self, source: str, reference: str) -> tuple[str, str]:
+        """A text in which one word is hidden, and the whole text; training reads the targets."""
+        return self.as_example(reference), reference
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """What the hidden word looked at."""
+        record = run.read_over(run.read(text), [])
+        names = record.attention["encoder"].queries.names
+        hidden = [place for place, name in enumerate(names) if MASK_PIECE in name]
+        return strongest_links(record, rows=hidden)
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """The loss of words that are hidden at random."""
@@ -208,8 +227,8 @@ def _guesses(run: LoadedRun, texts: Sequence[str]) -> Sequence[Float[Tensor, "ma
     with hardware.products():
         hidden = model.hidden(tokens, tokens)[is_hidden]
         logits = model.output(hidden).float()
-    # special pieces and the mask itself are not candidates
-    logits[:, [*range(len(SPECIALS)), MASK_NUMBER]] = -torch.inf
+    # special pieces, the mask itself and pieces without a letter to show are no words
+    logits[:, [*range(len(SPECIALS)), MASK_NUMBER, *run.loaded.target.blank_pieces]] = -torch.inf
     return logits.log_softmax(-1).cpu().split(is_hidden.sum(1).tolist())
 
 

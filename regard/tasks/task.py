@@ -36,6 +36,7 @@ from regard.tasks.predictions import (
     answer_line,
     n_best_lines,
 )
+from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.sources import SourceType
 
 METRICS_BY_READER: Mapping[str, Sequence[str]] = {
@@ -127,6 +128,10 @@ class Task:
             run, requests, options, stays_whole=self.stays_whole(run.loaded.recipe)
         )
 
+    def stream(self, run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+        """The answer to a request in parts, each as soon as it is known."""
+        return searched_texts.stream(run, request, search)
+
     def stays_whole(self, recipe: Recipe) -> bool:
         """Whether a text cannot be answered in pieces; a parsed text cannot."""
         return recipe.tokens.kind == PARSED_WORDS.name
@@ -174,6 +179,22 @@ class Task:
         with waiting(f"looking at {counted_words(text)}"):
             record = self.look(run, text, request.target, request.search)
         return shown(record, view, has_grid=request.has_grid)
+
+    def sample_of(self, source: str, reference: str) -> tuple[str, str]:
+        """An example of the data as a request, and the answer that is wanted."""
+        return source, reference
+
+    def sample_answer(self, run: LoadedRun, text: str, search: Search) -> str:
+        """The answer to a request of a sample."""
+        ((_, answer),) = self.answer_each(run, [Request(text)], AnswerOptions(search))
+        return answer.text
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """What the words of an answer looked at, the strongest links of each."""
+        given = answer if run.loaded.model.reads_answers else None
+        return strongest_links(self.look(run, text, given, search))
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """The default metrics, by the reader of the training data."""

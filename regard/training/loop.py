@@ -121,6 +121,7 @@ def learn(
                 target_tokens=n_target,
                 seconds=time.perf_counter() - start,
                 splits=int(splits),
+                of=training.steps,
             )
         progress = replace(progress, epoch=progress.epoch + 1, update=0)
 
@@ -144,6 +145,17 @@ def epoch_updates(
         tokens += more
     # the last batches are an update too: no example is dropped
     return [*updates, group] if group else updates
+
+
+def updates_in(epochs: float, material: Material, training: TrainingRecipe) -> int:
+    """How many updates so many epochs have, of the last of them perhaps a part; at least one."""
+
+    def count(epoch: int) -> int:
+        return len(epoch_updates(material.corpus, training, epoch, material.rows))
+
+    whole = int(epochs)
+    part = round((epochs - whole) * count(whole)) if epochs > whole else 0
+    return max(1, sum(map(count, range(whole))) + part)
 
 
 def make_optimiser(model: nn.Module, training: TrainingRecipe) -> torch.optim.AdamW:

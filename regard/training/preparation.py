@@ -32,7 +32,7 @@ from regard.tasks import check_task, task_of
 from regard.tasks.loaded_run import has_old_labels, load_subwords, subword_files
 from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
-from regard.training.loop import Material, epoch_updates
+from regard.training.loop import Material, epoch_updates, updates_in
 from regard.training.run_folder import finished_weights
 from regard.training.workers import Workers
 
@@ -171,7 +171,26 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
         materials[name] = used
     left_out = {name: len(one.corpus) - len(one.used) for name, one in materials.items()}
     source, target = load_subwords(recipe, folder)
+    recipe = _in_updates(recipe, materials["train"])
     return Prepared(recipe, folder, workers, source, target, **materials, left_out=left_out)
+
+
+def in_updates(recipe: Recipe, folder: Path) -> Recipe:
+    """A recipe whose epochs are counted in updates, once its texts have been read."""
+    if not recipe.training.epochs or not _is_encoded(folder):
+        return recipe
+    corpus = task_of(recipe).sources.open(
+        folder / "corpus" / "train", Split(recipe, folder, "train")
+    )
+    return _in_updates(recipe, Material.within(corpus, recipe.data.max_tokens))
+
+
+def _in_updates(recipe: Recipe, train: Material) -> Recipe:
+    training = recipe.training
+    if not training.epochs:
+        return recipe
+    steps = updates_in(training.epochs, train, training)
+    return replace(recipe, training=replace(training, steps=steps, epochs=0.0))
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
