@@ -7,8 +7,8 @@ Answers = tuple[str, ...]
 """Names for a word, of which the first that is known where it was written counts; what follows a
 colon explains it, and what follows an exclamation mark says it all."""
 
-_STEPS = "steps: training is counted in updates, and regard plan tells how many epochs they are"
-_BATCH = "target_tokens_per_batch: batches are counted in target tokens, so that long texts fit too"
+_EPOCHS = "epochs: it stands in place of steps, the number of updates"
+_BATCH = "target_tokens_per_batch: batches are counted in tokens, so that long texts fit too"
 _UPDATE = "target_tokens_per_update: an update gathers batches until it has so many target tokens"
 _ADAM = (
     "learning_rate! Adam trains every model; its settings are learning_rate, beta1, beta2, eps and "
@@ -17,11 +17,16 @@ _ADAM = (
 _LAYERS = ("n_layers", "n_encoder_layers: the decoder's are n_decoder_layers")
 _WIDTH = ("d_model", "d_hidden")
 
+_LABELLERS = (
+    "classifier", "classification", "classify", "sentiment", "text_classification", "labels",
+    "labelling", "labeling",
+)  # fmt: skip
+
 FAMILIAR: Mapping[str, Answers] = {
     # training
     **dict.fromkeys(("lr", "max_lr", "base_lr", "peak_lr", "learningrate"), ("learning_rate",)),
-    **dict.fromkeys(("epochs", "n_epochs", "num_epochs", "max_epochs", "epoch"), (_STEPS,)),
-    "num_train_epochs": (_STEPS,),
+    **dict.fromkeys(("n_epochs", "num_epochs", "max_epochs", "epoch"), (_EPOCHS,)),
+    "num_train_epochs": (_EPOCHS,),
     **dict.fromkeys(("max_steps", "n_steps", "num_steps", "updates", "iterations"), ("steps",)),
     **dict.fromkeys(("batch_size", "batch", "bs", "per_device_train_batch_size"), (_BATCH,)),
     **dict.fromkeys(("gradient_accumulation_steps", "grad_accum", "accumulate"), (_UPDATE,)),
@@ -61,8 +66,8 @@ FAMILIAR: Mapping[str, Answers] = {
     **dict.fromkeys(("fp32", "float", "32", "single"), ("float32",)),
     # data and tasks
     **dict.fromkeys(("hf", "datasets"), ("huggingface",)),
-    **dict.fromkeys(("classifier", "classification", "classify"), ("label",)),
-    **dict.fromkeys(("tagger", "tagging", "ner", "pos"), ("tags",)),
+    **dict.fromkeys(_LABELLERS, ("label",)),
+    **dict.fromkeys(("tagger", "tagging", "ner", "pos", "token_classification"), ("tags",)),
     **dict.fromkeys(("lm", "causal_lm"), ("language_modelling", "language_model")),
     **dict.fromkeys(("mlm", "masked_lm"), ("words",)),
     **dict.fromkeys(("mt", "translate", "seq2seq"), ("translation", "transformer")),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from regard.data.labels import LABELS_FILE
 from regard.data.subwords import Subwords
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.models import build_model
@@ -59,6 +60,8 @@ def make_run(
     learned = Subwords.train(texts or ["a b c d e"], kind=ALL_KINDS[kind], size=300)
     subwords = task_of(recipe).with_special_pieces(learned)
     subwords.save(folder / "tokenizer.json")
+    if recipe.model.gives_labels:
+        subwords.save(folder / LABELS_FILE)
     size = len(subwords)
     torch.manual_seed(1)
     made = build_model(recipe.model, n_source_tokens=size, n_target_tokens=size)

@@ -37,10 +37,9 @@ def test_no_word_of_ours_is_answered(word):
     [
         ("lr", ["steps", "learning_rate"], "It is called 'learning_rate'."),
         (
-            "epochs",
-            ["steps", "eps"],
-            "It is called 'steps': training is counted in updates, and regard plan tells how many "
-            "epochs they are.",
+            "num_train_epochs",
+            ["steps", "epochs"],
+            "It is called 'epochs': it stands in place of steps, the number of updates.",
         ),
         ("rope", ["positions", "relation"], 'Write positions = "rotary".'),
         ("RoPE", ["rotary", "learned"], "It is called 'rotary'."),

@@ -73,7 +73,7 @@ def _train(recipe: Recipe, out: Path, console: Console) -> None:
     if (out / "model.safetensors").is_file():
         console.print(f"{out} is a finished run: nothing is trained again", markup=False)
         return
-    with closing(TrainingDisplay(console, recipe.training.steps)) as display:
+    with closing(TrainingDisplay(console)) as display:
         for event in run(recipe, out, resume=out.exists(), hardware=dates.HARDWARE):
             if not isinstance(event, Finished):
                 display.show(event)

@@ -17,7 +17,7 @@ from regard.cli import options
 from regard.cli.requests import load_for_verb, print_note, request_lines
 from regard.cli.streams import has_reader
 from regard.data.atomic_writes import as_any_file, written_beside
-from regard.decoding import Limits, Sampling, Search
+from regard.decoding import Greedy, Limits, Sampling, Search
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, SettingError, counted
@@ -27,7 +27,7 @@ from regard.runs.evaluation import search_for
 from regard.runs.trained import Prediction, Request, Trained
 from regard.tasks.loaded_run import TORCH
 from regard.tasks.looks import counted_words
-from regard.tasks.predictions import AnswerOptions, answer_line, unseen_note
+from regard.tasks.predictions import AnswerOptions, unseen_note
 from regard.training.events import finite
 
 LINES_PER_BATCH = 2048
@@ -56,9 +56,17 @@ def predict(
     top_k: int | None = typer.Option(None, help="For --sample: among so many tokens."),
     top_p: float = typer.Option(1.0, help="For --sample: among tokens that hold so much."),
     seed: int = typer.Option(0, help="For --sample."),
+    streams: bool = typer.Option(
+        False,
+        "--stream",
+        help="Write an answer as it comes: the likeliest next token, or --sample.",
+    ),
     ensemble: list[Path] = typer.Option([], help="Another run that writes along; may be repeated."),
     alignments: bool = typer.Option(False, "--alignments", help="Link words to source words."),
     replace_unknown: options.ReplaceUnknown = False,
+    probabilities: bool = typer.Option(
+        False, "--probabilities", help="Of a run that gives labels: those of all labels."
+    ),
     vectors: Path | None = typer.Option(
         None, help="Write a vector for each text into x.npy or x.safetensors; of an encoder."
     ),
@@ -84,12 +92,16 @@ def predict(
     of --text are read so too. What is left unread is told.
 
     A run that guesses hidden words fills in every [MASK] of a text; with --n-best, the likeliest
-    words follow after a tab with their probabilities. With --vectors, an encoder writes a vector
+    words follow after a tab with their probabilities. A run that labels texts writes a label and,
+    after a tab, its probability; with --probabilities or --json, those of all labels, which sum to
+    1. With --vectors, an encoder writes a vector
     for each text instead, empty ones too; a text that is too long is an error with its line.
 
     A run that captions takes pictures, folders of them, or a file of captions; standard input has
     an address a line. A picture that cannot be read gives an empty line and exit code 1 at the end;
     if no picture that was typed can be read, nothing is answered, and the exit code is 2.
+
+    With --stream, an answer is written as it comes, token by token.
 
     With --engine ctranslate2, CTranslate2 searches for the answers; its model is made once, and
     kept in the run. What it cannot hold is refused with the reason.
@@ -107,6 +119,8 @@ def predict(
             "--ensemble": ensemble,
             "--alignments": alignments,
             "--replace-unknown": replace_unknown,
+            "--probabilities": probabilities,
+            "--stream": streams,
             "--json": as_json,
         }
         options.refuse("predict", "--vectors writes a vector for each text and no answers", given)
@@ -116,8 +130,21 @@ def predict(
                 "or left out, and one that is too long is an error that names its line. Leave "
                 "--on-long out."
             )
+    if streams:
+        whole = {
+            "--n-best": n_best != 1,
+            "--constraints": constraints,
+            "--alignments": alignments,
+            "--replace-unknown": replace_unknown,
+            "--probabilities": probabilities,
+            "--on-long": on_long != "error",
+            "--json": as_json,
+        }
+        searched = options.search_given(beam, length_penalty)
+        options.refuse("predict", "--stream writes tokens as they come", {**searched, **whole})
     if engine != TORCH:
         by_torch = {
+            "--stream": streams,
             "--vectors": vectors,
             "--ensemble": ensemble,
             "--sample": sample,
@@ -152,7 +179,11 @@ def predict(
         search = _search(trained, beam, n_best, length_penalty, limits)
     phrases = _phrases(constraints)
     dictionary = dictionary_of(trained, counting) if replace_unknown else None
-    answering = AnswerOptions(search, alignments, on_long, dictionary)
+    if probabilities and not task.has_probabilities:
+        raise SettingError(
+            f"predict: --probabilities are those of labels, but this run {task.does}. Leave it out."
+        )
+    answering = AnswerOptions(search, alignments, on_long, dictionary, probabilities or as_json)
     names = files or []
     if names.count("-") > 1:
         raise SettingError("predict: standard input (-) can be read once only.")
@@ -176,6 +207,15 @@ def predict(
         _check_count(constraints, phrases, len(known))
     if vectors is not None:
         write_vectors(trained, [*lines], vectors)
+        return
+    if streams:
+        if not isinstance(search, Sampling):
+            search = Greedy(limits=limits)
+        for number, line in enumerate(lines):
+            request = Request(line, prefix, seed=number, name=f"{place_name} {number + 1:,}")
+            for part in trained.stream(request, search=search):
+                print(part, end="", flush=True)
+            print(flush=True)
         return
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     # a user who types sees the answers come
@@ -207,7 +247,7 @@ def predict(
                     row |= {} if engine == TORCH else {"engine": trained.engine_name}
                     shown = json.dumps(finite(row), ensure_ascii=False)
                 elif n_best == 1:
-                    shown = answer_line(answer)
+                    shown = task.answer_line(answer)
                 else:
                     shown = task.n_best_lines(number, answer)
                 print(shown, flush=True)

@@ -49,7 +49,7 @@ def train(
     plan = read_recipe(recipe, change, check=check_task)
     hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    display = TrainingDisplay(console, plan.training.steps)
+    display = TrainingDisplay(console)
     is_stopped = False
     with joined(hardware.device) as workers, closing(display), _stopping(out, console):
         for event in run(plan, out, resume=resume, hardware=hardware, workers=workers):
@@ -87,6 +87,9 @@ def _print_json(event: Event, console: Console) -> None:
     else:
         kind = {Step: "step", Validated: "validation", Finished: "end"}[type(event)]
         print(json.dumps({"event": kind, **finite(event.record())}), flush=True)
+        if isinstance(event, Validated):
+            for row in event.sample_records():
+                print(json.dumps({"event": "sample", **finite(row)}), flush=True)
 
 
 def _end_text(event: Finished) -> str:

@@ -2,6 +2,7 @@
 
     rows × padded target length <= target_tokens
 
+Where targets are labels, the budget is one of source tokens (`Corpus.counts_sources`).
 Every row is in exactly one batch of an epoch. The rows of each batch and the order of the batches
 are a pure function of seed and epoch, so that a run can be resumed in the middle of an epoch.
 """
@@ -19,7 +20,7 @@ from regard.data.sources import padded_rows
 from regard.errors import SettingError
 
 BUCKET = 2
-"""The largest difference of target lengths in a bucket; a larger one mixes and pads more."""
+"""The largest difference of counted lengths in a bucket; a larger one mixes and pads more."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def epoch_batches(
 
     Args:
         corpus: where the rows are.
-        target_tokens: the budget of a batch, padding counted. A row that is longer than the
+        target_tokens: the budget of a batch, padding counted, of target or of source tokens as the
+            corpus counts. A row that is longer than the
             budget is a batch of its own.
         seed: of the whole run.
         epoch: counted from 0.
@@ -60,10 +62,11 @@ def epoch_batches(
         if value < least:
             raise SettingError(f"batches: {name} must be at least {least}, got {value}.")
     chosen = np.arange(len(corpus)) if rows is None else np.asarray(rows, dtype=np.int64)
-    targets = corpus.target_lengths[chosen]
+    counted = corpus.counted_lengths[chosen]
+    others = corpus.target_lengths if corpus.counts_sources else corpus.source_lengths
     draws = np.random.default_rng([seed, epoch])
-    order = _alike(corpus.source_lengths[chosen], targets, draws)
-    batches = np.split(chosen[order], _cuts(targets[order], target_tokens))
+    order = _alike(others[chosen], counted, draws)
+    batches = np.split(chosen[order], _cuts(counted[order], target_tokens))
     return [batches[i] for i in draws.permutation(len(batches)) if len(batches[i])]
 
 
@@ -101,14 +104,14 @@ def collate(corpus: Corpus, rows: Int64[np.ndarray, " b"], *, pad_to_multiple: i
     return Batch(source, target, source_lengths, target_lengths, torch.tensor(rows))
 
 
-def _alike(sources: np.ndarray, targets: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+def _alike(others: np.ndarray, counted: np.ndarray, draws: np.random.Generator) -> np.ndarray:
     """An order in which neighbours have similar lengths on both sides, different in every epoch."""
-    # where buckets begin, and which of two almost equal sources comes first, is random:
+    # where buckets begin, and which of two almost equal rows comes first, is random:
     # otherwise the same rows would share a batch in every epoch
-    buckets = (targets + draws.integers(BUCKET)) // BUCKET
-    about = sources + 2 * draws.random(len(sources))
-    # the source rises in one bucket and falls in the next, so that a batch across the border
-    # between two buckets is not one of the longest and the shortest sources
+    buckets = (counted + draws.integers(BUCKET)) // BUCKET
+    about = others + 2 * draws.random(len(others))
+    # the other side rises in one bucket and falls in the next, so that a batch across the border
+    # between two buckets is not one of the longest and the shortest
     return np.lexsort((np.where(buckets % 2 == 0, about, -about), buckets))
 
 

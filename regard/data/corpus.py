@@ -72,6 +72,8 @@ class Corpus:
     """What a model is given for the sources' numbers."""
     sizes: tuple[int, int] = (ANY_SIZE, ANY_SIZE)
     """How many numbers the source's and the target's sub-words have."""
+    counts_sources: bool = False
+    """Whether updates and batches are counted in source tokens, as where a text has one label."""
 
     @classmethod
     def open(cls, path: Path) -> "Corpus":
@@ -136,6 +138,11 @@ class Corpus:
     def source_lengths(self) -> Int64[np.ndarray, " rows"]:
         """How many ids each source has, eos counted."""
         return np.diff(self.source_begins)
+
+    @property
+    def counted_lengths(self) -> Int64[np.ndarray, " rows"]:
+        """How many tokens of each row count for the size of an update."""
+        return self.source_lengths if self.counts_sources else self.target_lengths
 
     @property
     def target_lengths(self) -> Int64[np.ndarray, " rows"]:

@@ -94,5 +94,5 @@ def _built(model: Any) -> Tokenizer:
 _WORDS = WordLevel("parsed_words", _without_heads, _built)
 PARSED_WORDS = Kind(
     "parsed_words", _WORDS.learn, _WORDS.rebuild, str, " ".join,
-    model="WordLevel", cut="Sequence", heads=heads_of,
+    model="WordLevel", cut="Sequence", heads=heads_of, words_are_pieces=True,
 )  # fmt: skip

@@ -131,6 +131,7 @@ WORDPIECE = Kind(
 SENTENCEPIECE = Kind(
     "sentencepiece", _refuse_to_learn, _rebuild_sentencepiece, _read_sentencepiece,
     _join_sentencepiece, model="Unigram", cut="Metaspace", goes_on=_goes_on,
+    holds_spaces=True,
 )  # fmt: skip
 
 PUBLISHED_KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (WORDPIECE, SENTENCEPIECE)}

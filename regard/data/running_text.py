@@ -5,8 +5,12 @@
 Each end of a line is a word of its own, as the WikiText benchmarks count it. A perplexity per word
 counts every word once if `every` is the length of a row, whatever the sub-words; overlapping rows
 show training the same text cut at other places.
+
+Where spaces are kept, a word holds the white space before it, ends of lines too, so that the rows
+together are the text, character by character.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +36,8 @@ class RunningText(ExampleReader):
     """How many words before a row are its source: they are read and not predicted."""
     line_end: str = "¶"
     """The word that stands for the end of a line."""
+    keeps_spaces: bool = False
+    """Whether white space is kept as it is, line ends too, and not made single spaces."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,10 +73,25 @@ class RunningText(ExampleReader):
             yield self._row(held, start)
 
     def _row(self, held: list[str], start: int) -> Example:
-        before = held[max(0, start - self.context) : start]
-        return Example(" ".join(before), (" ".join(held[start : start + self.words]),))
+        before, between = held[max(0, start - self.context) : start], " " * (not self.keeps_spaces)
+        row = between.join(held[start : start + self.words])
+        return Example(between.join(before), (row,))
 
     def _words(self) -> Iterator[str]:
+        if self.keeps_spaces:
+            yield from self._spaced_words()
+            return
         for line in lines(self.path):
             yield from line.split()
             yield self.line_end
+
+    def _spaced_words(self) -> Iterator[str]:
+        """Each word with the white space before it, and the white space at the end."""
+        waiting = ""
+        for line in lines(self.path):
+            for word in re.findall(r"\s*\S+", line):
+                yield waiting + word
+                waiting = ""
+            waiting += line[len(line.rstrip()) :] + "\n"
+        if waiting:
+            yield waiting

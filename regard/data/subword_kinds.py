@@ -2,10 +2,12 @@
 
     bpe          byte pairs, the most frequent merged first (Sennrich, Haddow & Birch 2016)
     unigram      the pieces that explain the text best (Kudo 2018)
+    bytes        one piece a byte of UTF-8, nothing learned: 256 pieces for any text
     characters   one piece a character
     words        one piece a word between spaces
 
-bpe and unigram work on UTF-8 bytes, so that no text is lost; BPE-dropout is in bpe_merges.py.
+bpe, unigram and bytes work on UTF-8 bytes, so that no text is lost, nor a space of it; BPE-dropout
+is in bpe_merges.py.
 """
 
 import json
@@ -15,7 +17,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unicodedata import east_asian_width
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
 
 from regard.errors import SettingError
 
@@ -52,6 +63,10 @@ class Kind:
     """The head of each word of a text, where texts come with their trees (parsed_words.py)."""
     goes_on: Callable[[str], bool] | None = None
     """Whether a piece continues the word before it; None if pieces do not show that."""
+    holds_spaces: bool = False
+    """Whether the spaces of a text stand in its pieces."""
+    words_are_pieces: bool = False
+    """Whether each word between spaces is one piece."""
     covers_all: bool = False
     """Whether a text's pieces have as many characters as the text, spaces apart, or more. Where an
     unknown word is one piece, of whatever length, they may have fewer."""
@@ -214,6 +229,22 @@ def _one_a_word(model: Any) -> Tokenizer:
     return with_specials(model, pre_tokenizers.WhitespaceSplit(), None)
 
 
+def _learn_bytes(texts: Iterator[str], size: int) -> Tokenizer:
+    _enough("bytes", size)
+    # every byte is there, whatever the texts, which are read once as those of other kinds
+    for _ in texts:
+        pass
+    pieces = [*SPECIALS, *sorted(BYTES, key=BYTES.__getitem__)]
+    return _rebuild_bytes({"vocab": {piece: number for number, piece in enumerate(pieces)}})
+
+
+def _rebuild_bytes(model: Mapping[str, Any]) -> Tokenizer:
+    pieces = models.WordLevel(model["vocab"], SPECIALS[UNK])
+    tokenizer = with_specials(pieces, pre_tokenizers.FixedLength(1), decoders.ByteLevel())
+    tokenizer.normalizer = normalizers.ByteLevel()
+    return tokenizer
+
+
 def _rebuild_bpe(model: Mapping[str, Any]) -> Tokenizer:
     return _byte_level(models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]]))
 
@@ -228,18 +259,25 @@ _WORDS = WordLevel("words", str.split, _one_a_word)
 
 BPE = Kind(
     "bpe", _learn_bpe, _rebuild_bpe, _read_bytes, _join_bytes,
-    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on, covers_all=True,
+    model="BPE", cut="ByteLevel", needs=frozenset(BYTES), goes_on=_goes_on,
+    holds_spaces=True, covers_all=True,
 )  # fmt: skip
 UNIGRAM = replace(
     BPE, name="unigram", learn=_learn_unigram, rebuild=_rebuild_unigram, model="Unigram"
 )
+BYTE_PIECES = replace(
+    BPE, name="bytes", learn=_learn_bytes, rebuild=_rebuild_bytes, model="WordLevel",
+    cut="FixedLength",
+)  # fmt: skip
 CHARACTERS = Kind(
     "characters", _CHARACTERS.learn, _CHARACTERS.rebuild, str, "".join,
-    model="WordLevel", cut="Split", covers_all=True,
+    model="WordLevel", cut="Split", holds_spaces=True, covers_all=True,
 )  # fmt: skip
 WORDS = Kind(
     "words", _WORDS.learn, _WORDS.rebuild, str, " ".join,
-    model="WordLevel", cut="WhitespaceSplit",
+    model="WordLevel", cut="WhitespaceSplit", words_are_pieces=True,
 )  # fmt: skip
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (BPE, UNIGRAM, CHARACTERS, WORDS)}
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (BPE, UNIGRAM, BYTE_PIECES, CHARACTERS, WORDS)
+}

@@ -23,7 +23,7 @@ from tokenizers import Encoding, Tokenizer
 
 from regard.data.atomic_writes import write_text
 from regard.data.bpe_merges import Merging
-from regard.data.parsed_words import MAX_WORDS, heads_of_source
+from regard.data.parsed_words import MAX_WORDS, heads_of_source, with_heads
 from regard.data.subword_kinds import (
     BPE,
     BYTES,
@@ -57,9 +57,14 @@ class Subwords:
     """Pieces of text and their numbers."""
 
     def __init__(
-        self, kind: Kind, tokenizer: Tokenizer, *, dropping: Dropping | None = None
+        self,
+        kind: Kind,
+        tokenizer: Tokenizer,
+        *,
+        dropping: Dropping | None = None,
+        is_marked: bool = False,
     ) -> None:
-        self.kind = kind
+        self.kind, self.is_marked = kind, is_marked
         self._tokenizer = tokenizer
         self._dropping = dropping
         known = tokenizer.get_vocab()
@@ -96,7 +101,13 @@ class Subwords:
 
     @property
     def n_ids(self) -> int:
-        """Every number is below it: words times heads where texts come with their trees."""
+        """Every number is below it.
+
+        It is words times heads where texts come with their trees, and twice as many pieces where
+        the later pieces of a word are marked.
+        """
+        if self.is_marked:
+            return 2 * len(self)
         return len(self) * (1 if self.kind.heads is None else MAX_WORDS + 1)
 
     @property
@@ -167,7 +178,7 @@ class Subwords:
         """The same vocabulary, but `encode_all` cuts texts in many ways (BPE-dropout)."""
         # the first call checks that this kind supports dropout
         self.encode("", dropout=dropping.dropout, random=random_numbers.Random(0))
-        same = Subwords(self.kind, self._tokenizer, dropping=dropping)
+        same = Subwords(self.kind, self._tokenizer, dropping=dropping, is_marked=self.is_marked)
         same._merging = self._merging
         return same
 
@@ -177,6 +188,32 @@ class Subwords:
             return self
         kind = replace(self.kind, heads=heads_of_source)
         return Subwords(kind, self._tokenizer, dropping=self._dropping)
+
+    def for_tagging(self) -> "Subwords":
+        """The same for texts whose words have a label each: a word's later pieces are marked.
+
+        The number of a marked piece is larger by the size of the vocabulary. Words of a text must
+        be separated by single spaces.
+
+        >>> subwords = Subwords.train(["to be or not to be"], size=260).for_tagging()
+        >>> [number >= len(subwords) for number in subwords.encode("to be")]
+        [False, True, True, False, True]
+        """
+        if self.kind.words_are_pieces:
+            return self
+        if not self.kind.holds_spaces:
+            raise SettingError(
+                f"model.task = 'tags' gives a label to each word between spaces, but pieces of "
+                f"kind {self.kind.name} do not show where a word begins. Take tokens.kind = 'bpe', "
+                "'unigram', 'characters', 'bytes' or 'words'."
+            )
+        return Subwords(self.kind, self._tokenizer, dropping=self._dropping, is_marked=True)
+
+    @cached_property
+    def blank_pieces(self) -> tuple[int, ...]:
+        """The pieces that are spaces alone, or empty."""
+        texts = enumerate(map(self.kind.read, self._pieces))
+        return tuple(number for number, text in texts if text is not None and not text.strip())
 
     @property
     def has_mask(self) -> bool:
@@ -210,13 +247,21 @@ class Subwords:
             UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in range(PAD, EOS + 1)
         )
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of a source's numbers, with the heads of its words if they carry them."""
+        size = len(self)
+        text = self.decode(number % size for number in ids)
+        if self.kind.heads is None:
+            return text
+        return with_heads(text.split(), [number // size for number in ids if number != EOS])
+
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text in readable form; bytes of a character as in <0xE6>."""
         return [self.readable(i) for i in self.encode(text)]
 
     def readable(self, number: int) -> str:
         """One piece in readable form."""
-        if self.kind.heads is not None:
+        if self.kind.heads is not None or self.is_marked:
             number %= len(self)
         piece = self._piece(number)
         if number < len(SPECIALS):
@@ -231,6 +276,8 @@ class Subwords:
         """
         if self.kind.goes_on is None or (is_first and self.kind.needs):
             return False
+        if self.is_marked:
+            number %= len(self)
         return self.kind.goes_on(self._piece(number))
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
@@ -293,7 +340,9 @@ class Subwords:
         except UnicodeEncodeError as error:
             raise DataError(_no_text(text)) from error
         merged = self._merging.merged
-        return [number for word, _ in words for number in merged(word, dropout, random)]
+        return self._marked(
+            [number for word, _ in words for number in merged(word, dropout, random)]
+        )
 
     def _piece(self, number: int) -> str:
         if not 0 <= number < len(self._pieces):
@@ -310,7 +359,7 @@ class Subwords:
     def _carried(self, text: str, ids: list[int]) -> list[int]:
         """The ids, each combined with its word's head if texts come with their trees."""
         if self.kind.heads is None:
-            return ids
+            return self._marked(ids)
         heads = self.kind.heads(text)
         if len(heads) != len(ids):
             raise DataError(
@@ -318,6 +367,23 @@ class Subwords:
                 "stands behind a word."
             )
         return [number + len(self) * head for number, head in zip(ids, heads, strict=True)]
+
+    def _marked(self, ids: list[int]) -> list[int]:
+        """The ids; if that is wanted, all are marked but the first with letters of each word."""
+        if not self.is_marked:
+            return ids
+        marked, is_after_space = [], True
+        for number in ids:
+            text = self._texts[number]
+            is_first = not text.isspace() and (is_after_space or text.startswith(" "))
+            marked.append(number if is_first else number + len(self))
+            is_after_space = text.endswith(" ")
+        return marked
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        """The text of each piece; of a part of a character its unreadable piece."""
+        return tuple(self.kind.read(piece) or piece for piece in self._pieces)
 
     def _encoding(self, text: str) -> Encoding:
         try:

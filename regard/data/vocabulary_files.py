@@ -13,6 +13,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from regard.data.files import Unreadable, check_is_file, read_json
+from regard.data.labels import LABELS_OF_TEXTS
 from regard.data.parsed_words import PARSED_WORDS
 from regard.data.published_subwords import PUBLISHED_KINDS
 from regard.data.subword_kinds import KINDS, SPECIALS, Kind
@@ -21,7 +22,9 @@ from regard.errors import DataError
 MAX_PIECES = 1 << 20
 MAX_BYTES = 1 << 28
 ALL_KINDS: Mapping[str, Kind] = {**KINDS, **PUBLISHED_KINDS, PARSED_WORDS.name: PARSED_WORDS}
-"""All kinds of sub-words that a file may have."""
+"""All kinds of sub-words that texts may have."""
+FILE_KINDS: Mapping[str, Kind] = {**ALL_KINDS, LABELS_OF_TEXTS.name: LABELS_OF_TEXTS}
+"""All kinds that a file may have."""
 
 
 def read_vocabulary(path: Path) -> tuple[Kind, Tokenizer]:
@@ -60,7 +63,7 @@ def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
     model, cut = parts.get("model"), parts.get("pre_tokenizer")
     if not isinstance(model, dict) or not isinstance(cut, dict):
         raise Unreadable("it has no 'model' and 'pre_tokenizer'")
-    for kind in ALL_KINDS.values():
+    for kind in FILE_KINDS.values():
         if (kind.model, kind.cut) == (model.get("type"), cut.get("type")):
             # published kinds differ in how they normalise a text before it is cut
             return kind, {**model, "normalizer": parts.get("normalizer")}

@@ -2,12 +2,12 @@
 
     y[t] = argmax p(y | source, y[:t])
 
-`walk`, which sampling uses too, decodes rows independently.
+`walked`, which sampling uses too, decodes rows independently.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import cast, final
 
 import torch
 from jaxtyping import Int
@@ -22,6 +22,9 @@ from regard.decoding.token_scores import BestTokens, Scorer
 from regard.decoding.trellis import Chosen, Hypothesis, Trellis
 from regard.errors import SettingError
 from regard.models.stepper import BOS, EOS, PAD, Stepper
+
+Walk = Generator[Int[Tensor, " r"], None, list[list[Hypothesis]]]
+"""The tokens of every step of all rows that are left, and the answers at the end."""
 
 
 @final
@@ -42,9 +45,21 @@ class Greedy:
         refuse_constraints("greedy", sentences)
         if isinstance(model, SearchEngine):
             return model.search_beam(self.as_beam(), sentences)
+        return walk(self._walked(model, sentences, device))
+
+    def stream(
+        self, model: Stepper, sentence: Sentence, *, device: torch.device | str = "cpu"
+    ) -> Iterator[int]:
+        """The tokens of the answer to one sentence, each as soon as it is known."""
+        refuse_constraints("greedy", [sentence])
+        yield from first_row(self._walked(model, [sentence], device))
+
+    def _walked(
+        self, model: Stepper, sentences: Sequence[Sentence], device: torch.device | str
+    ) -> Walk:
         batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
-        return walk(model, batch, 1, lambda logits, written: scorer.best(logits, written, 1))
+        return walked(model, batch, 1, lambda logits, written: scorer.best(logits, written, 1))
 
     def as_beam(self) -> Beam:
         """The same search as a beam of one."""
@@ -70,15 +85,36 @@ def refuse_constraints(who: str, sentences: Sequence[Sentence]) -> None:
         )
 
 
-def walk(
+def walk(steps: Walk) -> list[list[Hypothesis]]:
+    """The answers at the end of a walk."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(list[list[Hypothesis]], end.value)
+
+
+def first_row(steps: Walk) -> Iterator[int]:
+    """The tokens of the first row, without its end token."""
+    while True:
+        # the mode ends with each step, so that the caller is never in it
+        with torch.inference_mode():
+            tokens = next(steps, None)
+        if tokens is None or (token := int(tokens[0])) == EOS:
+            return
+        yield token
+
+
+def walked(
     model: Stepper,
     batch: SentenceBatch,
     n_each: int,
     pick: Callable[[Tensor, GeneratedTokens], BestTokens],
-) -> list[list[Hypothesis]]:
-    """Decode `n_each` independent rows of every sentence; their answers, in the order of the rows.
+) -> Walk:
+    """Decode `n_each` independent rows of every sentence, and yield the tokens of every step.
 
-    `pick` gives one token for each row, and may overwrite the logits.
+    `pick` gives one token for each row, and may overwrite the logits. The answers come at the end,
+    in the order of the rows.
     """
     device, n = batch.source.device, len(batch.source)
     trellis, state = Trellis(n), model.start(batch.source)
@@ -96,6 +132,7 @@ def walk(
         total = total + score
         ends = ((token == EOS) | (most <= t)[:, None]) & (total > -torch.inf)
         trellis.record(Chosen(token, itself.expand(token.shape), own, total), ends)
+        yield token.flatten()
         total = total.masked_fill(ends, -torch.inf)
         is_over = (total == -torch.inf).all(1).tolist()
         if all(is_over):

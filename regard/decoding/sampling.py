@@ -8,21 +8,22 @@ device.
 Paper: Fan, Lewis & Dauphin 2018 (top k); Holtzman et al. 2020 (top p, the nucleus).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.decoding.greedy import refuse_constraints, walk
+from regard.decoding.greedy import Walk, first_row, refuse_constraints, walk, walked
 from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.search_engine import Decodable, SearchEngine
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer, TokenScores
 from regard.decoding.trellis import Hypothesis
 from regard.errors import SettingError
+from regard.models.stepper import Stepper
 
 SEED_FACTOR = 1_000_003
 """Factor of a run's seed; seeds of sentences below it never collide between runs."""
@@ -67,6 +68,17 @@ class Sampling:
                 f"sampling: {model.engine_name} draws by numbers of its own, which no seed "
                 "repeats here. Answers are drawn with torch: leave --engine out, or --sample."
             )
+        return walk(self._walked(model, sentences, device))
+
+    def stream(
+        self, model: Stepper, sentence: Sentence, *, device: torch.device | str = "cpu"
+    ) -> Iterator[int]:
+        """The tokens of the first answer to one sentence, each as soon as it is drawn."""
+        yield from first_row(replace(self, n_samples=1)._walked(model, [sentence], device))
+
+    def _walked(
+        self, model: Stepper, sentences: Sequence[Sentence], device: torch.device | str
+    ) -> Walk:
         refuse_constraints("sampling", sentences)
         batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
@@ -78,7 +90,7 @@ class Sampling:
             chance = table[written.sentence, sample, written.tokens.shape[1]]
             return self._drawn(scorer.every(logits, written), chance)
 
-        return walk(model, batch, self.n_samples, draw)
+        return walked(model, batch, self.n_samples, draw)
 
     def _chances(self, sentence: Sentence, n_steps: int) -> Float[Tensor, "n t"]:
         """The sentence's random numbers, one for each sample and step, whatever the batch."""

@@ -22,6 +22,8 @@ from regard.evaluating.score import (
     check_texts,
     mean,
     reference_counts,
+    tokens_by,
+    tokens_of,
 )
 
 
@@ -83,16 +85,31 @@ def exact_by_group(
     return found
 
 
-def measured_token_accuracy(hypotheses: Texts, references: TextLists) -> MeasuredScore:
-    """How many tokens between spaces are right, in per cent, with what each sentence adds to it.
+def measured_token_accuracy(
+    hypotheses: Texts, references: TextLists, *, is_whole: bool = False
+) -> MeasuredScore:
+    """How many tokens are right, in per cent, with what each sentence adds to it.
+
+    Tokens stand between spaces; where `is_whole`, a text is one token, such as a label.
 
     >>> measured_token_accuracy(["DET NOUN", "VERB"], [["DET VERB"], ["VERB PUNCT"]]).score.value
     50.0
     """
     check_texts("token_accuracy", hypotheses, references)
     pairs = zip(hypotheses, references, strict=True)
-    rows = np.array([_agreeing(text, answers) for text, answers in pairs], dtype=np.float64)
-    signature = f"{reference_counts(references)}|case:mixed|tok:spaces|percent"
+    rows = np.array(
+        [
+            _agreeing(
+                tokens_of(text, is_whole=is_whole),
+                [tokens_of(one, is_whole=is_whole) for one in answers],
+            )
+            for text, answers in pairs
+        ],
+        dtype=np.float64,
+    )
+    signature = (
+        f"{reference_counts(references)}|case:mixed|tok:{tokens_by(is_whole=is_whole)}|percent"
+    )
     score = MetricScore("token accuracy", _per_cent(rows.sum(axis=0)), signature)
     return MeasuredScore(score, rows, _per_cent)
 
@@ -101,10 +118,10 @@ def _matches(hypotheses: Texts, references: TextLists) -> list[bool]:
     return [text in answers for text, answers in zip(hypotheses, references, strict=True)]
 
 
-def _agreeing(text: str, answers: Sequence[str]) -> tuple[int, int]:
+def _agreeing(own: Sequence[str], answers: Sequence[Sequence[str]]) -> tuple[int, int]:
     """The numbers of right places and of all places, for the reference with the most agreement."""
-    own, counts = text.split(), []
-    for wanted in map(str.split, answers):
+    counts = []
+    for wanted in answers:
         right = sum(one == other for one, other in zip(own, wanted, strict=False))
         counts.append((right, max(len(own), len(wanted))))
     return max(counts, key=lambda count: (Share(*count).value, count))

@@ -4,8 +4,9 @@
     F1(a) = 2 n[a,a] / (Σ_r n[r,a] + Σ_h n[a,h])
 
 with n[r,h] the places where the reference has r and the answer h, words between spaces compared
-place by place. A place that only one of the two has is met by NOTHING. The scores of all are the
-means over the labels, each counting alike (macro), and 0 where nothing is divided by nothing.
+place by place, or whole texts. A place that only one of the two has is met by NOTHING. The scores
+of all are the means over the labels, each counting alike (macro), and 0 where nothing is divided by
+nothing.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import ShapeError
-from regard.evaluating.score import MetricScore, TextLists, Texts, check_texts
+from regard.evaluating.score import MetricScore, TextLists, Texts, check_texts, tokens_by, tokens_of
 
 NOTHING = "(nothing)"
 """What stands for a label at a place that a text does not have."""
@@ -44,10 +45,14 @@ class LabelCounts:
 
     labels: tuple[str, ...]
     counts: NDArray[np.int64]
+    is_whole: bool = False
+    """Whether each text is one label."""
 
     @classmethod
-    def of(cls, hypotheses: Texts, references: TextLists) -> "LabelCounts":
-        """Count the labels of texts with one reference each.
+    def of(
+        cls, hypotheses: Texts, references: TextLists, *, is_whole: bool = False
+    ) -> "LabelCounts":
+        """Count the labels of texts with one reference each, by words or by whole texts.
 
         >>> LabelCounts.of(["DET VERB"], [["DET NOUN"]]).counts.tolist()
         [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
@@ -60,14 +65,18 @@ class LabelCounts:
         pairs = [
             pair
             for text, (wanted,) in zip(hypotheses, references, strict=True)
-            for pair in zip_longest(wanted.split(), text.split(), fillvalue=NOTHING)
+            for pair in zip_longest(
+                tokens_of(wanted, is_whole=is_whole),
+                tokens_of(text, is_whole=is_whole),
+                fillvalue=NOTHING,
+            )
         ]
         labels = tuple(sorted({label for pair in pairs for label in pair}))
         place = {label: number for number, label in enumerate(labels)}
         counts = np.zeros((len(labels), len(labels)), dtype=np.int64)
         for wanted, answered in pairs:
             counts[place[wanted], place[answered]] += 1
-        return cls(labels, counts)
+        return cls(labels, counts, is_whole)
 
     def by_label(self) -> list[LabelScore]:
         """The scores of each label; what stands for nothing is none."""
@@ -88,7 +97,8 @@ class LabelCounts:
     def scores(self) -> tuple[MetricScore, ...]:
         """Precision, recall and F1, the means over the labels."""
         each = self.by_label()
-        signature = f"labels:{len(each)}|average:macro|case:mixed|tok:spaces|percent"
+        by = tokens_by(is_whole=self.is_whole)
+        signature = f"labels:{len(each)}|average:macro|case:mixed|tok:{by}|percent"
         means: Mapping[str, list[float]] = {
             "precision": [one.precision for one in each],
             "recall": [one.recall for one in each],

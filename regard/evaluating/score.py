@@ -87,3 +87,13 @@ def reference_counts(references: TextLists) -> str:
     """
     counts = {len(answers) for answers in references}
     return f"nrefs:{counts.pop() if len(counts) == 1 else 'var'}"
+
+
+def tokens_of(text: str, *, is_whole: bool) -> list[str]:
+    """What is compared of a text: its words between spaces, or all of it."""
+    return [text] if is_whole else text.split()
+
+
+def tokens_by(*, is_whole: bool) -> str:
+    """What cuts tokens, for a signature."""
+    return "none" if is_whole else "spaces"

@@ -44,6 +44,7 @@ SIDES: Mapping[str, tuple[str, str]] = {
     "encoder": ("source", "source"),
     "decoder": ("target", "target"),
     "cross": ("target", "source"),
+    "sequence": ("sequence", "sequence"),
 }
 """The names of the query side and the key side, by kind of attention."""
 SELF = ("sequence", "sequence")
@@ -92,17 +93,24 @@ def attention_of(
 ) -> dict[str, tuple[AttentionMap, ...]]:
     """Every map of one answer, by one teacher-forced pass over source and answer.
 
-    Up to three kinds, each with a map of shape `1 h q k` for each layer: "encoder" (source looks at
-    source), "decoder" (each row at the rows before it; row 0 reads the begin token) and "cross"
-    (row i, which predicts target token i, at the source; one more row predicts the end). The target
-    is given without begin and end.
+    Up to four kinds, each with a map of shape `1 h q k` for each layer: "sequence" (of a language
+    model the whole row of source and answer at itself), "encoder" (source looks at source),
+    "decoder" (each row at the rows before it; row 0 reads the begin token) and "cross" (row i,
+    which predicts target token i, at the source; one more row predicts the end). The target is
+    given without begin and end.
     """
-    device = model.output.weight.device
-    read, given = (torch.tensor([row], device=device) for row in (list(source), [BOS, *target]))
+    read, given = _one_row(model, source, target)
     with evaluating(model):
         maps = model.maps(read, given)
     check_looks(maps)
     return maps
+
+
+def _one_row(model: Model, source: Sequence[int], target: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """A source, and an answer behind its begin token, as the model takes them."""
+    device = model.output.weight.device
+    read, given = (torch.tensor([row], device=device) for row in (list(source), [BOS, *target]))
+    return read, given
 
 
 @contextmanager
@@ -188,6 +196,9 @@ def look_at(
             read_ids(target, answer, before=[BOS]),
         )
         tokens |= {"decoder": (predicted, given), "cross": (predicted, read)}
+        if order := model.in_one_row(*_one_row(model, [*source.encode(text), EOS], answer)):
+            row = Tokens.joined([({"source": read, "target": given}[side], i) for side, i in order])
+            tokens["sequence"] = (row, row)
     kinds = {
         kind: recorded(layers, *find(kind, tokens), SIDES[kind]) for kind, layers in maps.items()
     }

@@ -1,5 +1,6 @@
 """A view, which chooses part of a record, and its panel: one named matrix to be shown."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
@@ -37,6 +38,14 @@ def _chosen(kind: str, what: str, number: int | None, count: int) -> list[int]:
             f"{'' if count == 1 else 's'}, counted from 1{'' if count == 1 else f' to {count}'}."
         )
     return [number]
+
+
+def usual_kind(kinds: Iterable[str]) -> str:
+    """The kind that is shown where none was chosen: a whole row, answer to source, or the first."""
+    found = list(kinds)
+    return next(
+        (kind for kind in ("sequence", "cross") if kind in found), next(iter(found), "cross")
+    )
 
 
 OVERVIEW = View()

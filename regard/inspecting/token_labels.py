@@ -84,6 +84,20 @@ class Tokens:
         return cls(shown, tuple(words), tuple(names), frozenset(specials))
 
     @classmethod
+    def joined(cls, places: "Sequence[tuple[Tokens, int]]") -> "Tokens":
+        """Pieces of several texts in one row; a word of one text is none of another."""
+        keys = [(id(side), side.words[place]) for side, place in places]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        names = {numbers[id(s), s.words[i]]: s.names[s.words[i]] for s, i in places}
+        specials = {numbers[id(s), s.words[i]] for s, i in places if s.words[i] in s.specials}
+        return cls(
+            tuple(side.pieces[place] for side, place in places),
+            tuple(numbers[key] for key in keys),
+            tuple(names[number] for number in range(len(numbers))),
+            frozenset(specials),
+        )
+
+    @classmethod
     def numbered(cls, name: str, count: int) -> "Tokens":
         """Places without a text, such as the slots of a shortened memory."""
         names = tuple(f"{name} {number}" for number in range(1, count + 1))

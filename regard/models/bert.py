@@ -3,10 +3,12 @@
     h = encoder(embed([begin] + tokens))
     masked language model   logits[i] = LN(gelu(W h[i])) Eᵀ        the words that were hidden
     classifier              logits = tanh(W h[0]) Oᵀ               one label for the text
-    tagger                  logits[i] = h[i] Oᵀ                    one label for each token
+    tagger                  logits[i] = h[first(i)] Oᵀ             one label for each word
 
-Labels have ids like tokens: 0 to 3 stay padding, begin, end and unknown, and padding marks a
-position without a loss.
+Labels have ids from 4 on, like tokens, and only labels have a logit: O's first row is label 4. Ids
+0 to 3 stay padding, begin, end and unknown; a position with one of these has no loss. A word of
+several pieces is labelled at its first, first(i); the later ones are marked in their ids
+(`Subwords.for_tagging`).
 
 Paper: Devlin et al. 2019, sections 3 and 4.
 """
@@ -16,14 +18,14 @@ from collections.abc import Sequence
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention import FULL, all_of, padding
 from regard.attention.links import Pattern
 from regard.choices import find
-from regard.data.subword_kinds import BOS, EOS, MASK_NUMBER, PAD, UNK
+from regard.data.subword_kinds import BOS, EOS, MASK_NUMBER, PAD, SPECIALS, UNK
 from regard.dims import Dims
 from regard.errors import SettingError, ShapeError
 from regard.layers import Norm
@@ -35,6 +37,8 @@ from regard.models.shapes import Indices, SourceTokens, TargetTokens, Tokens
 from regard.models.trainable import LossInputs
 from regard.places import ROOT, Places, Tree
 
+N_SPECIAL = len(SPECIALS)
+
 
 @final
 class Encoder(nn.Module):
@@ -43,7 +47,8 @@ class Encoder(nn.Module):
     Without a pattern each word sees all. `is_by_length` means that the pattern, or a layer, depends
     on where a text ends: rows of one length are then read together, so that no text depends on the
     others of its batch. With `carries_heads` a token's id holds its word's head as well
-    (parsed_words.py).
+    (parsed_words.py), with `carries_marks` that of a word's later piece is larger by the size of
+    the vocabulary (`Subwords.for_tagging`).
     """
 
     def __init__(
@@ -55,11 +60,12 @@ class Encoder(nn.Module):
         pattern: Pattern | None = None,
         is_by_length: bool = False,
         carries_heads: bool = False,
+        carries_marks: bool = False,
     ) -> None:
         super().__init__()
         self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
         self.pattern, self.is_by_length = pattern, is_by_length
-        self.carries_heads = carries_heads
+        self.carries_heads, self.carries_marks = carries_heads, carries_marks
 
     def forward(
         self, tokens: Tokens, segments: Indices | None = None, heads: Indices | None = None
@@ -70,9 +76,11 @@ class Encoder(nn.Module):
         unless given, a new part begins after each end token. `heads` are the index of each word's
         head, -1 for a root, for positions and relations that use trees.
         """
+        n_words = self.embedding.E.num_embeddings
         if self.carries_heads:
-            n_words = self.embedding.E.num_embeddings
             tokens, heads = tokens % n_words, tokens // n_words - 1
+        elif self.carries_marks:
+            tokens = torch.where(tokens < n_words, tokens, tokens - n_words)
         read = pad(tokens, (1, 0), value=BOS)
         parts = None if segments is None else pad(segments, (1, 0))
         if parts is None and self.embedding.n_segments:
@@ -109,6 +117,8 @@ class EncoderHead(nn.Module, ABC):
     The output layer's weight may be the embedding's.
     """
 
+    first = 0
+    """The token of the output layer's first row."""
     unsaid: tuple[int, ...] = (PAD, BOS, EOS, UNK)
     """Tokens that are never predicted."""
 
@@ -188,6 +198,9 @@ class MaskedLanguageModel(EncoderHead):
 class Classifier(EncoderHead):
     """Gives one label to a whole text, from the state at the begin token."""
 
+    first = N_SPECIAL
+    unsaid = ()
+
     def __init__(self, dims: Dims, *, encoder: Encoder, output: nn.Linear) -> None:
         super().__init__(encoder=encoder, output=output)
         self.dense = _dense(dims)
@@ -202,7 +215,7 @@ class Classifier(EncoderHead):
 
     def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Read the source; the first target token is its label."""
-        return LossInputs(self.hidden(source), target[:, :1])
+        return LossInputs(self.hidden(source), _labels(target[:, :1]), first=self.first)
 
     def known(self, source: Tokens) -> Int[Tensor, "b 1"]:
         """No answer is known: the model predicts the one label."""
@@ -211,25 +224,44 @@ class Classifier(EncoderHead):
 
 @final
 class Tagger(EncoderHead):
-    """Gives one label to each token of a text."""
+    """Gives one label to each word of a text, from the state at its first piece."""
+
+    first = N_SPECIAL
+    unsaid = ()
+
+    def hidden(self, tokens: Tokens, segments: Indices | None = None) -> Float[Tensor, "b n m"]:
+        """The states at the first piece of each word, and then the others."""
+        states = self.read_off(self.encoder(tokens, segments))
+        order = (~self.begins_word(tokens)).long().argsort(dim=1, stable=True)
+        return states.gather(1, order[..., None].expand_as(states))
+
+    def begins_word(self, tokens: Tokens) -> Bool[Tensor, "b n"]:
+        """Where a word begins; its later pieces are marked, if there are some."""
+        is_word = (tokens != EOS) & (tokens != PAD)
+        if self.encoder.carries_marks:
+            return is_word & (tokens < self.encoder.embedding.E.num_embeddings)
+        return is_word
 
     def read_off(self, states: Float[Tensor, "b k m"]) -> Float[Tensor, "b n m"]:
         """The states at each token."""
         return states[:, 1:]
 
     def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
-        """Each target token is the label of the source token at its position; ends have no loss."""
-        if source.shape != target.shape:
+        """Each target token is the label of the source's word of its number."""
+        if source.shape[1] < target.shape[1]:
             raise ShapeError(
-                f"tagger: every token needs one label, got a source of {source.shape[1]} and a "
-                f"target of {target.shape[1]} tokens. Take tokens of kind words on both sides, "
-                "and as many labels as words in each line."
+                f"tagger: every word needs one label, got a source of {source.shape[1]} and a "
+                f"target of {target.shape[1]} tokens. Give as many labels as words in each line."
             )
-        return LossInputs(self.hidden(source), target.masked_fill(target == EOS, PAD))
+        return LossInputs(
+            self.hidden(source)[:, : target.shape[1]], _labels(target), first=self.first
+        )
 
     def known(self, source: Tokens) -> Tokens:
-        """The end token after the text; every label is predicted."""
-        return torch.where((source == EOS) | (source == PAD), EOS, PAD)
+        """The end token after the last word; every label is predicted."""
+        n_words = self.begins_word(source).sum(1, keepdim=True)
+        at = torch.arange(source.shape[1], device=source.device)
+        return torch.where(at < n_words, PAD, EOS)
 
 
 @final
@@ -250,6 +282,11 @@ class HeadlessEncoder(EncoderHead):
     def known(self, source: Tokens) -> Tokens:
         """Raise an error: without an output layer there are no answers."""
         return self.hidden(source).argmax(-1)
+
+
+def _labels(target: TargetTokens) -> TargetTokens:
+    """Labels as they are; padding for an end and for a label that training never had."""
+    return target.masked_fill(target < N_SPECIAL, PAD)
 
 
 def _behind_begin(heads: Indices) -> Int[Tensor, "b 1+n"]:

@@ -142,7 +142,7 @@ class LanguageModel(Model):
         return LossInputs(states, gold, lambda _: self.balance * n_tokens * uneven)
 
     def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
-        """The maps of each row's source and target: parts of one map, named as a Transformer's.
+        """The map of each whole row, "sequence", and its parts, named as a Transformer's.
 
         A target row's weights in "decoder" and "cross" together sum to one. The weight of a memory
         slot is shared by the tokens that were merged into it.
@@ -153,11 +153,29 @@ class LanguageModel(Model):
         layers = [by_token(one) for one in found.values()]
         own, at = laid.source, laid.target
         predicting = laid.predicting_positions.masked_fill(target == PAD, NOWHERE)
-        kinds = {"encoder": (own, own), "decoder": (predicting, at), "cross": (predicting, own)}
+        there = laid.row != PAD
+        whole = (there.cumsum(1) - 1).masked_fill(~there, NOWHERE)[:, : int(there.sum(1).max())]
+        kinds = {
+            "sequence": (whole, whole),
+            "encoder": (own, own),
+            "decoder": (predicting, at),
+            "cross": (predicting, own),
+        }
         return {
             kind: tuple(part_of(one, rows, columns) for one in layers)
             for kind, (rows, columns) in kinds.items()
         }
+
+    def in_one_row(self, source: SourceTokens, target: TargetTokens) -> list[tuple[str, int]]:
+        """Which token of the first sentence, of "source" or "target", stands at each position."""
+        laid = self.rows.layout(source, target)
+        found = {
+            position: (side, number)
+            for side, places in (("source", laid.source), ("target", laid.target))
+            for number, position in enumerate(places[0].tolist())
+            if position != NOWHERE
+        }
+        return [found[position] for position in sorted(found)]
 
     def prompt(self, source: Sequence[int]) -> list[int]:
         """The source, and what stands between it and the answer."""

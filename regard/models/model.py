@@ -62,12 +62,19 @@ class Model(nn.Module, ABC):
     def maps(self, source: SourceTokens, target: TargetTokens) -> Maps:
         """The attention maps by kind; one of shape `b h q k` for each layer.
 
-        "encoder": source at source, "decoder": target at target, "cross": target at source. A model
-        without a kind leaves it out.
+        "encoder": source at source, "decoder": target at target, "cross": target at source, and of
+        a language model "sequence": the whole row at itself. A model without a kind leaves it out.
         """
         with captured(self) as found:
             self.hidden(source, target)
         return by_kind(found)
+
+    def in_one_row(self, source: SourceTokens, target: TargetTokens) -> list[tuple[str, int]]:
+        """Where source and target are one row, which token of which side stands at each position.
+
+        Most models read source and target apart, and have no such row.
+        """
+        return []
 
     def prompt(self, source: Sequence[int]) -> list[int]:
         """The tokens that the side that writes has read when it writes its first."""

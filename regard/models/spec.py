@@ -98,6 +98,16 @@ class ModelSpec:
         return False
 
     @property
+    def gives_labels(self) -> bool:
+        """Whether answers are labels, which have a set of their own, and not texts."""
+        return False
+
+    @property
+    def labels_words(self) -> bool:
+        """Whether there is a label for each word of a text."""
+        return False
+
+    @property
     def table_apart(self) -> str | None:
         """The setting that gives source and target separate embeddings; None if they have them."""
         return "model.tied = 'output'" if self.tied == "all" else None

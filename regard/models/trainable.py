@@ -28,6 +28,8 @@ class LossInputs:
     extra: Extra | None = None
     """One more term of the loss. Each row of the batch may then have several adjacent readings, and
     the loss is their mean."""
+    first: int = 0
+    """The token of the output layer's first row; not 0 where special tokens have no rows."""
 
     def __iter__(self) -> Iterator[Tensor]:
         yield from (self.hidden, self.gold)

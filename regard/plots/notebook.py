@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from regard.errors import MissingExtra, RegardError
 from regard.inspecting.caption_record import CaptionRecord
-from regard.inspecting.panels import View
+from regard.inspecting.panels import View, usual_kind
 from regard.inspecting.record import Record
 from regard.plots.document_page import record_page
 from regard.plots.heatmap import record_map
@@ -84,8 +84,7 @@ def _record_text(record: Record) -> str:
 
 
 def _first(record: Record) -> View:
-    kinds = tuple(record.attention)
-    return View("cross" if "cross" in kinds or not kinds else kinds[0])
+    return View(usual_kind(record.attention))
 
 
 def _png(draw: Callable[[T], "Figure"]) -> Callable[[T], bytes]:

@@ -13,7 +13,7 @@ from regard.recipes.data_paths import path_or_unchanged, paths_of, reader_settin
 from regard.recipes.recipe import HELD_OUT, DataRecipe, Recipe, TrainingRecipe
 
 FORM_SETTINGS = frozenset(
-    {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees"}
+    {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees", "keeps_spaces"}
 )
 """Settings of readers that choose the form of texts, such as cutting and normalisation."""
 HIGH_RATE, HIGH_DROPOUT = 0.1, 0.5

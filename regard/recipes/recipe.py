@@ -15,6 +15,7 @@ from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError, check_least
 from regard.models import Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
+from regard.recipes.plain_paths import with_readers
 from regard.recipes.recipe_errors import naming_owner, with_place
 from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
@@ -33,7 +34,8 @@ class DataRecipe:
     """Where examples come from."""
 
     train: Choice
-    """A reader or a generator, for instance { name = "parallel", source = …, target = … }."""
+    """A reader or a generator, for instance { name = "parallel", source = …, target = … }, or the
+    path of one file that holds both sides."""
     valid: Choice
     """The same for validation examples, which training never learns from; "held_out:share=0.05"
     takes them out of the training examples."""
@@ -68,7 +70,7 @@ class TokensRecipe:
     """How text becomes tokens; learned from the training split alone."""
 
     kind: str = "bpe"
-    """"bpe", "unigram", "characters", "words", or "parsed_words", which carry their trees;
+    """"bpe", "unigram", "bytes", "characters", "words", or "parsed_words", which carry their trees;
     "wordpiece" and "sentencepiece" come with published models."""
     size: int = 8000
     """Size of the vocabulary, at most."""
@@ -108,12 +110,16 @@ class PicturesRecipe:
 class TrainingRecipe:
     """How the model learns."""
 
-    steps: int
-    """Updates of the weights."""
+    steps: int = 0
+    """Updates of the weights; 0 where epochs are given."""
+    epochs: float = 0.0
+    """How often training sees every example, instead of steps; the run counts them in updates."""
     target_tokens_per_update: int = 4096
-    """Target tokens of one update, over all devices; one batch at least."""
+    """Target tokens of one update, over all devices; one batch at least. Where targets are labels,
+    the tokens of the texts."""
     target_tokens_per_batch: int = 4096
-    """Target tokens, padding included, that are in memory at once; the rest is accumulated."""
+    """Target tokens, padding included, that are in memory at once; the rest is accumulated. Where
+    targets are labels, the tokens of the texts."""
     schedule: str = "inverse_square_root"
     """"noam", "inverse_square_root", "cosine" or "constant"."""
     learning_rate: float = 1e-3
@@ -158,11 +164,12 @@ class TrainingRecipe:
     """A finished run whose weights and sub-words training starts from."""
 
     def __post_init__(self) -> None:
-        counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
+        self._check_length()
+        counts = ("target_tokens_per_update", "target_tokens_per_batch")
         often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
         for name in (*counts, *often):
             check_least(f"training.{name}", getattr(self, name), 1)
-        amounts = ("learning_rate", "eps", "weight_decay", "r_drop")
+        amounts = ("learning_rate", "eps", "weight_decay", "r_drop", "epochs")
         for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
             check_least(f"training.{name}", getattr(self, name), 0)
         for name in amounts:
@@ -179,6 +186,21 @@ class TrainingRecipe:
             raise SettingError(
                 "training.ema_decay and training.average_last are two means of the weights; the "
                 "final ones can be only one of them. Set one of the two to 0."
+            )
+
+    def _check_length(self) -> None:
+        """Refuse a training whose length is not given, or is given twice."""
+        check_least("training.steps", self.steps, 0)
+        if self.steps and self.epochs:
+            raise SettingError(
+                f"training.epochs = {self.epochs:g} and training.steps = {self.steps} are two "
+                "lengths of one training. Take one of them out of the recipe; behind --set, "
+                "training.steps=0 does."
+            )
+        if not self.steps and not self.epochs:
+            raise SettingError(
+                "training.steps must be at least 1, got 0: it is the number of updates. Give it, "
+                "or give training.epochs, how often training sees every example."
             )
 
 
@@ -243,6 +265,7 @@ def parse_recipe(
     mistakes, recipe = Mistakes(), None
     check_extent(table, mistakes)
     if not mistakes.found:
+        table = with_readers(table)
         parts = read_parts(Recipe, with_size(table, mistakes), "", mistakes)
         recipe = None if mistakes.found else Recipe(**parts)
         # mistakes in one section do not hide those in another
@@ -358,7 +381,7 @@ def _check_splits(data: Any, mistakes: Mistakes) -> None:
 
 def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> None:
     """Check that validation and test texts have the form of the training texts."""
-    for key in ("normalise", "tags", "has_trees"):
+    for key in ("normalise", "tags", "has_trees", "keeps_spaces"):
         wanted, found = (_setting(each, key) for each in (train, other))
         # texts with tags and trees may also come from a reader without these settings
         if found != wanted and (key == "normalise" or None not in (wanted, found)):

@@ -139,7 +139,7 @@ class ScoredAnswers:
     @cached_property
     def labels(self) -> LabelCounts:
         """How often each label was answered by each."""
-        return LabelCounts.of(self.texts, self.references)
+        return LabelCounts.of(self.texts, self.references, is_whole=self.trained.task.answers_whole)
 
     @cached_property
     def surprise(self) -> tuple[RowLosses, list[int], str]:
@@ -214,7 +214,11 @@ EVALUATE_METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]
     "words": words,
     "lengths": lengths,
     "rouge": lambda it: tuple(one.score for one in measured_rouge(it.texts, it.references)),
-    "accuracy": lambda it: (measured_token_accuracy(it.texts, it.references).score,),
+    "accuracy": lambda it: (
+        measured_token_accuracy(
+            it.texts, it.references, is_whole=it.trained.task.answers_whole
+        ).score,
+    ),
     "labels": lambda it: it.labels.scores(),
     "captions": lambda it: score_captions(it.texts, it.references, tokenizer=it.tokenizer),
     "pointing": lambda it: pointing_scores(it.trained, it.examples),

@@ -152,6 +152,7 @@ def evaluate(
         )
     if (form := form_name(recipe)) is not None:
         notes.append(f"texts and references are in the form '{form}', as the training data are")
+    notes += task.notes_on(trained, examples)
     # before the long search, so that a wrong file is reported early
     aligned = None if settings.gold is None else _aligned(trained, given, places, settings.gold)
     answers, speed = None, None

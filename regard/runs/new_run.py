@@ -44,7 +44,7 @@ def train(
     plan, folder = _read(recipe, changes), Path(out)
     hardware = Hardware.chosen(device, precision, compiles=compiles)
     curve, console = live_curve(), Console(stderr=True, highlight=False, soft_wrap=True)
-    with closing(TrainingDisplay(console, plan.training.steps)) as display:
+    with closing(TrainingDisplay(console)) as display:
         for event in run(plan, folder, resume=resume, hardware=hardware):
             display.show(event)
             if curve is not None:

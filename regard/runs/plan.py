@@ -176,7 +176,8 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
         yield "measuring a few updates"
         trial = run_trial(prepared, hardware, _largest(prepared, first))
         parameters = _parameters(prepared)
-        updates = _updates(prepared, first, scale=count / read)
+        recipe = _in_updates(recipe, len(first) * count / read)
+        updates = _updates(prepared, first, recipe.training.steps, scale=count / read)
         weights, gpu = BYTES_PER_WEIGHT * parameters.total, hardware.gpu
         free = available_memory() if gpu is None else gpu.free_bytes()
         average = weights if recipe.training.ema_decay else 0
@@ -226,8 +227,19 @@ def _parameters(prepared: Prepared) -> Parameters:
     return Parameters(parts.total(), embeddings, dict(parts))
 
 
-def _updates(prepared: Prepared, first: list[list[np.ndarray]], *, scale: float) -> Updates:
-    corpus, steps = prepared.train.corpus, prepared.recipe.training.steps
+def _in_updates(recipe: Recipe, per_epoch: float) -> Recipe:
+    """The recipe with its epochs counted in updates."""
+    training = recipe.training
+    if not training.epochs:
+        return recipe
+    steps = max(1, round(training.epochs * per_epoch))
+    return replace(recipe, training=replace(training, steps=steps, epochs=0.0))
+
+
+def _updates(
+    prepared: Prepared, first: list[list[np.ndarray]], steps: int, *, scale: float
+) -> Updates:
+    corpus = prepared.train.corpus
     batches, per_epoch = list(chain.from_iterable(first)), len(first) * scale
     tokens = sum(int(corpus.target_lengths[batch].sum()) for batch in batches) / len(first)
     epochs, padding = steps / per_epoch, padding_share(corpus, batches)

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.subword_kinds import SPECIALS
 from regard.data.subwords import Subwords
-from regard.decoding import Limits, Search, SearchEngine
+from regard.decoding import Greedy, Limits, Search, SearchEngine
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import CheckpointError, RunError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
-from regard.models import Model, build_model, shapes_of
+from regard.models import Model, Reader, build_model, shapes_of
 from regard.recipes.data_paths import run_of
 from regard.recipes.part_files import check_parts
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.tasks import Task, task_of
 from regard.tasks.captioning import pictures_refusal
 from regard.tasks.embedding import sentence_vectors
-from regard.tasks.loaded_run import Loaded, LoadedRun, load_subwords
+from regard.tasks.loaded_run import Loaded, LoadedRun, has_old_labels, load_subwords
 from regard.tasks.predictions import (
     Answer,
     AnswerOptions,
@@ -143,6 +144,23 @@ class Trained(LoadedRun):
             request = filled[places[number]]
             unseen = self.unseen_words(request.text) if reads_texts else ()
             yield places[number], replace(answer, unseen=unseen)
+
+    def stream(self, text: str | Request, *, search: Search | None = None) -> Iterator[str]:
+        """The answer to a text in parts, each as soon as it is written; together the whole answer.
+
+            for part in regard.load("runs/book").stream("It was"):
+                print(part, end="", flush=True)
+
+        Args:
+            text: what to answer, the address of a picture to caption, or a `Request`.
+            search: Greedy, or Sampling to draw; greedy unless given.
+        """
+        request = text if isinstance(text, Request) else Request(text)
+        check_is_text(request.text, "stream")
+        if self.task.is_blank(self, request.text):
+            return iter(())
+        search = search or Greedy(limits=self.default_search().limits)
+        return self.task.stream(self, request, search)
 
     def evaluate(
         self,
@@ -266,7 +284,10 @@ def load_run(path: Path) -> Loaded:
     check_parts(home)
     recipe = read_recipe(home / "recipe.toml")
     source, target = load_subwords(recipe, home)
-    sizes = {"n_source_tokens": len(source), "n_target_tokens": len(target)}
+    is_old = has_old_labels(recipe, home)
+    # the special pieces had a row each among the labels
+    n_rows = len(target) + is_old * len(SPECIALS)
+    sizes = {"n_source_tokens": len(source), "n_target_tokens": n_rows}
     wanted, found = shapes_of(recipe.model, **sizes), tensor_forms(weights)
     for name, shape in wanted.items():
         if name in found and found[name][1] != shape:
@@ -280,6 +301,8 @@ def load_run(path: Path) -> Loaded:
         )
     model = build_model(recipe.model, **sizes)
     load_weights(weights, model)
+    if is_old and isinstance(model, Reader):
+        model.without_special_rows()
     return Loaded(recipe, source, target, model.eval())
 
 

@@ -52,7 +52,8 @@ from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.looks import DOTS_PER_INCH, LookRequest, ShownLook, Waiting
 from regard.tasks.picture_sources import PictureSources, SeenPicture, captioner_spec, see
 from regard.tasks.predictions import AnswerOptions, Prediction, Request, WithPrecision, prediction
-from regard.tasks.searched_texts import constrained
+from regard.tasks.samples import WordLooks, strongest_links
+from regard.tasks.searched_texts import constrained, streamed_text
 from regard.tasks.task import Task
 
 PICTURES_READ_AHEAD = 512
@@ -124,6 +125,14 @@ class Captioning(Task):
                 notes = [*seen[place].notes, *([answer.note] if answer.note else [])]
                 yield place, replace(answer, note="; ".join(notes) or None)
 
+    def stream(self, run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+        """The caption of a picture in parts, each as soon as it is written."""
+        pixels, sentence = (
+            see(run.loaded.recipe, request.text).pixels,
+            constrained(run.loaded, request),
+        )
+        yield from streamed_text(run, _album(run, [pixels]), replace(sentence, source=[0]), search)
+
     def has_failed(self, answer: Prediction) -> bool:
         """A picture that could not be read has no score."""
         return math.isnan(answer.score)
@@ -170,6 +179,12 @@ class Captioning(Task):
             return caption_record(
                 loaded.model, seen.pixels, framing, original, loaded.target, list(tokens)
             )
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """The cells of the picture that each word of the caption looked at."""
+        return strongest_links(self.look_at_picture(run, text, answer, search).read)
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """Scores of captions, the loss, and for scenes the pointing game."""

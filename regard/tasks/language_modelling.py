@@ -1,12 +1,15 @@
 """Language modelling: a model goes on with a text, or writes one after reading another."""
 
+import re
 from collections.abc import Iterator
 from typing import final
 
+from regard.decoding import Search
 from regard.models import LanguageModel, LanguageSpec
 from regard.models.language.cache_sizes import cache_size_note
 from regard.recipes.recipe import Recipe
 from regard.tasks.loaded_run import LoadedRun
+from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.task import Task
 
 
@@ -19,6 +22,20 @@ class LanguageModelling(Task):
         model = run.loaded.model
         goes_on = isinstance(model, LanguageModel) and model.continues_source
         return super().is_blank(run, text) and not goes_on
+
+    def sample_of(self, source: str, reference: str) -> tuple[str, str]:
+        """A text without a source is begun by its own first half."""
+        if source.strip():
+            return source, reference
+        words = list(re.finditer(r"\S+", reference))
+        middle = words[len(words) // 2].start() if words else 0
+        return reference[:middle].rstrip(), reference[middle:]
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """What each word of the continuation looked at, in the text and in the words before it."""
+        return strongest_links(self.look(run, text, answer, search), ("cross", "decoder"))
 
     def plan_notes(self, recipe: Recipe) -> Iterator[str]:
         """How much the model remembers while it writes."""

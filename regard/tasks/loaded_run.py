@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.corpus import Corpus
+from regard.data.labels import LABELS_FILE
 from regard.data.subword_kinds import MASK_NUMBER, SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.decoding import Beam, Decodable, Ensemble, Limits, SearchEngine, fast_model
@@ -43,7 +44,16 @@ class Loaded:
 
 
 def subword_files(recipe: Recipe) -> tuple[str, ...]:
-    """The names of a run's vocabularies: one for both sides, or the source's and the target's."""
+    """The names of a run's vocabularies: one for both sides, or the source's and the target's.
+
+    Labels have a set of their own.
+    """
+    if recipe.model.gives_labels:
+        return ("tokenizer.json", LABELS_FILE)
+    return _files_of_texts(recipe)
+
+
+def _files_of_texts(recipe: Recipe) -> tuple[str, ...]:
     if recipe.tokens.is_joint:
         return ("tokenizer.json",)
     return ("tokenizer.source.json", "tokenizer.target.json")
@@ -54,8 +64,16 @@ def load_subwords(recipe: Recipe, path: Path) -> tuple[Subwords, Subwords]:
 
     Those that carry trees are two, since a source must bring its tree and a target has none.
     """
-    read = [Subwords.load(path / name) for name in subword_files(recipe)]
-    return read[0].for_sources(), read[-1]
+    is_old = has_old_labels(recipe, path)
+    names = _files_of_texts(recipe) if is_old else subword_files(recipe)
+    read = [Subwords.load(path / name) for name in names]
+    source = read[0].for_tagging() if recipe.model.labels_words else read[0]
+    return source.for_sources(), read[-1]
+
+
+def has_old_labels(recipe: Recipe, path: Path) -> bool:
+    """Whether an earlier version made the run, when labels were pieces of a text's vocabulary."""
+    return recipe.model.gives_labels and not (path / LABELS_FILE).exists()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from regard.choices import find
 from regard.data.atomic_writes import write_text
 from regard.decoding import Search
 from regard.inspecting.capture import Size, sizes_of
-from regard.inspecting.panels import View
+from regard.inspecting.panels import View, usual_kind
 from regard.inspecting.record import Record, rounded
 from regard.inspecting.record_files import save_record
 from regard.models import Model
@@ -72,9 +72,8 @@ def checked_view(request: LookRequest, model: Model) -> View:
 
 def chosen_view(view: View, sizes: Mapping[str, Size], *, has_kind: bool) -> View:
     """The same among kinds of these sizes; without a chosen kind, the first one may stand in."""
-    if not has_kind and view.kind not in sizes:
-        # a model without cross attention shows its first kind
-        view = replace(view, kind=next(iter(sizes)))
+    if not has_kind:
+        view = replace(view, kind=usual_kind(sizes))
     view.chosen(*find(view.kind, sizes, key="look: --kind"))
     return view
 

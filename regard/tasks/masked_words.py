@@ -24,13 +24,14 @@ from regard.data import Example
 from regard.data.published_subwords import PART
 from regard.data.subword_kinds import EOS, MASK_NUMBER, MASK_PIECE, SPECIALS
 from regard.data.subwords import Subwords
-from regard.decoding import Beam, Sampling, Search
+from regard.decoding import Beam, Search
 from regard.decoding.sentences import padded_tokens
 from regard.errors import DataError, RecipeError, SettingError
 from regard.inspecting.record import Record
 from regard.models import Reader
 from regard.recipes.recipe import Recipe
 from regard.tasks.input_format import normalised_text
+from regard.tasks.likeliest import likeliest_together
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.predictions import (
     Answer,
@@ -40,8 +41,10 @@ from regard.tasks.predictions import (
     Request,
     WordCandidate,
     answer_line,
+    check_no_search,
     left_out,
 )
+from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import pieces_of
 from regard.tasks.task import NO_POINTING, Task
 
@@ -135,6 +138,11 @@ class MaskedWords(Task):
         for place, one in _filled_each(run, short, options):
             yield place, one.prediction
 
+    def stream(self, run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+        """The answer, which is known at once."""
+        run.check_length(request)
+        yield self.sample_answer(run, request.text, search)
+
     def answers_read_off(self, run: LoadedRun, text: str, search: Search) -> ReadOnlyAnswers:
         """The likeliest ways to fill in a text."""
         ((_, found),) = _filled_each(run, [(0, Request(text))], AnswerOptions(search))
@@ -145,6 +153,19 @@ class MaskedWords(Task):
         options = AnswerOptions(search or run.default_search())
         ((_, found),) = self.answer_each(run, [Request(text)], options)
         return replace(run.read_over(run.read(text), []), target=found.text, note=found.note)
+
+    def sample_of(self, source: str, reference: str) -> tuple[str, str]:
+        """A text in which one word is hidden, and the whole text; training reads the targets."""
+        return self.as_example(reference), reference
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """What the hidden word looked at."""
+        record = run.read_over(run.read(text), [])
+        names = record.attention["encoder"].queries.names
+        hidden = [place for place, name in enumerate(names) if MASK_PIECE in name]
+        return strongest_links(record, rows=hidden)
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """The loss of words that are hidden at random."""
@@ -185,7 +206,7 @@ def _filled_each(
     run: LoadedRun, requests: Sequence[tuple[int, Request]], options: AnswerOptions
 ) -> Iterator[tuple[int, ReadOnlyAnswers]]:
     """Fill in texts that are not too long, each with its place."""
-    _check(requests, options)
+    check_no_search("fills in hidden words", [request for _, request in requests], options)
     n_best = options.search.n_best if isinstance(options.search, Beam) else 1
     for first in range(0, len(requests), TEXTS_PER_BATCH):
         batch = requests[first : first + TEXTS_PER_BATCH]
@@ -206,8 +227,8 @@ def _guesses(run: LoadedRun, texts: Sequence[str]) -> Sequence[Float[Tensor, "ma
     with hardware.products():
         hidden = model.hidden(tokens, tokens)[is_hidden]
         logits = model.output(hidden).float()
-    # special pieces and the mask itself are not candidates
-    logits[:, [*range(len(SPECIALS)), MASK_NUMBER]] = -torch.inf
+    # special pieces, the mask itself and pieces without a letter to show are no words
+    logits[:, [*range(len(SPECIALS)), MASK_NUMBER, *run.loaded.target.blank_pieces]] = -torch.inf
     return logits.log_softmax(-1).cpu().split(is_hidden.sum(1).tolist())
 
 
@@ -223,9 +244,7 @@ def filled(
     n_words = int(guesses[:1].isfinite().sum()) or guesses.shape[-1]
     best = guesses.topk(min(n_best, n_words))
     is_first = text.lstrip().startswith(MASK_PIECE)
-    # hidden words are independent, so these are exactly the likeliest combinations
-    ways: list[tuple[tuple[_Piece, ...], float]] = [((), 0.0)]
-    candidates = []
+    candidates, scored = [], []
     for place, (numbers, scores) in enumerate(zip(best.indices, best.values, strict=True)):
         pieces = [
             _Piece(
@@ -236,12 +255,12 @@ def filled(
             for number, score in zip(numbers.tolist(), scores, strict=True)
         ]
         candidates.append(tuple(WordCandidate(one.shown(), one.probability) for one in pieces))
-        longer = [
-            ((*before, piece), total + score)
-            for before, total in ways
-            for piece, score in zip(pieces, scores.tolist(), strict=True)
-        ]
-        ways = sorted(longer, key=lambda way: -way[1])[:n_best]
+        scored.append([*zip(pieces, scores.tolist(), strict=True)])
+    # hidden words are independent, so these are exactly the likeliest combinations
+    ways = [
+        (tuple(piece for piece, _ in way), score)
+        for way, score in likeliest_together(scored, n_best)
+    ]
     answers = [
         Answer(_with(text, pieces), score, tuple(piece.shown() for piece in pieces))
         for pieces, score in ways
@@ -261,19 +280,3 @@ def _with(text: str, pieces: Sequence[_Piece]) -> str:
         before = whole.rstrip() if piece.goes_on else whole
         whole = f"{before}{piece.text}{part}"
     return whole
-
-
-def _check(requests: Sequence[tuple[int, Request]], options: AnswerOptions) -> None:
-    asked = {
-        "a prefix": any(one.prefix for _, one in requests),
-        "phrases to hold": any(one.must_contain for _, one in requests),
-        "alignments": options.has_alignments,
-        "replaced unknown words": options.dictionary is not None,
-        "sampling": isinstance(options.search, Sampling),
-    }
-    for what, is_asked in asked.items():
-        if is_asked:
-            raise SettingError(
-                f"predict: this run fills in hidden words, and {what} has no meaning for it. Leave "
-                "it out."
-            )

@@ -25,6 +25,7 @@ from regard.data.framings import FRAMINGS, Framing
 from regard.data.picture_store import PictureStore, write_pictures
 from regard.data.pictures import read_picture
 from regard.data.sources import StoredRows
+from regard.data.subwords import Subwords
 from regard.errors import DataError, counted
 from regard.hardware.hardware import Hardware
 from regard.models import Captioner, CaptionerSpec, Model, Stepper
@@ -90,6 +91,13 @@ class PictureSources(SourceType):
         refused = {one.address for one in store.refused}
         kept = (example for example in read() if example.source not in refused)
         write_corpus(path, kept, store, target, source_end=())
+
+    def text_of(self, ids: Sequence[int], subwords: Subwords, split: Split) -> str:
+        """The address of the picture."""
+        addresses = {
+            row: address for address, row in PictureStore.open(_pictures(split)).rows.items()
+        }
+        return addresses[ids[0]]
 
     def open(self, path: Path, split: Split) -> Corpus:
         """The corpus with the pictures of the split, augmented where it is trained on."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, final
 import torch
 
 from regard.data.subwords import Subwords
-from regard.decoding import Decodable, Hypothesis, Search, Sentence
-from regard.errors import DataError, counted
+from regard.decoding import Decodable, Hypothesis, Sampling, Search, Sentence
+from regard.errors import DataError, SettingError, counted
 from regard.hardware.hardware import Hardware
 
 MAX_NAMED_TEXTS, MAX_NAMED_WORDS = 3, 5
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class WordCandidate:
-    """A candidate for a hidden word."""
+    """A candidate for a hidden word or for a label."""
 
     text: str
     probability: float
@@ -81,7 +81,8 @@ class Prediction:
     """A note for the reader: a text was left out, answered in pieces or cut, or a picture could not
     be read."""
     candidates: tuple[tuple[WordCandidate, ...], ...] = ()
-    """For each hidden word of the text, the likeliest words, where a run fills them in."""
+    """For each hidden word of the text, the likeliest words, where a run fills them in; for each
+    label, the likeliest labels."""
     unseen: tuple[str, ...] = ()
     """Words of the text that no training text of the run had, nor their pieces."""
 
@@ -105,6 +106,8 @@ class AnswerOptions:
     has_alignments: bool = False
     on_long: str = "error"
     dictionary: Mapping[str, str] | None = None
+    has_probabilities: bool = False
+    """Whether labels come with the probabilities of all labels."""
 
 
 class ReadOnlyAnswers(NamedTuple):
@@ -225,6 +228,22 @@ def n_best_lines(number: int, answer: Prediction) -> str:
     if answer.alignment is not None:
         lines[0] += f"\t{answer.alignment}"
     return "\n".join(lines)
+
+
+def check_no_search(does: str, requests: Sequence[Request], options: AnswerOptions) -> None:
+    """Refuse what has a meaning for a search alone, of a run that `does` something else."""
+    asked = {
+        "a prefix": any(one.prefix for one in requests),
+        "phrases to hold": any(one.must_contain for one in requests),
+        "alignments": options.has_alignments,
+        "replaced unknown words": options.dictionary is not None,
+        "sampling": isinstance(options.search, Sampling),
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise SettingError(
+                f"predict: this run {does}, and {what} has no meaning for it. Leave it out."
+            )
 
 
 def one_line(text: str) -> str:

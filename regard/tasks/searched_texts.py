@@ -5,9 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from regard.choices import find
-from regard.data.subword_kinds import EOS, UNK
+from regard.data.subword_kinds import EOS, UNK, UNKNOWN
 from regard.data.subwords import Subwords
-from regard.decoding import Hypothesis, Search, Sentence
+from regard.decoding import (
+    Decodable,
+    Greedy,
+    Hypothesis,
+    Sampling,
+    Search,
+    SearchEngine,
+    Sentence,
+)
 from regard.decoding.batching import decode_each
 from regard.errors import SettingError
 from regard.inspecting.record import Record
@@ -44,7 +52,6 @@ def answer_each(
     if options.has_alignments or options.dictionary is not None:
         # checked before the long search
         check_links(run.loaded)
-    _check_can_be_begun(run, requests)
     pieces = pieces_of(run, requests, options.on_long, stays_whole=stays_whole)
     yield from left_out(requests, pieces, run.longest)
     counts = Counter(place for place, _ in pieces)
@@ -57,6 +64,41 @@ def answer_each(
         parts[number] = _prediction(run, request, hypotheses, options)
         if len(parts) == counts[place]:
             yield place, joined(requests[place], [parts[key] for key in sorted(parts)])
+
+
+def stream(run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+    """The answer to a text in parts, each as soon as it is written; together they are all of it."""
+    run.check_length(request)
+    yield from streamed_text(run, run.stepper, sentence_of(run, request), search)
+
+
+def streamed_text(
+    run: LoadedRun, model: Decodable, sentence: Sentence, search: Search
+) -> Iterator[str]:
+    """The texts of the tokens of an answer, as they come."""
+    if isinstance(model, SearchEngine):
+        raise SettingError(
+            f"stream: {run.engine_name} gives an answer at its end. Leave the engine out."
+        )
+    if not isinstance(search, Greedy | Sampling):
+        raise SettingError(
+            "stream: a beam knows its answer at the end alone. Take Greedy or Sampling."
+        )
+    target, ids, said = run.loaded.target, list[int](), ""
+    tokens = search.stream(model, sentence, device=run.hardware.device)
+    while True:
+        # between two parts the caller has its own threads and precision
+        with run.hardware.on_threads(), run.hardware.products():
+            token = next(tokens, None)
+        ids += [] if token is None else [token]
+        text = target.decode(ids)
+        # the first bytes of a character are no text yet
+        ready = text if token is None else text.rstrip(UNKNOWN)
+        if len(ready) > len(said):
+            yield ready[len(said) :]
+            said = ready
+        if token is None:
+            return
 
 
 def look_at_answer(run: LoadedRun, text: str, search: Search) -> Record:
@@ -99,17 +141,6 @@ def _pieces(
         )
     first, *rest = in_pieces(request.text, run.longest, run.length)
     return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
-
-
-def _check_can_be_begun(run: LoadedRun, requests: Sequence[Request]) -> None:
-    """Refuse prefixes where the model labels each place of a text and reads no answer."""
-    given = any(one.prefix or one.must_contain for one in requests)
-    if given and not run.loaded.model.reads_answers:
-        raise SettingError(
-            f"predict: the run '{run.path}' says what each place of a text is, whatever an "
-            "answer begins with: a prefix and phrases to hold have no meaning for it. Leave "
-            "them out."
-        )
 
 
 def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) -> Sentence:

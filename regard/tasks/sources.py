@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.data import Corpus, Example, write_corpus
 from regard.data.corpus import Numbering
+from regard.data.subwords import Subwords
 from regard.hardware.hardware import Hardware
 from regard.models import Model, Stepper
 from regard.recipes.recipe import Recipe
@@ -55,6 +56,10 @@ class SourceType:
     ) -> None:
         """Encode a split into a new corpus."""
         write_corpus(path, read(), source, target)
+
+    def text_of(self, ids: Sequence[int], subwords: Subwords, split: Split) -> str:
+        """The request that a row of a corpus was made from, as the model reads it."""
+        return subwords.text_of(ids)
 
     def open(self, path: Path, split: Split) -> Corpus:
         """A corpus that was written."""

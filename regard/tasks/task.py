@@ -34,9 +34,11 @@ from regard.tasks.predictions import (
     Prediction,
     ReadOnlyAnswers,
     Request,
+    answer_line,
     n_best_lines,
     unseen_words_note,
 )
+from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.sources import SourceType
 
 METRICS_BY_READER: Mapping[str, Sequence[str]] = {
@@ -72,6 +74,10 @@ class Task:
     """The unit over which the loss is averaged."""
     meaningless: Mapping[str, str] = {"pointing": NO_POINTING}
     """Metrics that are meaningless for a run of this task, and why."""
+    answers_whole: bool = False
+    """Whether an answer is right or wrong as a whole, as a label of several words is."""
+    has_probabilities: bool = False
+    """Whether every possible answer has a probability that can be shown."""
     hides_words: bool = False
     """Whether words of a text may be hidden, so that its vocabulary needs a mask piece."""
 
@@ -124,6 +130,10 @@ class Task:
             run, requests, options, stays_whole=self.stays_whole(run.loaded.recipe)
         )
 
+    def stream(self, run: LoadedRun, request: Request, search: Search) -> Iterator[str]:
+        """The answer to a request in parts, each as soon as it is known."""
+        return searched_texts.stream(run, request, search)
+
     def stays_whole(self, recipe: Recipe) -> bool:
         """Whether a text cannot be answered in pieces; a parsed text cannot."""
         return recipe.tokens.kind == PARSED_WORDS.name
@@ -174,6 +184,22 @@ class Task:
         record = replace(record, note="; ".join(notes) or None)
         return shown(record, view, has_grid=request.has_grid)
 
+    def sample_of(self, source: str, reference: str) -> tuple[str, str]:
+        """An example of the data as a request, and the answer that is wanted."""
+        return source, reference
+
+    def sample_answer(self, run: LoadedRun, text: str, search: Search) -> str:
+        """The answer to a request of a sample."""
+        ((_, answer),) = self.answer_each(run, [Request(text)], AnswerOptions(search))
+        return answer.text
+
+    def sample_links(
+        self, run: LoadedRun, text: str, answer: str, search: Search
+    ) -> tuple[WordLooks, ...]:
+        """What the words of an answer looked at, the strongest links of each."""
+        given = answer if run.loaded.model.reads_answers else None
+        return strongest_links(self.look(run, text, given, search))
+
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """The default metrics, by the reader of the training data."""
         translations = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
@@ -203,6 +229,14 @@ class Task:
     def loss_note(self, examples: Sequence[Example]) -> str:
         """A note for readers of the loss."""
         return ""
+
+    def notes_on(self, run: LoadedRun, examples: Sequence[Example]) -> Iterator[str]:
+        """Notes on examples that are scored, for the reader of the scores."""
+        return iter(())
+
+    def answer_line(self, answer: Prediction) -> str:
+        """An answer as `regard predict` prints it."""
+        return answer_line(answer)
 
     def n_best_lines(self, number: int, answer: Prediction) -> str:
         """All answers to a request as `regard predict --n-best` prints them."""

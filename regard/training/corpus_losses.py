@@ -64,8 +64,9 @@ def row_losses(
     tokens: dict[int, int] = {}
     for each, source, target in _batches(model, corpus, target_tokens, hardware, rows):
         with hardware.products():
-            hidden, gold = model.loss_inputs(source, target)
-            nll = token_loss(hidden, model.output.weight, gold).each
+            read = model.loss_inputs(source, target)
+            hidden, gold = read
+            nll = token_loss(hidden, model.output.weight, gold, first=read.first).each
         nats.update(zip(each.tolist(), nll.double().sum(1).tolist(), strict=True))
         tokens.update(zip(each.tolist(), (gold != PAD).sum(1).tolist(), strict=True))
     order, lengths = rows.tolist(), corpus.source_lengths[rows].tolist()

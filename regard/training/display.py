@@ -3,14 +3,18 @@
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, final
 
 from rich.console import Console
 from rich.progress import BarColumn, TimeRemainingColumn
 
+from regard.inspecting.token_labels import harmless
 from regard.plots.charts import curves
 from regard.progress import progress_line
+from regard.tasks.samples import Sample
 from regard.training.events import Event, Finished, Step, Validated
 
 BAR_SECONDS = 0.2
@@ -27,6 +31,8 @@ STYLE = (
     "vertical-align:middle}</style>"
 )
 """Only for what stands inside the curve: the rest of the notebook keeps its own."""
+MAX_SHOWN_WORDS, MAX_SHOWN_CHARACTERS = 12, 100
+"""Of a sample in a terminal: the most words with links, and the most characters of a text."""
 MAX_POINTS = 500
 """The most points that a line of the curve has; from there on every second one is left out."""
 
@@ -35,11 +41,11 @@ MAX_POINTS = 500
 class TrainingDisplay:
     """Prints sentences, and shows a progress bar if there is a terminal."""
 
-    def __init__(self, console: Console, steps: int) -> None:
+    def __init__(self, console: Console) -> None:
         self.console, self.speed, self.last = console, Speed(), 0.0
         step, numbers = "step {task.completed:.0f}/{task.total:.0f}", "{task.fields[numbers]}"
         self.bar = progress_line(console, step, BarColumn(), numbers, TimeRemainingColumn())
-        self.task = self.bar.add_task("", total=steps, numbers="")
+        self.task = self.bar.add_task("", total=0, numbers="")
 
     def show(self, event: Event) -> None:
         """Move the bar, print a sentence above it, or take it away at the end."""
@@ -52,12 +58,16 @@ class TrainingDisplay:
                     f"loss {event.nll:.3f}  rate {event.learning_rate:.1e}  "
                     f"{source:,.0f} + {target:,.0f} tokens/s"
                 )
-                self.bar.update(self.task, completed=event.progress.step, numbers=numbers)
+                self.bar.update(
+                    self.task, completed=event.progress.step, total=event.of, numbers=numbers
+                )
         elif isinstance(event, Finished):
             self.bar.stop()
         else:
             text = _validation_text(event) if isinstance(event, Validated) else event.text
             self.console.print(text, markup=False)
+            if isinstance(event, Validated):
+                self.console.print(_samples_text(event.samples), markup=False, end="")
 
     def close(self) -> None:
         """Take the bar away."""
@@ -85,6 +95,28 @@ def _validation_text(event: Validated) -> str:
     bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
     best = ", the best so far" if event.is_best else ""
     return f"step {event.step}: validation loss {event.loss:.4f}{event.matched()}{bleu}{best}"
+
+
+def _samples_text(samples: Sequence[Sample]) -> str:
+    """An example, its answer and the answer's links, a line each."""
+    lines: list[str] = []
+    for number, one in enumerate(samples, 1):
+        # the strongest link of each word alone, so that a line holds them all
+        links = " · ".join(
+            str(replace(word, at=word.at[:1])) for word in one.looked[:MAX_SHOWN_WORDS]
+        )
+        more = " …" * (len(one.looked) > MAX_SHOWN_WORDS)
+        lines += [
+            f"  {number}  {_cut(one.source)}",
+            f"     {_cut(one.answer) or '(an empty answer)'}   (wanted: {_cut(one.reference)})",
+            *([f"     {links}{more}"] if links else []),
+        ]
+    return "".join(f"{harmless(line)}\n" for line in lines)
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
 
 
 @final

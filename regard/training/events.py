@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.tasks.samples import Sample
 from regard.training.checkpoints import Progress
 
 Fact = float | int | str | bool
@@ -40,6 +41,8 @@ class Step:
     """How often a batch was cut in two, since it did not fit into memory."""
     is_skipped: bool = False
     """Whether the gradient overflowed float16, so that the weights stayed as they were."""
+    of: int = 0
+    """How many updates the training has."""
 
     @property
     def nll(self) -> float:
@@ -83,6 +86,8 @@ class Validated:
     per_character: float | None = None
     """The loss per character of the target texts, which no choice of sub-words changes."""
     seconds: float = 0.0
+    samples: tuple[Sample, ...] = ()
+    """The answers to a few fixed examples, and what they looked at."""
 
     def record(self) -> dict[str, Fact]:
         """The validation in those numbers that were measured."""
@@ -97,6 +102,13 @@ class Validated:
             "seconds": round(self.seconds, 4),
         }
         return {name: value for name, value in row.items() if value is not None}
+
+    def sample_records(self) -> list[dict[str, Any]]:
+        """The samples as `samples.jsonl` and `--json` have them."""
+        return [
+            {"step": self.step, "example": number, **one.record()}
+            for number, one in enumerate(self.samples, 1)
+        ]
 
     def matched(self) -> str:
         """The end of a line about the validation: its exact match, if it has one."""

@@ -2,7 +2,8 @@
 
     for step in learn(model, optimiser, lambda epoch: Material(corpus), recipe, progress): …
 
-An update learns from `target_tokens_per_update` target tokens, whatever fits into memory at once:
+An update learns from `target_tokens_per_update` target tokens (source tokens, where targets are
+labels), whatever fits into memory at once:
 its gradient is the sum over all batches and processes of the loss over the update's tokens.
 """
 
@@ -134,6 +135,7 @@ def learn(
                 seconds=time.perf_counter() - start,
                 splits=int(splits),
                 is_skipped=is_skipped,
+                of=training.steps,
             )
         progress = replace(progress, epoch=progress.epoch + 1, update=0)
 
@@ -146,7 +148,7 @@ def epoch_updates(
     batches = epoch_batches(corpus, target_tokens=limit, seed=seed, epoch=epoch, rows=rows)
     updates: list[list[Rows]] = []
     group: list[Rows] = []
-    tokens, lengths = 0, corpus.target_lengths
+    tokens, lengths = 0, corpus.counted_lengths
     for batch in batches:
         more = int(lengths[batch].sum())
         # an update ends where its tokens are nearest to the recipe's
@@ -157,6 +159,17 @@ def epoch_updates(
         tokens += more
     # the last batches are an update too: no example is dropped
     return [*updates, group] if group else updates
+
+
+def updates_in(epochs: float, material: Material, training: TrainingRecipe) -> int:
+    """How many updates so many epochs have, of the last of them perhaps a part; at least one."""
+
+    def count(epoch: int) -> int:
+        return len(epoch_updates(material.corpus, training, epoch, material.rows))
+
+    whole = int(epochs)
+    part = round((epochs - whole) * count(whole)) if epochs > whole else 0
+    return max(1, sum(map(count, range(whole))) + part)
 
 
 def make_optimiser(model: nn.Module, training: TrainingRecipe) -> torch.optim.AdamW:

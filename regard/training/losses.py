@@ -49,17 +49,18 @@ def token_loss(
     output: Float[Tensor, "v m"],
     gold: Int[Tensor, "b t"],
     *,
+    first: int = 0,
     smoothing: float = 0.0,
     scale: Tensor | float | int = 1.0,
 ) -> Loss:
     """Sum the cross-entropy over all tokens that are not padding, times `scale`.
 
-    `output` is the weight of the layer that reads `hidden`, `smoothing` the share of the target
-    that is spread over the vocabulary; with one over the tokens of an update as `scale`, gradients
-    add up over its batches.
+    `output` is the weight of the layer that reads `hidden`, `first` the token of its first row,
+    `smoothing` the share of the target that is spread over the vocabulary; with one over the tokens
+    of an update as `scale`, gradients add up over its batches.
     """
     rows, tokens = hidden.flatten(0, 1), gold.flatten()
-    total, nll, each = _CrossEntropy.apply(rows, output, tokens, smoothing, scale)
+    total, nll, each = _CrossEntropy.apply(rows, output, tokens, first, smoothing, scale)
     return Loss(total, nll, (gold != PAD).sum(), each.view_as(gold))
 
 
@@ -113,7 +114,9 @@ class Objective:
         read, smoothing = loss_inputs(source, target), float(self.smoothing)
         hidden, gold = read
         if read.extra is None:
-            return token_loss(hidden, output.weight, gold, smoothing=smoothing, scale=scale)
+            return token_loss(
+                hidden, output.weight, gold, first=read.first, smoothing=smoothing, scale=scale
+            )
         # the mean over the readings of each row, of its tokens' losses and of the term beside them
         n_readings = len(gold) // len(target)
         scale = scale / n_readings
@@ -132,7 +135,9 @@ class Objective:
                 "penalty = 0 for a captioner, experts.balance = 0 for a mixture of experts."
             )
         (hidden, gold), smoothing = read, float(self.smoothing)
-        loss = token_loss(hidden, weight, gold, smoothing=smoothing, scale=scale / 2)
+        loss = token_loss(
+            hidden, weight, gold, first=read.first, smoothing=smoothing, scale=scale / 2
+        )
         first, second = hidden.chunk(2)
         apart = divergence(first, second, weight, gold.chunk(2)[0], scale=scale * self.r_drop / 4)
         return loss._replace(
@@ -143,9 +148,17 @@ class Objective:
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, output: Tensor, gold: Tensor, smoothing: float, scale: Any
+        ctx: Any,
+        hidden: Tensor,
+        output: Tensor,
+        gold: Tensor,
+        first: int,
+        smoothing: float,
+        scale: Any,
     ) -> tuple[Tensor, Tensor, Tensor]:
         learns, counts = any(ctx.needs_input_grad), gold != PAD
+        # padding, which does not count, may have no row
+        gold, pad = (gold - first).clamp(min=0), PAD - first
         # under autocast the products are made in its type, and the sums in float32
         low = _product_type(hidden)
         ctx.kept, ctx.scale = hidden.dtype, scale
@@ -160,10 +173,10 @@ class _CrossEntropy(torch.autograd.Function):
         is_gpu = hidden.device.type == "cuda"
         limit = LOGITS_AT_ONCE_ON_A_GPU if is_gpu else LOGITS_AT_ONCE
         at_once = max(1, limit // len(output))
-        for first in range(0, len(gold), at_once):
-            rows = slice(first, first + at_once)
+        for begin in range(0, len(gold), at_once):
+            rows = slice(begin, begin + at_once)
             logits = hidden[rows] @ weight.mT
-            right[rows], rest[rows] = _into_gradient(logits, gold[rows], smoothing)
+            right[rows], rest[rows] = _into_gradient(logits, gold[rows], smoothing, pad)
             if d_hidden is not None and d_output is not None:
                 torch.mm(logits, weight, out=d_hidden[rows])
                 d_output += logits.mT @ hidden[rows]
@@ -172,7 +185,7 @@ class _CrossEntropy(torch.autograd.Function):
         each = right * counts
         nll, others = each.sum(), (rest * counts).sum()
         ctx.mark_non_differentiable(nll, each)
-        share = smoothing / (len(output) - 1)
+        share = smoothing / _n_smoothed(len(output), pad)
         return ((1 - smoothing) * nll + share * others) * scale, nll, each
 
     @staticmethod
@@ -180,7 +193,7 @@ class _CrossEntropy(torch.autograd.Function):
         d_hidden, d_output, counts = ctx.saved_tensors
         grad = grad * ctx.scale
         d_hidden = (d_hidden * grad).to(ctx.kept) * counts[:, None]
-        return d_hidden, d_output * grad, None, None, None
+        return d_hidden, d_output * grad, None, None, None, None
 
 
 class _Divergence(torch.autograd.Function):
@@ -217,21 +230,34 @@ class _Divergence(torch.autograd.Function):
         return (d_first * grad).to(ctx.kept), (d_second * grad).to(ctx.kept), d_output * grad, None
 
 
-def _into_gradient(logits: Tensor, gold: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Overwrite logits by their gradient; -log p of the right token, and of all but padding."""
+def _n_smoothed(n_rows: int, pad: int) -> int:
+    """How many rows of the output layer share the smoothing: all but padding's, if it has one."""
+    return n_rows - (pad >= 0)
+
+
+def _into_gradient(
+    logits: Tensor, gold: Tensor, smoothing: float, pad: int
+) -> tuple[Tensor, Tensor]:
+    """Overwrite logits by their gradient; -log p of the right token, and of all but padding.
+
+    `pad` is the column of padding; below 0 there is none.
+    """
     if logits.device.type == "cuda" and logits.dtype is not torch.float64:
         # Triton comes with torch only where there is a GPU
         from regard.training.softmax_kernel import into_gradient
 
-        return into_gradient(logits, gold, smoothing=smoothing, pad=PAD)
+        return into_gradient(logits, gold, smoothing=smoothing, pad=pad)
     # a sum over a vocabulary is too large for float16
     logs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     right = -logs.gather(-1, gold[:, None])
-    rest = logs[:, PAD] - logs.sum(-1)
+    rest = -logs.sum(-1)
     # smoothing gives every token but padding an equal share
-    share = smoothing / (logits.shape[-1] - 1)
+    share = smoothing / _n_smoothed(logits.shape[-1], pad)
+    if pad >= 0:
+        rest += logs[:, pad]
     grad = torch.exp(logs, out=logits).sub_(share)
-    grad[:, PAD] += share
+    if pad >= 0:
+        grad[:, pad] += share
     grad.scatter_add_(-1, gold[:, None], grad.new_full(right.shape, smoothing - 1))
     return right.squeeze(-1), rest
 

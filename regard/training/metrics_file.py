@@ -1,5 +1,6 @@
 """Metrics file: writes updates and validations to metrics.jsonl, one JSON object a line.
 
+The answers to a few examples at each validation stand in samples.jsonl, a line for each.
 TensorBoard's files are written beside it, into `tensorboard/`, if its package is installed.
 """
 
@@ -34,7 +35,7 @@ class Metrics:
     """The numbers of the run in a directory."""
 
     def __init__(self, run: Path) -> None:
-        self.run, self.path = run, run / "metrics.jsonl"
+        self.run, self.path, self.samples = run, run / "metrics.jsonl", run / "samples.jsonl"
         self.board: Any = None
         self.waiting: list[Step] = []
         self.last = time.monotonic()
@@ -43,6 +44,9 @@ class Metrics:
         """Delete the rows after a step, which is trained again, and open TensorBoard's writer."""
         before = (line for line, row in _read(self.path) if row["step"] <= step)
         write_text(self.path, "".join(before))
+        if self.samples.exists():
+            kept = [row for row in sample_rows(self.run) if row["step"] <= step]
+            write_text(self.samples, _lines(kept))
         self.board = open_board(self.run / "tensorboard", step)
 
     def record(self, event: Event) -> None:
@@ -57,6 +61,9 @@ class Metrics:
         elif isinstance(event, Validated):
             self.flush()
             self._write([event.record()])
+            if event.samples:
+                with self.samples.open("a", encoding="utf-8") as file:
+                    file.write(_lines(event.sample_records()))
 
     def flush(self) -> None:
         """Write the updates that wait."""
@@ -98,6 +105,23 @@ NULLS = frozenset({"train_loss", "gradient_norm", "valid_loss", "valid_loss_per_
 def rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a `metrics.jsonl`."""
     return [row for _, row in _read(path)]
+
+
+def sample_rows(run: Path) -> list[dict[str, Any]]:
+    """The rows of a run's `samples.jsonl`; none if it has no such file, or a damaged one.
+
+    A damaged file costs a look at the past and nothing else.
+    """
+    try:
+        lines = (run / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [parse_json(line) for line in lines]
+    except (OSError, Unreadable, ValueError):
+        return []
+    return [row for row in rows if isinstance(row, dict) and type(row.get("step")) is int]
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(finite(row), ensure_ascii=False) + "\n" for row in rows)
 
 
 def _read(path: Path) -> list[tuple[str, dict[str, Any]]]:

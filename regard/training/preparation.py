@@ -18,6 +18,7 @@ import numpy as np
 from regard.choices import Choice
 from regard.data.batches import padding_share
 from regard.data.corpus import Corpus
+from regard.data.labels import LABELS_FILE, LABELS_OF_TEXTS, LABELS_OF_WORDS, MAX_LABELS
 from regard.data.parsed_words import PARSED_WORDS, heads_of_source
 from regard.data.subwords import Dropping, Subwords
 from regard.data.vocabulary_files import ALL_KINDS
@@ -28,11 +29,11 @@ from regard.recipes.data_paths import examples_of, path_or_unchanged, paths_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import HELD_OUT, Recipe, TokensRecipe, read_recipe
 from regard.tasks import check_task, task_of
-from regard.tasks.loaded_run import load_subwords, subword_files
+from regard.tasks.loaded_run import has_old_labels, load_subwords, subword_files
 from regard.tasks.sources import Split
 from regard.tasks.trees import check_trees
 from regard.training.data_notes import DataNotes
-from regard.training.loop import Material, epoch_updates
+from regard.training.loop import Material, epoch_updates, updates_in
 from regard.training.run_folder import finished_weights
 from regard.training.size_notes import size_notes
 from regard.training.workers import Workers
@@ -186,11 +187,35 @@ def prepare(recipe: Recipe, folder: Path, workers: Workers) -> Prepared:
         materials[name] = used
     left_out = {name: len(one.corpus) - len(one.used) for name, one in materials.items()}
     source, target = load_subwords(recipe, folder)
+    recipe = _in_updates(recipe, materials["train"])
     return Prepared(recipe, folder, workers, source, target, **materials, left_out=left_out)
+
+
+def in_updates(recipe: Recipe, folder: Path) -> Recipe:
+    """A recipe whose epochs are counted in updates, once its texts have been read."""
+    if not recipe.training.epochs or not _is_encoded(folder):
+        return recipe
+    corpus = task_of(recipe).sources.open(
+        folder / "corpus" / "train", Split(recipe, folder, "train")
+    )
+    return _in_updates(recipe, Material.within(corpus, recipe.data.max_tokens))
+
+
+def _in_updates(recipe: Recipe, train: Material) -> Recipe:
+    training = recipe.training
+    if not training.epochs:
+        return recipe
+    steps = updates_in(training.epochs, train, training)
+    return replace(recipe, training=replace(training, steps=steps, epochs=0.0))
 
 
 def _make(recipe: Recipe, folder: Path) -> None:
     check_data(recipe, folder)
+    if _is_encoded(folder) and has_old_labels(recipe, folder):
+        raise RunError(
+            f"train: '{folder}' was begun by an earlier version, in which labels had no set of "
+            "their own, and cannot go on. Train it anew: regard train RECIPE --out ANOTHER."
+        )
     if not all((folder / name).exists() for name in subword_files(recipe)):
         bring = _copy_subwords if recipe.training.start_from else _learn_subwords
         bring(recipe, folder)
@@ -279,15 +304,18 @@ def _learn_subwords(recipe: Recipe, folder: Path) -> None:
     """Learn sub-words from the training split alone."""
     read, task = examples_of(recipe.data.train, "train", folder), task_of(recipe)
     kind, size = ALL_KINDS[recipe.tokens.kind], recipe.tokens.size - task.hides_words
+    of_labels = LABELS_OF_WORDS if recipe.model.labels_words else LABELS_OF_TEXTS
     texts = {
         "tokenizer.json": lambda: (
             text for e in read() for text in task.sources.texts_for_vocabulary(e)
         ),
         "tokenizer.source.json": lambda: (e.source for e in read()),
         "tokenizer.target.json": lambda: (text for e in read() for text in e.targets),
+        LABELS_FILE: lambda: (text for e in read() for text in e.targets),
     }
     for name in subword_files(recipe):
-        learned = Subwords.train(texts[name](), kind=kind, size=size)
+        how = (of_labels, MAX_LABELS) if name == LABELS_FILE else (kind, size)
+        learned = Subwords.train(texts[name](), kind=how[0], size=how[1])
         task.with_special_pieces(learned).save(folder / name)
 
 

@@ -1,7 +1,8 @@
 """A run directory: everything one training made, written so that a kill loses little.
 
     recipe.toml  environment.json  data_paths.json  tokenizer.json  corpus/  metrics.jsonl
-    checkpoints/  model.safetensors  report.html  card.md  and of pictures  pictures/  annotations/
+    samples.jsonl  checkpoints/  model.safetensors  report.html  card.md
+    and of pictures  pictures/  annotations/
 
 `run` is a generator of events; the command line prints them, a test stops after three.
 """
@@ -49,8 +50,9 @@ from regard.training.events import Event, Finished, Notice, Validated
 from regard.training.kept_examples import keep_examples
 from regard.training.loop import learn, make_optimiser
 from regard.training.metrics_file import Metrics
-from regard.training.preparation import Prepared, check_data, prepare
+from regard.training.preparation import Prepared, check_data, in_updates, prepare
 from regard.training.report import write_report
+from regard.training.samples import sample_answers
 from regard.training.unreached_weights import check_reaches_all_weights
 from regard.training.validation import Best, validate
 from regard.training.workers import SINGLE_PROCESS, Workers
@@ -78,6 +80,7 @@ def run(
         notes: list[str] = []
         if resume:
             workers.first_does(lambda: notes.extend(_checked(out)))
+            recipe = in_updates(recipe, out)
         is_same, is_new = partial(run_folder.check_is_same, recipe), run_folder.check_is_new
         workers.first_does(partial(is_same if resume else is_new, out))
         newest = checkpoints(out / "checkpoints")
@@ -146,6 +149,9 @@ class _Training:
         self.workers.first_does(lambda: check_data(self.recipe, self.out))
         yield from map(Notice, sources.slow_steps(self.out, None))
         prepared = prepare(self.recipe, self.out, self.workers)
+        if self.recipe.training.epochs:
+            yield from self._in_updates(prepared.recipe)
+            training = self.recipe.training
         self.workers.first_does(lambda: keep_examples(self.out, self.recipe))
         # a run with updates continues with its first settings
         if not checkpoints(self.folder):
@@ -189,6 +195,8 @@ class _Training:
                     self.metrics.flush()
                     with self._averaged():
                         found = validate(self.model, prepared, self.hardware, progress.step)
+                        samples = sample_answers(self.model, prepared, self.hardware, self.out)
+                    found = replace(found, samples=samples)
                     yield self.best.with_validation(found, training.stop_on)
                 stop, gives_up = self.workers.any_of(bool(signals), first and self._has_given_up())
                 if progress.step % training.checkpoint_every == 0 or is_last or gives_up or stop:
@@ -203,6 +211,13 @@ class _Training:
         if first:
             yield from self._finish(prepared, progress, count)
         yield Finished(self.out, progress, is_complete=True)
+
+    def _in_updates(self, recipe: Recipe) -> Iterator[Event]:
+        """Go on with a recipe whose epochs were counted in updates, and say how many they are."""
+        epochs, self.recipe = self.recipe.training.epochs, recipe
+        if self.workers.is_first:
+            write_text(self.out / "recipe.toml", tomli_w.dumps(recipe.as_table()))
+        yield Notice(f"{epochs:g} epochs are {counted(recipe.training.steps, 'update')}")
 
     def _built(self, prepared: Prepared) -> Model:
         """The model, with its first weights; an error if it does not fit into memory."""

@@ -1,6 +1,8 @@
 """Logits → the gradient of their loss, in place, one GPU program a row.
 
-    g[v] = (softmax(x)[v] - (1 - eps) [v = gold] - eps / (V - 1) [v ≠ pad])
+    g[v] = (softmax(x)[v] - (1 - eps) [v = gold] - eps / W [v ≠ pad])
+
+with W the logits that are not padding's: V - 1, or V where padding has none.
 
 A row is read twice and written once, and the second reading finds it in the cache. Written in
 Triton, which comes with torch where there is a GPU; import this module only there.
@@ -16,7 +18,7 @@ BLOCK = 8192
 
 
 @triton.jit
-def _row(X, gold, right, rest, n, eps, share, PAD: tl.constexpr, BLOCK: tl.constexpr):
+def _row(X, gold, right, rest, n, n_smoothed, eps, share, PAD: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     X += row * n
     answer = tl.load(gold + row)
@@ -30,7 +32,7 @@ def _row(X, gold, right, rest, n, eps, share, PAD: tl.constexpr, BLOCK: tl.const
         top = new
     lse = top + tl.log(total)
     tl.store(right + row, lse - tl.load(X + answer).to(tl.float32))
-    tl.store(rest + row, lse * (n - 1) - plain)
+    tl.store(rest + row, lse * n_smoothed - plain)
     for first in range(0, n, BLOCK):
         at = first + tl.arange(0, BLOCK)
         x = tl.load(X + at, mask=at < n, other=0.0).to(tl.float32)
@@ -42,11 +44,15 @@ def _row(X, gold, right, rest, n, eps, share, PAD: tl.constexpr, BLOCK: tl.const
 def into_gradient(
     logits: Tensor, gold: Tensor, *, smoothing: float, pad: int
 ) -> tuple[Tensor, Tensor]:
-    """Overwrite logits; for each row -log p of the right token, and of all but the padding."""
+    """Overwrite logits; for each row -log p of the right token, and of all but the padding.
+
+    `pad` is the column of padding; below 0 there is none.
+    """
     n_rows, n = logits.shape
+    n_smoothed = n - (pad >= 0)
     right, rest = (logits.new_empty(n_rows, dtype=torch.float32) for _ in range(2))
     _row[(n_rows,)](
-        logits, gold, right, rest, n, smoothing, smoothing / (n - 1),
+        logits, gold, right, rest, n, n_smoothed, smoothing, smoothing / n_smoothed,
         PAD=pad, BLOCK=BLOCK, num_warps=8,
     )  # fmt: skip
     return right, rest

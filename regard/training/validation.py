@@ -104,7 +104,7 @@ def seconds_per_validation(model: Model, prepared: Prepared, hardware: Hardware)
     An untrained model ends its answers anywhere, so that the references themselves are written.
     """
     valid, limit = prepared.valid, prepared.recipe.training.target_tokens_per_batch
-    lengths, rows = valid.corpus.target_lengths, valid.used
+    lengths, rows = valid.corpus.counted_lengths, valid.used
     sample = rows[:: 1 + int(lengths[rows].sum()) // (TIMED_BATCHES * limit)]
     with hardware.uncompiled():
         start = time.perf_counter()

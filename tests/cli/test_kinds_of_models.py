@@ -67,7 +67,10 @@ READER = 'kind = "encoder"\ntask = "{task}"\nd_model = 8\nn_heads = 2\nd_hidden 
     ("words", "message"),
     [
         (["--alignments"], "looks at encoder, and at no source apart from its own text"),
-        (["--prefix", "a"], "a prefix and phrases to hold have no meaning for it. Leave them out."),
+        (
+            ["--prefix", "a"],
+            "this run gives labels, and a prefix has no meaning for it. Leave it out.",
+        ),
     ],
     ids=["alignments", "prefix"],
 )

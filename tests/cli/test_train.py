@@ -36,7 +36,10 @@ validate_examples = 2
 
 
 def _step(number, seconds, tokens=100):
-    return Step(Progress(step=number), 2.5, 1e-3, 1.0, 2 * tokens, tokens, seconds)
+    return Step(Progress(step=number), 2.5, 1e-3, 1.0, 2 * tokens, tokens, seconds, of=10)
+
+
+SAMPLES = ("sample",) * 3
 
 
 def test_json_is_all_there_is_on_standard_output(tmp_path, capsys):
@@ -47,11 +50,12 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, capsys):
     said = capsys.readouterr()
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert [row["event"] for row in rows] == [
-        "step", "step", "validation", "step", "validation", "end",
+        *("step", "step", "validation", *SAMPLES), *("step", "validation", *SAMPLES), "end",
     ]  # fmt: skip
     assert rows[-1] == {"event": "end", "step": 3, "run": str(out), "is_complete": True}
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert [{k: v for k, v in row.items() if k != "event"} for row in rows[:-1]] == kept
+    told = [row for row in rows[:-1] if row["event"] != "sample"]
+    assert [{k: v for k, v in row.items() if k != "event"} for row in told] == kept
     assert "% padding" in said.err
     assert "parameters" in said.err
 
@@ -81,7 +85,7 @@ def test_the_speed_is_a_mean_over_a_few_seconds():
 
 def test_the_bar_shows_loss_rate_and_both_speeds(capsys):
     display = TrainingDisplay(
-        Console(force_terminal=True, width=120, color_system=None, stderr=True), 10
+        Console(force_terminal=True, width=120, color_system=None, stderr=True)
     )
     display.show(_step(1, seconds=0.5))
     display.show(Validated(1, 2.0, 0.5, True, bleu=33.333, signature="x"))

@@ -85,3 +85,22 @@ def test_no_word_is_left_out_between_rows(tmp_path):
 
 def test_it_stands_in_the_table_of_readers():
     assert READERS["running_text"] is RunningText
+
+
+@pytest.mark.parametrize(
+    "text", [TEXT, "def f():\n\treturn  1\n\n\n", "  a\n b \n", "x", "é  ü\u2003z\n"]
+)
+@pytest.mark.parametrize("words", [1, 2, 50])
+def test_kept_spaces_make_the_rows_together_the_text(tmp_path, text, words):
+    rows = list(reader(tmp_path, text, words=words, keeps_spaces=True).examples())
+    # a file's last line has an end, written or not
+    assert "".join(row.targets[0] for row in rows) == text.rstrip("\n") + "\n" * max(
+        1, len(text) - len(text.rstrip("\n"))
+    )
+
+
+def test_kept_spaces_stand_in_the_context_too(tmp_path):
+    rows = list(reader(tmp_path, "a  b\n\tc d\n", words=2, context=2, keeps_spaces=True).examples())
+    assert [(row.source, row.targets[0]) for row in rows] == [
+        ("", "a  b"), ("a  b", "\n\tc d"), ("\n\tc d", "\n"),
+    ]  # fmt: skip

@@ -167,9 +167,20 @@ def test_each_token_has_the_label_below_it_and_ends_none():
 
 
 def test_labels_that_do_not_fit_the_tokens_are_refused():
-    said = "tagger: every token needs one label, got a source of 5 and a target of 4 tokens"
+    said = "tagger: every word needs one label, got a source of 4 and a target of 5 tokens"
     with pytest.raises(ShapeError, match=said):
-        tagger().loss_inputs(tokens(2, 5), tokens(2, 4))
+        tagger().loss_inputs(tokens(2, 4), tokens(2, 5))
+
+
+def test_a_word_of_several_pieces_has_one_label_at_its_first():
+    model, later = tagger(), V + torch.tensor([7, 6])
+    text = torch.tensor([[9, *later, 5, EOS], [8, 6, EOS, PAD, PAD]])
+    labels = torch.tensor([[4, 6, EOS], [5, 4, EOS]])
+    hidden, gold = model.loss_inputs(text, labels)
+    assert gold.tolist() == [[4, 6, PAD], [5, 4, PAD]]
+    states = model.encoder(torch.where(text < V, text, text - V))[:, 1:]
+    assert_close("hidden", hidden[:, :2], states[[[0], [1]], torch.tensor([[0, 3], [0, 1]])])
+    assert model.known(text).tolist() == [[PAD, PAD, EOS, EOS, EOS]] * 2
 
 
 @pytest.mark.parametrize("build", [masked_model, classifier, tagger])

@@ -147,7 +147,6 @@ warmup_steps = "many"
     assert f"{path}:5: modle: There is no 'modle' here. Did you mean 'model'?" in lines[0]
     assert any(f"{path}:9: training.stepps" in x and "Did you mean 'steps'" in x for x in lines)
     assert any(f"{path}:10" in x and "must be a whole number, got 'many'" in x for x in lines)
-    assert any("training.steps: is missing" in x for x in lines)
 
 
 def _said(tmp_path, text):
@@ -158,6 +157,21 @@ def _said(tmp_path, text):
     return [line.removeprefix(f"{path}:") for line in str(said.value).splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        ("", "training.steps must be at least 1, got 0: it is the number of updates. Give it, or "
+         "give training.epochs"),
+        ("steps = 7\nepochs = 2.5", "training.epochs = 2.5 and training.steps = 7 are two lengths "
+         "of one training. Take one of them out of the recipe; behind --set, training.steps=0"),
+        ("epochs = -1", "training.epochs must be at least 0, got -1"),
+    ],
+)  # fmt: skip
+def test_a_training_has_one_length(tmp_path, length, said):
+    assert any(said in line for line in _said(tmp_path, GOOD.replace("steps = 7", length)))
+    assert read_recipe(_write(tmp_path, GOOD), ["training.steps=0", "training.epochs=2"])
+
+
 def test_a_mistake_of_one_section_hides_none_of_another(tmp_path):
     text = GOOD.replace('"copy", count = 50', '"copi", count = 50').replace("steps", "stepps")
     text = text.replace("valid", "max_token = 3\nvalid")
@@ -165,7 +179,6 @@ def test_a_mistake_of_one_section_hides_none_of_another(tmp_path):
     assert [line.split(". ")[0] for line in said] == [
         "3: data.max_token: There is no 'max_token' here",
         "11: training.stepps: There is no 'stepps' here",
-        "10: training.steps: is missing; it has no default.",
         "8: model.select: 'top_k' has no setting 'cuont'; it takes count: int = 8.",
         "2: data.train: There is no 'copi' here",
     ]
@@ -262,7 +275,7 @@ def test_every_recipe_of_ours_is_complete_and_annotated(path):
     head = path.read_text().split("[data]")[0]
     assert "Expect:" in head
     assert "Takes:" in head
-    assert recipe.training.steps > 0
+    assert recipe.training.steps > 0 or recipe.training.epochs > 0
     # so that no example is longer than what the model reads and writes
     assert recipe.data.max_tokens <= recipe.model.max_len
 

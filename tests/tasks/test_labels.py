@@ -1,14 +1,25 @@
 """Tags and labels: as many as a text has places for, in training, answers and scores."""
 
 import json
+import math
 import re
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
+import regard
 from regard.cli import main
-from regard.errors import LengthError
+from regard.data.published_subwords import WORDPIECE
+from regard.data.subword_kinds import EOS, SPECIALS, WORDS
+from regard.data.subwords import Subwords
+from regard.decoding import Beam, Sentence
+from regard.errors import LengthError, SettingError
+from regard.recipes import read_recipe
 from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers
 from regard.runs.evaluation_texts import texts_of_split
+from regard.training.events import Step
+from regard.training.run import run
 from tests.training.encoder_recipes import TAGS, trained
 
 
@@ -20,22 +31,25 @@ def test_a_tagger_learns_and_its_answers_have_a_tag_for_each_word(tmp_path):
     assert [each.text for each in said] == ["Z Y X", "X X X X X", "Y"]
 
 
-def test_a_label_is_one_word(tmp_path):
-    pairs = ["a a b\tfirst", "b b a\tsecond"]
+def test_a_label_of_several_words_is_one_label(tmp_path):
+    pairs = ["a a b\tvery good", "b b a\tvery bad ", "a a a\t very good"]
     (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 8) + "\n")
-    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3))
-    assert {each.text for each in one.predict(["a a b", "b b a"])} <= {"first", "second"}
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=40))
+    good, bad = one.predict(["a a b", "b b a"])
+    assert (good.text, good.tokens, bad.text) == ("very good", ("very good",), "very bad")
+    assert one.model.output.weight.shape[0] == 2
+    report = one.evaluate(split="valid")
+    assert report.labels.labels == ("very bad", "very good")
+    assert {score.name: score.value for score in report.scores}["token accuracy"] == 100
 
 
 @pytest.mark.parametrize(
     ("task", "second", "said"),
     [
-        ("label", "b b a\tsecond one", "for the whole text, but example 2 has a text of 3 and "
-         "labels of 2 tokens"),
-        # the longest text and the longest labels are as long as each other
-        ("tags", "b b\tX", "for each token, but example 2 has a text of 2 and labels of 1 tokens"),
+        ("label", "b b a\t ", "for the whole text, but example 2 has 0 labels. Write one; it may"),
+        ("tags", "b b\tX", "for each word, but example 2 has 2 words and 1 label. Write a label"),
     ],
-)  # fmt: skip
+)
 def test_another_number_of_labels_than_a_text_has_is_refused(tmp_path, capsys, task, second, said):
     first = {"label": "a a b\tfirst", "tags": "a a b\tX X Y"}[task]
     (tmp_path / "pairs.tsv").write_text(f"{first}\n{second}\n")
@@ -44,7 +58,149 @@ def test_another_number_of_labels_than_a_text_has_is_refused(tmp_path, capsys, t
     assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
     told = " ".join(capsys.readouterr().err.split())
     assert f"data.train: model.task = '{task}' asks for one label {said}" in told
-    assert "one word for each label" in told
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters", "words"])
+def test_words_of_several_pieces_have_a_label_each(tmp_path, kind):
+    pairs = ["ab  cde f\tX Y Z", "cde ab\tY X", "f f ab cde\tZ Z X Y", "ab\tX"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 8) + "\n")
+    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task="tags", steps=80)
+    recipe = recipe.replace('kind = "words"\nsize = 60', f'kind = "{kind}"\nsize = 300')
+    one = trained(tmp_path, recipe)
+    said = one.predict(["f  cde ab", "ab ab ab", "cde"])
+    assert [each.text for each in said] == ["Z Y X", "X X X", "Y"]
+    assert one.model.output.weight.shape[0] == 3
+    report = one.evaluate(split="valid", metrics=["accuracy", "exact", "loss"])
+    assert [score.value for score in report.scores][:2] == [100, 100]
+    # the attention is over the pieces
+    assert one.look("f cde").target == "Z Y"
+
+
+def test_pieces_that_hide_where_words_begin_are_refused_with_the_kinds_to_take():
+    pieces = {piece: number for number, piece in enumerate((*SPECIALS, "a", "##b"))}
+    settings = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                "strip_accents": None, "lowercase": True}  # fmt: skip
+    tokenizer = WORDPIECE.rebuild({"vocab": pieces, "normalizer": settings})
+    with pytest.raises(
+        SettingError, match=r"kind wordpiece do not show .* Take tokens.kind = 'bpe"
+    ):
+        Subwords(WORDPIECE, tokenizer).for_tagging()
+
+
+@pytest.mark.parametrize(("task", "labels"), [("tags", "X Y Z"), ("label", "X")])
+def test_the_probabilities_of_all_labels_sum_to_one(tmp_path, capsys, task, labels):
+    pairs = [f"a b c\t{labels}", f"c b a\t{labels[::-1]}", f"b b a\t{labels.replace('X', 'Y')}"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 4) + "\n")
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=3))
+    run = str(one.path)
+    assert main(["predict", run, "--text", "a b", "--text", "c", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    n_places = {"tags": [2, 1], "label": [1, 1]}[task]
+    assert [len(row["candidates"]) for row in rows] == n_places
+    for place in (place for row in rows for place in row["candidates"]):
+        assert sorted(each["text"] for each in place) == ["X", "Y", "Z"][: len(place)]
+        assert sum(each["probability"] for each in place) == pytest.approx(1, abs=1e-9)
+        assert place[0]["probability"] == max(each["probability"] for each in place)
+    assert main(["predict", run, "--text", "c"]) == 0
+    line = capsys.readouterr().out.rstrip("\n").split("\t")
+    best = rows[1]["candidates"][0][0]
+    sure = [f"{best['probability']:.4f}"] if task == "label" else []
+    assert line == [best["text"], *sure]
+    assert main(["predict", run, "--text", "c", "--probabilities"]) == 0
+    shown = capsys.readouterr().out.rstrip("\n").split("\t")
+    wanted = ", ".join(
+        f"{one['text']} {one['probability']:.4f}" for one in rows[1]["candidates"][0]
+    )
+    assert shown == [best["text"], wanted]
+
+
+def test_several_answers_are_the_likeliest_labels(tmp_path):
+    pairs = ["a a b\tX", "b b a\tY", "c c\tZ"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs * 4) + "\n")
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3))
+    (said,) = one.predict(["a a b"], search=Beam(width=5, n_best=5))
+    assert sorted(each.text for each in said.n_best) == ["X", "Y", "Z"]
+    assert sum(math.exp(each.score) for each in said.n_best) == pytest.approx(1)
+    # the search over the model's steps finds the same
+    source = [*one.loaded.source.encode("a a b"), EOS]
+    (found,) = Beam(width=3, n_best=3)(one.stepper, [Sentence(source)])
+    assert [(one.loaded.target.decode(each.tokens)) for each in found] == [
+        each.text for each in said.n_best
+    ]
+
+
+def test_a_label_that_training_never_had_is_told_and_counts_as_wrong(tmp_path, capsys):
+    (tmp_path / "train.tsv").write_text("a a b\tX\nb b a\tY\n" * 8)
+    (tmp_path / "valid.tsv").write_text("a a b\tX\nb b a\tnew one\na b\tnew one\n")
+    recipe = TAGS.format(pairs=tmp_path / "train.tsv", task="label", steps=3)
+    text = recipe.replace("train.tsv", "valid.tsv").replace("valid.tsv", "train.tsv", 1)
+    (tmp_path / "recipe.toml").write_text(text)
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "2 labels: X 50 %, Y 50 %" in told
+    assert (
+        "valid: 2 labels of 1 kinds that training never had (new one); they count as wrong, and "
+        "the loss leaves them out"
+    ) in told
+    assert main(["evaluate", str(tmp_path / "run"), "--split", "valid", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["scores"][0]["value"] <= 100 / 3 + 1e-6
+    assert "tokens:1" in next(s["signature"] for s in report["scores"] if s["name"] == "loss")
+    assert any("that training never had (new one)" in note for note in report["notes"])
+
+
+def test_labels_that_are_all_the_same_are_refused(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("a a b\tX\nb b a\tX\n")
+    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=3)
+    (tmp_path / "recipe.toml").write_text(recipe)
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "data.train: all labels of the training data are the same, so that there is" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_update_has_so_many_tokens_of_texts_and_not_all_texts(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a a b b a a b\tX\nb b a a b b a\tY\n" * 64)
+    recipe = TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=2)
+    (tmp_path / "recipe.toml").write_text(recipe + "target_tokens_per_batch = 128\n")
+    events = run(read_recipe(tmp_path / "recipe.toml"), tmp_path / "run")
+    steps = [event for event in events if isinstance(event, Step)]
+    # texts of 7 tokens and an end, 16 of them an update
+    assert [step.source_tokens for step in steps] == [128, 128]
+    assert [step.target_tokens for step in steps] == [32, 32]
+
+
+@pytest.mark.parametrize("task", ["tags", "label"])
+def test_a_run_of_an_earlier_version_answers_as_it_did(tmp_path, task):
+    second = {"tags": ("X Y", "Y X"), "label": ("X", "Y")}[task]
+    pairs = zip(("a b", "b a"), second, strict=True)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{said}\n" for text, said in pairs) * 8)
+    one = trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task=task, steps=40))
+    want = one.predict(["a b", "b a"])
+    # as it was: two vocabularies of texts, and a row of weights for each special piece
+    folder = tmp_path / "run"
+    (folder / "tokenizer.json").rename(folder / "tokenizer.source.json")
+    (folder / "labels.json").unlink()
+    Subwords.train(["X Y X"], kind=WORDS, size=60).save(folder / "tokenizer.target.json")
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if name.endswith("output.weight"))
+    rows = weights[name]
+    order = [one.loaded.target.encode(label)[0] - 4 for label in ("X", "Y")]
+    weights[name] = torch.cat([torch.full((4, rows.shape[1]), 9.0), rows[order]])
+    save_file(weights, folder / "model.safetensors")
+    old = regard.load(folder, device="cpu")
+    assert [each.text for each in old.predict(["a b", "b a"])] == [each.text for each in want]
+
+
+def test_an_unfinished_run_of_an_earlier_version_is_refused(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("a b\tX\nb a\tY\n" * 4)
+    trained(tmp_path, TAGS.format(pairs=tmp_path / "pairs.tsv", task="label", steps=2))
+    for name in ("labels.json", "model.safetensors"):
+        (tmp_path / "run" / name).unlink()
+    asked = ["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run"), "--resume"]
+    assert main(asked) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "was begun by an earlier version, in which labels had no set of their own" in said
 
 
 def test_another_number_of_labels_than_a_text_has_is_not_scored(tmp_path, capsys):
@@ -55,7 +211,7 @@ def test_another_number_of_labels_than_a_text_has_is_not_scored(tmp_path, capsys
     asked = ["evaluate", str(tmp_path / "run"), "--source", str(tmp_path / "other.tsv")]
     assert main([*asked, "--metrics", "loss"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "evaluate: model.task = 'tags' asks for one label for each token, but example 1" in said
+    assert "evaluate: model.task = 'tags' asks for one label for each word, but example 1" in said
 
 
 @pytest.mark.parametrize(("task", "answers"), [("tags", ("X Y", "Y X Y")), ("label", ("X", "Y"))])
@@ -75,10 +231,11 @@ def test_a_validation_has_the_loss_that_an_evaluation_has(tmp_path, task, answer
 def labellers(tmp_path_factory):
     """A run of each task, trained for a moment."""
     folder, runs = tmp_path_factory.mktemp("labellers"), {}
-    for task, second in (("tags", "X Y Y"), ("label", "X")):
+    for task, labels in (("tags", ("X Y Y", "Y X X")), ("label", ("X", "Y"))):
         place = folder / task
         place.mkdir()
-        (place / "pairs.tsv").write_text(f"a b b\t{second}\n" * 4)
+        pairs = zip(("a b b", "b a a"), labels, strict=True)
+        (place / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs) * 4)
         runs[task] = trained(place, TAGS.format(pairs=place / "pairs.tsv", task=task, steps=2))
     return runs
 

@@ -7,9 +7,12 @@ import torch
 from tokenizers import Tokenizer
 
 from regard.data.published_subwords import SENTENCEPIECE, WORDPIECE
-from regard.data.subword_kinds import BPE, CHARACTERS, MASK_NUMBER, WORDS, Kind
+from regard.data.subword_kinds import BPE, CHARACTERS, MASK_NUMBER, SPECIALS, WORDS, Kind
 from regard.data.subwords import Subwords
+from regard.decoding import Beam
 from regard.tasks.masked_words import filled
+from tests.training.encoder_recipes import WORDS as HIDDEN_WORDS
+from tests.training.encoder_recipes import trained
 
 PIECES = ["<pad>", "<bos>", "<eos>", "<unk>", "[MASK]"]
 PLAIN = {
@@ -121,3 +124,19 @@ def test_a_script_without_spaces_is_not_marked():
     subwords = sentencepieces()
     assert not subwords.kind.goes_on("你")
     assert subwords.kind.goes_on("é")
+
+
+def test_a_bare_space_is_no_candidate_for_a_hidden_word(tmp_path):
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog ran home\n" * 20)
+    one = trained(tmp_path, HIDDEN_WORDS.format(text=tmp_path / "text", kind="bpe"))
+    blanks = one.tokenizer.blank_pieces
+    assert " " in {one.tokenizer.readable(number) for number in blanks}
+    # even where the model is sure of it
+    with torch.no_grad():
+        one.model.encoder.embedding.E.weight[list(blanks), -1] = 1e4
+    n_all = len(one.tokenizer)
+    (said,) = one.predict(["the [MASK] sat"], search=Beam(width=n_all, n_best=n_all))
+    (candidates,) = said.candidates
+    assert len(candidates) == n_all - len(blanks) - len(SPECIALS) - 1
+    assert all(word.text.removeprefix("##").strip() for word in candidates)
+    assert sum(word.probability for word in candidates) == pytest.approx(1, abs=1e-4)

@@ -13,12 +13,14 @@ from regard.cli import main
 from regard.data import Example
 from regard.data.subword_kinds import BOS, EOS
 from regard.errors import RecipeError
+from regard.inspecting.panels import usual_kind
 from regard.models import ExpertsSpec
 from regard.recipes.recipe import read_recipe
 from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers
 from regard.runs.evaluation_texts import texts_of_split
 from regard.training.events import Finished, Step, Validated
 from regard.training.run import run
+from tests.factories import make_run
 
 TEXT = "the cat saw the dog\nthe dog saw the cat\n" * 60
 RECIPE = """\
@@ -237,3 +239,37 @@ def test_a_recipe_of_a_language_model_reads_back_as_itself(tmp_path):
     (tmp_path / "one.toml").write_text(text.replace("attends =", "atends ="))
     with pytest.raises(RecipeError, match=r"one\.toml:\d+: model\.atends: There is no 'atends'"):
         read_recipe(tmp_path / "one.toml")
+
+
+@pytest.mark.parametrize("rows", ["running", "separated", "continued"])
+def test_a_look_shows_one_causal_map_over_text_and_answer(tmp_path, rows):
+    folder = make_run(tmp_path / "run", model=WRITER.format(rows=rows), kind="words")
+    record = regard.load(folder, device="cpu").look("a b c", "d e")
+    whole = record.attention["sequence"]
+    names = {
+        "running": ("<bos>", "a", "b", "c", "d", "e"),
+        "separated": ("a", "b", "c", "<eos>", "<bos>", "d", "e"),
+        "continued": ("a", "b", "c", "d", "e"),
+    }[rows]
+    assert whole.queries == whole.keys
+    assert whole.keys.names == names
+    weights = record.weights("sequence", 0, 0)
+    assert torch.equal(weights.triu(1), torch.zeros_like(weights))
+    torch.testing.assert_close(weights.sum(1), torch.ones(len(names)))
+    # what the answer looks at is the same in its parts
+    first = names.index("d") - 1
+    parts = record.weights("cross", 0, 0).sum(1) + record.weights("decoder", 0, 0).sum(1)
+    torch.testing.assert_close(parts[0], weights[first].sum())
+    assert usual_kind(record.attention) == "sequence"
+    looked = ["look", str(folder), "a b c", "--target", "d e", "--json"]
+    assert main(looked) == 0
+
+
+WRITER = """\
+kind = "language_model"
+rows = "{rows}"
+d_model = 16
+n_heads = 2
+d_hidden = 16
+n_layers = 2
+"""

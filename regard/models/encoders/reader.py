@@ -6,7 +6,7 @@ certain. So greedy search gives the likeliest answer at every position, and beam
 that are likeliest as a whole.
 
     words   at a hidden word any word; at a word that is there, that word
-    tags    at each word a tag
+    tags    at each word a tag, at its first piece
     label   one label
 """
 
@@ -66,6 +66,10 @@ class Reader(Model):
         """What the loss of the network's task takes."""
         return self.network.loss_inputs(source, target)
 
+    def logits(self, source: SourceTokens) -> Float[Tensor, "b l v"]:
+        """The logits of the output layer at each place that has an answer."""
+        return self.output(self.network.hidden(source))
+
     def vectors(self, source: SourceTokens) -> Float[Tensor, "b m"]:
         """One vector of length 1 for each text: the mean over its tokens, begin and end too."""
         h = self.encoder(source)
@@ -91,13 +95,19 @@ class Reader(Model):
         at = torch.arange(state.length, after, device=tokens.device)
         here = at.clamp(max=n_read - 1)
         known = known[:, here].masked_fill(at >= n_read, EOS)
-        logits = self.output(hidden[:, here])
-        # special tokens are never predicted
+        # special tokens are never predicted; in front of labels they have no logits
+        logits = pad(self.output(hidden[:, here]), (self.network.first, 0), value=NEVER)
         logits[..., list(self.network.unsaid)] = NEVER
         certain = torch.full_like(logits, NEVER).scatter(2, known.unsqueeze(2), 0.0)
         said = torch.where((known == PAD).unsqueeze(2), logits, certain)
         width = len(tokens) // max(1, len(known))
         return said.repeat_interleave(width, 0), state._replace(length=after)
+
+    def without_special_rows(self) -> None:
+        """Delete the output layer's rows of special tokens, which earlier versions had."""
+        layer, first = self.output, self.network.first
+        layer.weight = nn.Parameter(layer.weight.detach()[first:].clone())
+        layer.out_features -= first
 
     def repeated(self) -> Iterator[nn.Module]:
         """The layers of the encoder."""
@@ -129,6 +139,7 @@ def _encoder(spec: EncoderSpec, n_tokens: int) -> Encoder:
         pattern=pattern,
         is_by_length=pattern is not None and pattern.needs_length,
         carries_heads=spec.needs_trees,
+        carries_marks=spec.labels_words and not spec.needs_trees,
     )
 
 
@@ -154,12 +165,14 @@ def _labels(spec: EncoderSpec, count: int) -> nn.Linear:
 
 HEADS: Mapping[str, Callable[[EncoderSpec, Encoder, int], EncoderHead]] = {
     "words": _words,
-    "tags": lambda spec, encoder, n: Tagger(encoder=encoder, output=_labels(spec, n)),
+    "tags": lambda spec, encoder, n: Tagger(
+        encoder=encoder, output=_labels(spec, n - Tagger.first)
+    ),
     "label": lambda spec, encoder, n: Classifier(
-        spec.dims, encoder=encoder, output=_labels(spec, n)
+        spec.dims, encoder=encoder, output=_labels(spec, n - Classifier.first)
     ),
     "vectors": lambda spec, encoder, n: HeadlessEncoder(
         encoder=encoder, output=tied_output(encoder.embedding.E)
     ),
 }
-"""The function that makes a task's head, given the number of answers."""
+"""The function that makes a task's head, given the size of the vocabulary of answers."""

@@ -97,6 +97,16 @@ class EncoderSpec(StackSpec):
         return self.task == "words"
 
     @property
+    def gives_labels(self) -> bool:
+        """Whether answers are labels, of words or of whole texts."""
+        return self.task in ("tags", "label")
+
+    @property
+    def labels_words(self) -> bool:
+        """Whether there is a label for each word of a text."""
+        return self.task == "tags"
+
+    @property
     def needs_trees(self) -> bool:
         """Whether sentences must come with their dependency trees."""
         return knows_trees(self.positions) or knows_trees(self.relation)

@@ -34,7 +34,7 @@ export const isOfLetters = ({ keys }) => keys.pieces.length > keys.names.length
 export function wished(params, record) {
   const kinds = Object.keys(record.attention);
   const kind = kinds.includes(params.kind) ? params.kind
-    : kinds.includes("cross") ? "cross" : kinds[0];
+    : ["sequence", "cross"].find((usual) => kinds.includes(usual)) ?? kinds[0];
   const one = record.attention[kind], what = shownOf(params, one);
   return {
     kind, ...what,
