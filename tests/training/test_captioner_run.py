@@ -135,7 +135,7 @@ def test_a_plan_says_what_it_does_not_know_of_a_frozen_encoder(tmp_path, publish
     *_, found = plan(_recipe(tmp_path, FROZEN), hardware=CPU, out=tmp_path)
     assert any(note.startswith("the frozen encoder looks") for note in found.notes)
     *_, found = plan(_recipe(tmp_path), hardware=CPU, out=tmp_path)
-    assert found.notes == ()
+    assert not any(note.startswith("the frozen encoder looks") for note in found.notes)
     assert not published, "nobody's weights are needed to measure"
 
 
