@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.choices import find
 from regard.errors import CheckpointError, SettingError
 from regard.hardware.cuda_graphs import CudaGraphs, GraphedWork, Work
-from regard.hardware.threads import Threads, free_threads, use_threads
+from regard.hardware.threads import OPTION, Threads, free_threads, given_threads, use_threads
 from regard.models import Model
 
 M = TypeVar("M", bound=Model)
@@ -55,9 +55,17 @@ class Hardware:
 
     @classmethod
     def chosen(
-        cls, device: str | None, precision: str | None, *, compiles: bool | None = None
+        cls,
+        device: str | None,
+        precision: str | None,
+        *,
+        compiles: bool | None = None,
+        threads: int | None = None,
     ) -> "Hardware":
-        """Unless said otherwise, a GPU where there is one, in bfloat16 and compiled."""
+        """Unless said otherwise, a GPU where there is one, in bfloat16 and compiled.
+
+        `threads` share a product on a CPU; unless given, one for each core that is free.
+        """
         where = device_named(device)
         name = precision or ("bfloat16" if where.type == "cuda" else "float32")
         products = find(name, PRECISIONS, key="--precision")
@@ -66,8 +74,15 @@ class Hardware:
             raise SettingError(f"--precision: {name} is for GPUs; on the CPU take float32.")
         is_cuda = where.type == "cuda"
         compiles = is_cuda if compiles is None else compiles
-        threads = free_threads() if where.type == "cpu" else None
-        return cls(where, products, compiles, compiles and is_cuda, threads)
+        chosen = None if threads is None else given_threads(threads)
+        if where.type == "cpu":
+            chosen = chosen or free_threads()
+        elif chosen is not None:
+            raise SettingError(
+                f"{OPTION}: {threads} are for the CPU, but {where} computes. Add --device cpu, or "
+                f"leave {OPTION} out."
+            )
+        return cls(where, products, compiles, compiles and is_cuda, chosen)
 
     @property
     def multiple(self) -> int:

@@ -60,6 +60,7 @@ def write_card(
     checked = [row for row in rows if row.get("valid_loss") is not None]
     data, data_quoted = _data(recipe, run)
     threads = progress.environment.get("threads", str(torch.get_num_threads()))
+    reason = progress.environment.get("threads_reason")
     device, precision = hardware.device.type, str(hardware.precision).removeprefix("torch.")
     is_gpu, capability = device == "cuda", torch.backends.cpu.get_cpu_capability()
     processor = torch.cuda.get_device_name(hardware.device) if is_gpu else capability
@@ -78,7 +79,7 @@ def write_card(
         "device": f"{hardware.device} ({processor})",
         "precision": precision,
         "compiled": "yes" if hardware.compiles else "no",
-        "threads": threads,
+        "threads": f"{threads}: {reason}" if reason else threads,
         "processes": str(workers.count),
         "seeds of dropout": ", ".join(map(str, seeds)),
     }
@@ -88,13 +89,14 @@ def write_card(
         scores=_quoted_scores(checked, recipe, final),
         made_with=made_with,
     )
-    start = f"OMP_NUM_THREADS={threads} regard" if device == "cpu" else "regard"
+    start = "regard"
     if workers.count > 1:
         start = f"torchrun --nproc-per-node {workers.count} -m regard"
     command = (
         f"{start} train {quote(str(run / 'recipe.toml'))} --out {quote(f'{run}-again')} --device "
         f"{device} --precision {precision} "
         f"{'--compile' if hardware.compiles else '--no-compile'}"
+        f"{f' --threads {threads}' if device == 'cpu' else ''}"
     )
     training = {
         "parameters": f"{parameters:,}",
@@ -210,8 +212,8 @@ def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated 
         facts["BLEU's signature"] = measured[-1]["bleu_signature"]
     facts["how"] = "loss in nats per target token, without smoothing"
     if "exact_match" in checked[-1]:
-        count = recipe.training.validate_examples
-        facts["how"] += f"; greedy decoding of at most {count:,} validation examples"
+        count = checked[-1].get("decoded_examples") or recipe.training.validate_examples
+        facts["how"] += f"; greedy decoding of {count:,} validation examples"
     if final is None and recipe.training.average_last > 1:
         facts["of what"] = (
             "the weights of those updates; the run's final weights are a mean of the last "

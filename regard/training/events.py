@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.hardware.threads import Threads
 from regard.training.checkpoints import Progress
 
 Fact = float | int | str | bool
@@ -20,6 +21,23 @@ class Notice:
     """A sentence for the user."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class ChosenThreads:
+    """How many threads a training on a CPU takes, and why."""
+
+    threads: Threads
+
+    @property
+    def text(self) -> str:
+        """A sentence for the user."""
+        return f"on {self.threads}"
+
+    def record(self) -> dict[str, Fact]:
+        """The number, the reason, and the time of an update on each number that was tried."""
+        tried = {f"seconds_with_{count}": round(s, 5) for count, s in self.threads.seconds.items()}
+        return {"threads": self.threads.count, "reason": self.threads.reason, **tried}
 
 
 @dataclass(frozen=True)
@@ -77,6 +95,8 @@ class Validated:
     bleu: float | None = None
     signature: str | None = None
     """How BLEU was computed, if the recipe asks for it."""
+    decoded_examples: int | None = None
+    """How many examples were decoded; None if none are."""
     per_character: float | None = None
     """The loss per character of the target texts, which no choice of sub-words changes."""
     seconds: float = 0.0
@@ -90,6 +110,7 @@ class Validated:
             "valid_loss_per_character": self.per_character,
             "bleu": self.bleu,
             "bleu_signature": self.signature,
+            "decoded_examples": self.decoded_examples,
             "is_best": self.is_best,
             "seconds": round(self.seconds, 4),
         }
@@ -113,7 +134,7 @@ class Finished:
         return {"step": self.progress.step, "run": str(self.path), "is_complete": self.is_complete}
 
 
-Event = Notice | Step | Validated | Finished
+Event = Notice | ChosenThreads | Step | Validated | Finished
 
 
 def finite(value: Any) -> Any:

@@ -47,11 +47,11 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, capsys):
     said = capsys.readouterr()
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert [row["event"] for row in rows] == [
-        "step", "step", "validation", "step", "validation", "end",
+        "threads", "step", "step", "validation", "step", "validation", "end",
     ]  # fmt: skip
     assert rows[-1] == {"event": "end", "step": 3, "run": str(out), "is_complete": True}
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert [{k: v for k, v in row.items() if k != "event"} for row in rows[:-1]] == kept
+    assert [{k: v for k, v in row.items() if k != "event"} for row in rows[1:-1]] == kept
     assert "% padding" in said.err
     assert "parameters" in said.err
 
