@@ -23,7 +23,6 @@ SHORTENED = {
     "demo-dates": ("training.steps=500", "training.validate_every=250"),
     "tagging": ("training.steps=150", "training.validate_every=75"),
     "treebank-structural": ("training.steps=60", "training.validate_every=30"),
-    "listops-encoder": ("training.steps=60", "training.validate_every=30"),
     "wikitext2-lm": ("training.steps=12", "training.validate_every=12"),
     "scenes-soft": ("training.steps=60", "training.validate_every=30"),
     "multi30k-de-en": ("training.steps=30", "training.validate_every=15"),

@@ -123,8 +123,8 @@ class TrainingRecipe:
     """The share of the training's time for validations, by which examples are decoded at each."""
     validate_examples: int | None = None
     """How many examples are decoded at a validation; by the share of the time unless given."""
-    validate_bleu: bool = False
-    """Whether BLEU is computed at a validation as well."""
+    validate_bleu: bool | None = None
+    """Whether BLEU is computed at a validation; as suits the task unless given."""
     stop_on: str = "loss"
     """The score of early stopping and of the best checkpoint: "loss" or "bleu"."""
     patience: int = 0

@@ -33,7 +33,7 @@ from regard.training.card_json import (
     weights_hash,
 )
 from regard.training.checkpoints import Progress
-from regard.training.events import Validated
+from regard.training.events import PRINTED, Validated
 from regard.training.metrics_file import rows as read_metrics
 from regard.training.workers import Workers
 
@@ -226,8 +226,7 @@ def _score(row: Mapping[str, Any]) -> str:
     text = f"loss {row['valid_loss']:.4f}"
     if row.get("valid_loss_per_character") is not None:
         text += f" ({row['valid_loss_per_character']:.4f} per character)"
-    if "exact_match" in row:
-        text += f", exact match {row['exact_match']:.4f}"
-    if "bleu" in row:
-        text += f", BLEU {row['bleu']:.2f}"
+    for key, (name, digits) in PRINTED.items():
+        if key in row:
+            text += f", {name} {row[key]:.{digits}f}"
     return f"{text}, at update {row['step']:,}"

@@ -164,7 +164,7 @@ class _Training:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
         is_begun = bool(checkpoints(self.folder)) or (self.out / ENVIRONMENT).exists()
-        progress = yield from self._begun()
+        progress = yield from self._begun(is_begun=is_begun)
         yield from map(Notice, sources.slow_steps(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
         if not progress.step:
@@ -223,7 +223,7 @@ class _Training:
                 "RECIPE says what a training takes."
             ) from error
 
-    def _begun(self) -> Generator[Event, None, Progress]:
+    def _begun(self, *, is_begun: bool) -> Generator[Event, None, Progress]:
         """The newest checkpoint, or the start, in model, optimiser, average and metrics."""
         training, found = self.recipe.training, checkpoints(self.folder)
         progress = Progress(environment=environment(self.workers))
@@ -247,7 +247,7 @@ class _Training:
             task_of(self.recipe).sources.load_published_weights(self.model)
         if (decoded := read_environment(self.out).get(DECODED_EXAMPLES)) is not None:
             self.n_decoded = int(decoded)
-        progress = yield from self._as_it_was(progress)
+        progress = yield from self._as_it_was(progress, is_begun=is_begun)
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
             if found:
@@ -256,7 +256,7 @@ class _Training:
             self.metrics.go_on(progress.step)
         return progress
 
-    def _as_it_was(self, progress: Progress) -> Generator[Event, None, Progress]:
+    def _as_it_was(self, progress: Progress, *, is_begun: bool) -> Generator[Event, None, Progress]:
         """Use the threads that the run began with, unless others are given; notes on changes."""
         then, now = progress.environment, environment(self.workers)
         is_given = self.threads is not None and self.threads.is_given
@@ -266,8 +266,10 @@ class _Training:
                 f"{' and '.join(changed)} changed since the run was begun; it goes on, but not to "
                 "the bit"
             )
-        if not is_given and then.get("threads", now["threads"]) != now["threads"]:
-            self.threads = Threads(int(then["threads"]), "the run was begun so")
+        begun_on = then.get("threads", now["threads"])
+        is_kept = is_begun and not is_given and self.threads is not None
+        if is_kept or (not is_given and begun_on != now["threads"]):
+            self.threads = Threads(int(begun_on), "the run was begun so")
             use_threads(self.threads.count)
         return self._recorded(progress) if is_given else progress
 
@@ -297,15 +299,17 @@ class _Training:
                 self.model, prepared, self.hardware, progress.step,
                 n_examples=self.n_decoded, seconds=time.seconds,
             )  # fmt: skip
-        yield self.best.with_validation(found, self.recipe.training.stop_on)
-        if not self.has_validated and (note := time.note(found)) is not None:
-            yield Notice(note)
-        self.has_validated, count = True, found.decoded_examples
+        count, is_first, self.has_validated = found.decoded_examples, not self.has_validated, True
         is_chosen = self.recipe.training.validate_examples is None and self.n_decoded is None
         if is_chosen and count is not None:
             self.n_decoded = count
-            recorded = {**progress.environment, DECODED_EXAMPLES: str(count)}
+            # before its scores, so that a run which was killed in between decodes as many again
+            recorded = {**read_environment(self.out), DECODED_EXAMPLES: str(count)}
             write_environment(self.out, recorded)
+        yield self.best.with_validation(found, self.recipe.training.stop_on)
+        if is_first and (note := time.note(found)) is not None:
+            yield Notice(note)
+        if is_chosen and count is not None:
             yield Notice(
                 f"each validation decodes {counted(count, 'example')}, for which "
                 f"training.validation_share = {self.recipe.training.validation_share:g} of the "

@@ -1,8 +1,8 @@
-"""Validation: loss, exact match and BLEU on examples that training never learns from."""
+"""Validation: the loss, and what suits the task, on examples that training never learns from."""
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import final
@@ -15,6 +15,9 @@ from regard.data.subwords import Subwords
 from regard.decoding import Rule, greedy
 from regard.decoding.rules import ForcedPrefix
 from regard.evaluating import bleu, exact_match
+from regard.evaluating.accuracy import measured_token_accuracy
+from regard.evaluating.rouge import measured_rouge
+from regard.evaluating.score import TextLists, Texts
 from regard.hardware.hardware import Hardware
 from regard.models import Model
 from regard.recipes.recipe import Recipe, TrainingRecipe
@@ -28,10 +31,26 @@ from regard.training.preparation import Prepared
 UNANSWERABLE = "\ue000"
 """Replaces unknown pieces in references; no answer contains it."""
 
-FIRST_DECODED, AT_ONCE = 32, 250
-"""How many examples are decoded together, at first and later; the first few tell the time."""
+FIRST_DECODED, AT_ONCE = (4, 32), 250
+"""How many examples are decoded with the first batches, which tell the time, and with any later."""
 MAX_CHOSEN_EXAMPLES = 1000
 """The most that the share of the time pays for; more are decoded where the recipe says so."""
+
+
+def _accuracy(texts: Texts, references: TextLists) -> tuple[str, float]:
+    return "accuracy", measured_token_accuracy(texts, references).score.value / 100
+
+
+def _rouge(texts: Texts, references: TextLists) -> tuple[str, float]:
+    return "rouge_l", measured_rouge(texts, references)[-1].score.value
+
+
+SCORES: Mapping[str, Callable[[Texts, TextLists], tuple[str, float]]] = {
+    "accuracy": _accuracy,
+    "rouge": _rouge,
+}
+"""Scores of decoded answers beside exact match and BLEU, by the metric's name, each with its key
+in `metrics.jsonl`: accuracy is a share, as exact match is, ROUGE-L is in per cent, as BLEU is."""
 MIN_TOLD_S, TOLERANCE = 10.0, 1.25
 """Validations that take less together, or little more than their share, are not worth a note."""
 PESSIMISM = 4
@@ -148,13 +167,16 @@ def validate(
             count = recipe.training.validate_examples or n_examples
             left = seconds - (time.perf_counter() - start)
             hypotheses, references = decoded(model, prepared, hardware, count, left)
-    score = bleu(hypotheses, references) if _asks_for_bleu(recipe) else None
+        named = task_of(recipe).validation_scores(recipe) if is_decoded else ()
+        score = bleu(hypotheses, references) if _asks_for_bleu(recipe) else None
+        others = [SCORES[name](hypotheses, references) for name in named if name in SCORES]
     # one pass over a text gives some of its words, which have other characters than all of them
     is_whole = task_of(recipe).is_searched
     return Validated(
         step=step,
         loss=total / n_tokens,
         per_character=total / _count_characters(valid, prepared.target) if is_whole else None,
+        scores=dict(others),
         exact_match=exact_match(hypotheses, references) if is_decoded else None,
         is_best=False,
         decoded_examples=len(references) or None,
@@ -170,7 +192,10 @@ def decodes_at_validation(recipe: Recipe) -> bool:
 
 
 def _asks_for_bleu(recipe: Recipe) -> bool:
-    return recipe.training.validate_bleu or recipe.training.stop_on == "bleu"
+    if recipe.training.stop_on == "bleu":
+        return True
+    asked = recipe.training.validate_bleu
+    return "bleu" in task_of(recipe).validation_scores(recipe) if asked is None else asked
 
 
 @final
@@ -181,30 +206,24 @@ class ValidationCost:
     loss: float
     """The seconds of the loss over the whole split."""
     batches: tuple[tuple[int, float], ...] = ()
-    """The examples and seconds of a small batch that is decoded, and maybe of a large one."""
+    """The examples and seconds of a small batch that is decoded, and maybe of larger ones."""
     n_there: int = 0
     """How many examples there are to decode, at most as many as are ever chosen."""
 
     def chosen(self, training: TrainingRecipe, seconds: float) -> int:
         """How many examples a training decodes where a validation may take so many seconds."""
-        times = dict(self.batches)
-        if not times or training.validate_examples is not None:
+        if not self.batches or training.validate_examples is not None:
             return min(training.validate_examples or 0, self.n_there)
-        last = self.batches[-1]
-
-        def timed(begin: int, end: int) -> float:
-            return times.get(end - begin, last[1] * (end - begin) / last[0])
-
-        return chosen_examples(timed, self.n_there, seconds - self.loss)
+        return chosen_examples(self._batch_seconds, self.n_there, seconds - self.loss)
 
     def seconds(self, count: int) -> float:
         """How long a validation takes that decodes so many examples."""
-        if not count:
-            return self.loss
-        size, took = self.batches[0]
-        others, took_others = self.batches[-1]
-        rest = max(0, count - size)
-        return self.loss + took * min(1, count / size) + took_others * rest / others
+        return self.loss + sum(self._batch_seconds(*place) for place in batch_places(count))
+
+    def _batch_seconds(self, begin: int, end: int) -> float:
+        sizes, times = zip(*self.batches, strict=True)
+        larger = max(1.0, (end - begin) / sizes[-1])
+        return larger * float(np.interp((end - begin) / larger, sizes, times))
 
 
 def validation_cost(model: Model, prepared: Prepared, hardware: Hardware) -> ValidationCost:
@@ -228,7 +247,7 @@ def validation_cost(model: Model, prepared: Prepared, hardware: Hardware) -> Val
         batches: list[tuple[int, float]] = []
         for begin, end in batch_places(min(len(firsts), AT_ONCE)):
             # a large batch of long documents would take minutes
-            if begin and batches[0][1] > MAX_TIMED_BATCH_S:
+            if begin and batches[-1][1] > MAX_TIMED_BATCH_S:
                 break
             start = time.perf_counter()
             batch = collate(valid.corpus, firsts[begin:end])
@@ -296,13 +315,13 @@ def rounded_down(count: int) -> int:
 
 
 def batch_places(count: int) -> list[tuple[int, int]]:
-    """The first and the last number of each batch, the last excluded; the first batch is small.
+    """The first and the last number of each batch, the last excluded; the first ones are small.
 
     >>> batch_places(600)
-    [(0, 32), (32, 250), (250, 500), (500, 600)]
+    [(0, 4), (4, 32), (32, 250), (250, 500), (500, 600)]
     """
-    edges = [0, FIRST_DECODED, *range(AT_ONCE, count, AT_ONCE)]
-    return list(pairwise([edge for edge in edges if edge < count] + [count]))
+    edges = [0, *FIRST_DECODED, *range(AT_ONCE, count, AT_ONCE)]
+    return list(pairwise([*(edge for edge in edges if edge < count), count]))
 
 
 def _first_rows(prepared: Prepared, count: int) -> tuple[np.ndarray, list[list[str]]]:

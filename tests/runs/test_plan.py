@@ -173,7 +173,7 @@ def test_a_plan_chooses_how_many_examples_are_decoded_as_the_training_does(monke
         assert took.per_validation == pytest.approx(cost.seconds(took.decoded_examples))
         return took.decoded_examples
 
-    assert decoded(1.3) == 5
+    assert decoded(2.6) == 5
     # 5 s pay for 545 examples, were all of them decoded in large batches
     assert decoded(6.0) == 500
     assert decoded(60.0) == 800
