@@ -191,7 +191,7 @@ def plan(
             time=duration,
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, hardware, found, trial, duration)),
+            notes=tuple(_notes(recipe, found, trial, duration)),
         )
 
 
@@ -301,9 +301,7 @@ def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
         )
 
 
-def _notes(
-    recipe: Recipe, hardware: Hardware, found: Examples, trial: Trial, took: Duration
-) -> Iterator[str]:
+def _notes(recipe: Recipe, found: Examples, trial: Trial, took: Duration) -> Iterator[str]:
     if trial.threads:
         yield f"measured on {trial.threads}"
     if found.read < found.training:

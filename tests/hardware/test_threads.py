@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.cli import main
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, SettingError
+from regard.hardware import hardware as hardware_module
 from regard.hardware import threads
 from regard.hardware.hardware import Hardware
 from regard.hardware.threads import busy_cores, cpu_quota, free_threads
@@ -103,6 +104,31 @@ def test_a_quota_is_not_exceeded(machine):
     )
     machine.setattr(threads, "cpu_quota", lambda: 0.5)
     assert free_threads().count == 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "count", "candidates"),
+    [(None, 4, (1, 2, 4)), (2.5, 2, (1, 2, 3)), (1.5, 1, (1, 2)), (1.0, 1, ()), (0.5, 1, ())],
+)
+def test_a_training_may_try_what_a_quota_pays_for_in_part(quota, count, candidates, machine):
+    machine.setattr(threads, "cpu_quota", lambda: quota)
+    found = free_threads()
+    assert (found.count, found.candidates) == (count, candidates)
+
+
+def test_a_number_that_is_given_wins_over_everything_and_is_for_the_cpu(machine):
+    machine.setattr(threads, "cpu_quota", lambda: 0.5)
+    machine.setenv("OMP_NUM_THREADS", "4")
+    found = Hardware.chosen("cpu", None, threads=3).threads
+    assert (str(found), found.candidates) == ("3 threads: --threads says so", ())
+    machine.setattr(hardware_module, "device_named", lambda name: torch.device("cuda"))
+    with pytest.raises(SettingError) as caught:
+        Hardware.chosen(None, None, threads=3)
+    assert str(caught.value) == (
+        "--threads: 3 are for the CPU, but cuda computes. Add --device cpu, or leave --threads out."
+    )
+    with pytest.raises(SettingError, match="--threads must be between 1 and 1,024, got 0"):
+        load("run", device="cpu", threads=0)
 
 
 def test_what_the_user_chose_is_taken(machine):
