@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,6 +104,8 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", help="The fixed numbers, separated by commas.")
     parser.add_argument("--only", help="Only the place of this name.")
     given = parser.parse_args()
+    # so that the busy processes end with this one
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     fixed, is_far = given.threads.split(","), False
     places = [place for place in PLACES if given.only in (None, place.name)]
     print(f"{'place':<16}{'recipe':<26}{'threads':>8}{'updates s':>11}{'wall s':>9}{'ratio':>7}")
