@@ -25,7 +25,7 @@ from regard.bench.environment import environment, versions
 from regard.bench.measure import Measured, free_memory, measure
 from regard.bench.training_report import training_text
 from regard.choices import find
-from regard.cli.options import Device
+from regard.cli.options import Device, ThreadCount
 from regard.errors import SettingError
 from regard.hardware.hardware import Hardware
 from regard.models import SIZES
@@ -47,6 +47,7 @@ def attention(
     lengths: str = typer.Option(LENGTHS, help="Sequence lengths, separated by commas."),
     only: str | None = typer.Option(None, help="Only these mechanisms, separated by commas."),
     device: Device = None,
+    threads: ThreadCount = None,
     out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
@@ -61,16 +62,16 @@ def attention(
     sizes, known = _lengths(lengths), cases.names()
     chosen = known if only is None else [*cases.PEERS, *_named("--only", only, known)]
     chosen = list(dict.fromkeys(chosen))
-    kind = Hardware.chosen(device, None).device.type
+    kind = Hardware.chosen(device, None, threads=threads).device.type
     scale = find(kind, cases.SCALES, key="bench attention: --device")
-    memory, threads = free_memory(), torch.get_num_threads()
+    memory, n_threads = free_memory(), threads or torch.get_num_threads()
     results: dict[int, dict[str, Measured]] = {n: {} for n in sizes}
     with counting("measuring", len(results) * len(chosen)) as each:
         for n, row in results.items():
             for name in chosen:
-                row[name] = measure(name, n, scale, memory_bytes=memory, threads=threads)
+                row[name] = measure(name, n, scale, memory_bytes=memory, threads=n_threads)
                 each()
-    report = attention_report(results, threads, scale)
+    report = attention_report(results, n_threads, scale)
     _give(report, attention_text(report), out, as_json=as_json)
     if any(m.is_wrong for row in results.values() for m in row.values()):
         raise typer.Exit(1)
@@ -80,6 +81,7 @@ def attention(
 def bridge(
     lengths: str = typer.Option("1024,4096,16384", help="Text lengths, separated by commas."),
     model: str = typer.Option("llama", help=f"Which model runs: {', '.join(MODELS)}."),
+    threads: ThreadCount = None,
     out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of tables."),
 ) -> None:
@@ -91,16 +93,16 @@ def bridge(
     Example: regard bench bridge --lengths 1024,4096 --model bert
     """
     find(model, MODELS, key="bench bridge: --model")
-    sizes, memory, threads = _lengths(lengths), free_memory(), torch.get_num_threads()
+    sizes, memory, n_threads = _lengths(lengths), free_memory(), threads or torch.get_num_threads()
     # tells a missing package before anything is measured
     model_named(model, 1)
     passes = []
     with counting("measuring", len(sizes) * len(CONTESTANTS)) as each:
         for n in sizes:
             for name in CONTESTANTS:
-                passes.append(measure_pass(model, name, n, memory_bytes=memory, threads=threads))
+                passes.append(measure_pass(model, name, n, memory_bytes=memory, threads=n_threads))
                 each()
-    report = bridge_report(model, passes, threads)
+    report = bridge_report(model, passes, n_threads)
     _give(report, bridge_text(report), out, as_json=as_json)
     if any(one.is_wrong for one in passes):
         raise typer.Exit(1)
@@ -110,6 +112,7 @@ def bridge(
 def train(
     model: str = typer.Option("transformer", help="Which model is raced: transformer, recurrent."),
     device: Device = None,
+    threads: ThreadCount = None,
     data: Path | None = typer.Option(
         None, help="A folder with Multi30k's train.en.gz and train.de.gz."
     ),
@@ -136,14 +139,14 @@ def train(
 
     Example: regard bench train --model recurrent --data data/multi30k --peers joeynmt
     """
-    hardware = Hardware.chosen(device, None)
+    hardware = Hardware.chosen(device, None, threads=threads)
     contests = find(model, CONTESTS, key="bench train: --model")
     contest = find(hardware.device.type, contests, key="bench train: --device")
     chosen = _peers(peers, list(contest.peers))
-    device_used, threads = hardware.device, torch.get_num_threads()
+    device_used, n_threads = hardware.device, threads or torch.get_num_threads()
     with _measuring() as show_share:
         settings = ContestSettings(
-            data, device_used, chosen, seconds, threads, joeynmt_python, show_share
+            data, device_used, chosen, seconds, n_threads, joeynmt_python, show_share
         )
         report = contest.report(settings)
     _give(report, training_text(report), out, as_json=as_json)
@@ -154,6 +157,7 @@ def train(
 @bench.command("decode")
 def decode(
     device: Device = None,
+    threads: ThreadCount = None,
     sentences: int = typer.Option(64, min=1, help="How many sentences."),
     batch: int = typer.Option(64, min=1, help="How many of them are decoded at a time."),
     length: int = typer.Option(24, min=1, help="Tokens of each source and of each answer."),
@@ -173,7 +177,7 @@ def decode(
 
     Example: regard bench decode --sentences 8 --batch 1 --peers huggingface
     """
-    hardware = Hardware.chosen(device, None)
+    hardware = Hardware.chosen(device, None, threads=threads)
     is_gpu = hardware.device.type == "cuda"
     known = ["huggingface"] if is_gpu else ["huggingface", "ctranslate2"]
     find(size, SIZES, key="bench decode: --size")
@@ -188,7 +192,7 @@ def decode(
         dtype="bfloat16" if is_gpu else "float32",
         turns=turns,
         peers=_peers(peers, known),
-        threads=torch.get_num_threads(),
+        threads=threads or torch.get_num_threads(),
     )
     with _measuring() as show_share:
         result = bench_decoding(case, each_turn=show_share)

@@ -60,6 +60,7 @@ def compare(
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: options.Precision = None,
+    threads: options.ThreadCount = None,
     out: Path | None = typer.Option(None, help="Write the comparison as a page, x.html."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -117,7 +118,7 @@ def compare(
         )
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
-        trained = load_for_verb(path, device=device, precision=precision)
+        trained = load_for_verb(path, device=device, precision=precision, threads=threads)
         limits = trained.limits(max_tokens, f"compare: '{path}'", options.LIMIT)
         search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
         with counting(name, len(references)) as each:

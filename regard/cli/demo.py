@@ -11,8 +11,10 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
+from regard.cli.options import check_threads
 from regard.cli.train import STOPPED
 from regard.evaluating.attention_links import view_table
+from regard.hardware.hardware import Hardware
 from regard.inspecting.panels import View
 from regard.plots.head_errors import head_grid
 from regard.plots.terminal_words import print_words
@@ -32,6 +34,11 @@ def demo(
     seed: int | None = typer.Option(None, help="Of weights and order; the recipe's unless given."),
     steps: int | None = typer.Option(None, min=1, help="Updates; the recipe's unless given."),
     change: list[str] = typer.Option([], "--set", help="Change a key, as in regard train."),
+    threads: int | None = typer.Option(
+        None,
+        help="Threads of the CPU; one, for the same numbers everywhere, unless given.",
+        callback=check_threads,
+    ),
 ) -> None:
     """Train a small Transformer on dates in 22 languages, score it, and show where it looked.
 
@@ -45,9 +52,11 @@ def demo(
     recipe = dates.demo_recipe([*change, *sugar])
     dates.check_out(out, recipe)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with dates.HARDWARE.on_threads():
-        _train(recipe, out, console)
-        found = _measured(load(out, device="cpu"), recipe, console)
+    hardware = dates.demo_hardware(threads)
+    with hardware.on_threads():
+        _train(recipe, out, hardware, console)
+        trained = load(out, device="cpu", threads=threads or dates.ONE_THREAD.count)
+        found = _measured(trained, recipe, console)
     _print_findings(found)
     report = dates.write_demo_report(out, found)
     # the command `regard` may not be on the path
@@ -68,13 +77,13 @@ def demo(
     )
 
 
-def _train(recipe: Recipe, out: Path, console: Console) -> None:
+def _train(recipe: Recipe, out: Path, hardware: Hardware, console: Console) -> None:
     """Train to the end; a stopped training prints how to resume."""
     if (out / "model.safetensors").is_file():
         console.print(f"{out} is a finished run: nothing is trained again", markup=False)
         return
     with closing(TrainingDisplay(console)) as display:
-        for event in run(recipe, out, resume=out.exists(), hardware=dates.HARDWARE):
+        for event in run(recipe, out, resume=out.exists(), hardware=hardware):
             if not isinstance(event, Finished):
                 display.show(event)
             elif not event.is_complete:

@@ -57,6 +57,7 @@ def evaluate(
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: options.Precision = None,
+    threads: options.ThreadCount = None,
     engine: options.Engine = TORCH,
     out: Path | None = typer.Option(
         None, help="A new folder for hypotheses.txt and scores.json; never overwritten."
@@ -101,7 +102,7 @@ def evaluate(
         ),
         wants_answers=out is not None,
     )
-    trained = load_for_verb(run, device=device, precision=precision, engine=engine)
+    trained = load_for_verb(run, device=device, precision=precision, threads=threads, engine=engine)
     trained.limits(max_tokens, "evaluate", options.LIMIT)
     recipe, chosen = trained.loaded.recipe, settings.chosen_metrics(trained)
     if not settings.needs_answers(chosen):

@@ -9,9 +9,10 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import IMPORTS, LIMIT, MaxTokens, check_file
+from regard.cli.options import IMPORTS, LIMIT, MaxTokens, ThreadCount, check_file
 from regard.cli.requests import load_for_verb, print_note
 from regard.errors import DataError, SettingError
+from regard.hardware.threads import use_threads
 from regard.inspecting.capture import Size
 from regard.inspecting.panels import View
 from regard.interop.transformers_folder import PublishedModel, open_folder
@@ -57,6 +58,7 @@ def look(
         None, help="Write x.html, x.png, x.svg, x.gif, x.txt, x.json or x.safetensors instead."
     ),
     imports: list[Path] = IMPORTS,
+    threads: ThreadCount = None,
     as_json: bool = typer.Option(False, "--json", help="Print texts, tokens and weights as JSON."),
 ) -> None:
     """Show which source words each target word came from: coloured words in the terminal.
@@ -94,6 +96,8 @@ def look(
     texts = list(text or ())
     if model is not None:
         texts = texts if run is None else [run, *texts]
+        if threads is not None:
+            use_threads(threads)
         found = _look_at_folder(
             model, texts, view, target, max_tokens, out, has_grid=heads, has_kind=kind is not None
         )
@@ -104,7 +108,7 @@ def look(
         )
     else:
         found = _look_at_run(
-            Path(run), texts, view, target, max_tokens, out,
+            Path(run), texts, view, target, max_tokens, out, threads=threads,
             has_grid=heads, has_kind=kind is not None,
         )  # fmt: skip
     for note in found.notes:
@@ -127,10 +131,11 @@ def _look_at_run(
     max_tokens: int | None,
     out: Path | None,
     *,
+    threads: int | None,
     has_grid: bool,
     has_kind: bool,
 ) -> ShownLook:
-    trained = load_for_verb(run)
+    trained = load_for_verb(run, threads=threads)
     limits = trained.limits(max_tokens, "look", LIMIT)
     task = trained.task
     inputs = [

@@ -13,6 +13,7 @@ from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import SettingError
 from regard.hardware.devices import device_named
+from regard.hardware.threads import given_threads
 from regard.interop.engines import ENGINES
 from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
@@ -37,6 +38,11 @@ def check_device(name: str | None) -> str | None:
     """Refuse a device that is not on this machine, before a verb reads or makes anything."""
     device_named(name)
     return name
+
+
+def check_threads(count: int | None) -> int | None:
+    """Refuse a number of threads before a verb reads or makes anything."""
+    return None if count is None else given_threads(count).count
 
 
 def _import_all(paths: list[Path]) -> list[Path]:
@@ -101,6 +107,14 @@ Precision = Annotated[str | None, typer.Option(help="float32, or on GPUs bfloat1
 TrainingPrecision = Annotated[
     str | None,
     typer.Option(help="float32, bfloat16 or float16 (its loss is scaled); bfloat16 on cuda."),
+]
+ThreadCount = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        help="Threads of the CPU; by its free cores, or as trials tell, unless given.",
+        callback=check_threads,
+    ),
 ]
 Engine = Annotated[
     str,

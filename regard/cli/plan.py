@@ -6,8 +6,10 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile, TrainingPrecision
+from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile, ThreadCount, TrainingPrecision
+from regard.errors import counted
 from regard.hardware.hardware import Hardware
+from regard.hardware.memory import process_seconds
 from regard.progress import waiting
 from regard.recipes.recipe import read_recipe
 from regard.runs.plan import Duration, TrainingPlan
@@ -25,6 +27,7 @@ def plan(
     imports: list[Path] = IMPORTS,
     device: Device = None,
     precision: TrainingPrecision = None,
+    threads: ThreadCount = None,
     as_json: bool = typer.Option(False, "--json", help="Print JSON; sizes in bytes, seconds."),
 ) -> None:
     """Say what a recipe will take: parameters, updates, memory, time and disk.
@@ -33,14 +36,15 @@ def plan(
 
     Example: regard plan copy --set training.steps=2000
     """
+    start_s = process_seconds()
     if out != Path():
         check_can_be_made(out, "plan")
     wanted, hardware = (
         read_recipe(recipe, change, check=check_task),
-        Hardware.chosen(device, precision),
+        Hardware.chosen(device, precision, threads=threads),
     )
     with waiting("planning") as say:
-        for found in planned(wanted, hardware=hardware, out=out):
+        for found in planned(wanted, hardware=hardware, out=out, start_s=start_s):
             if not isinstance(found, TrainingPlan):
                 say(found)
     assert isinstance(found, TrainingPlan)
@@ -71,6 +75,7 @@ def plan_text(found: TrainingPlan) -> str:
         "memory": f"{peak} ({held}); {size_text(memory.available)} free",
         "time": _time(found.time),
         "validation": _validation(found.time),
+        "beside them": _beside(found.time),
         "disk": f"{size_text(disk.total)}: {disk.checkpoints} checkpoints of "
         f"{size_text(disk.checkpoint)}, the model {size_text(disk.model)}, the corpus "
         f"{size_text(disk.corpus)}; {size_text(disk.available)} free",
@@ -85,7 +90,7 @@ def _time(took: Duration) -> str:
     if took.per_update is None or took.total is None:
         return "unknown"
     return (
-        f"{time_text(took.total)}, validations included ({took.per_update:.3g} s an update, over "
+        f"{time_text(took.total)} in all ({took.per_update:.3g} s an update, over "
         f"{took.measured_updates})"
     )
 
@@ -95,8 +100,20 @@ def _validation(took: Duration) -> str:
         return f"{took.validations:,} of unknown length"
     seconds = took.validations * took.per_validation
     return (
-        f"{time_text(seconds)} of it, {100 * seconds / took.total:.0f} %: {took.validations:,} "
-        f"validations of {took.per_validation:.3g} s"
+        f"{time_text(seconds)} of it, {100 * seconds / took.total:.0f} %: "
+        f"{counted(took.validations, 'validation')} of {took.per_validation:.3g} s"
+        f"{f', {took.decoded_examples:,} examples decoded' if took.decoded_examples else ''}"
+    )
+
+
+def _beside(took: Duration) -> str:
+    if took.per_checkpoint is None:
+        return "unknown"
+    saving = took.checkpoints * took.per_checkpoint
+    return (
+        f"start {time_text(took.start)}, preparing {time_text(took.preparing)}, "
+        f"{counted(took.checkpoints, 'checkpoint')} {time_text(saving)}, finishing "
+        f"{time_text(took.finishing)}"
     )
 
 

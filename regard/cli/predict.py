@@ -74,6 +74,7 @@ def predict(
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
     precision: options.Precision = None,
+    threads: options.ThreadCount = None,
     engine: options.Engine = TORCH,
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
@@ -157,7 +158,9 @@ def predict(
                 f"predict: {name} is for torch alone, got --engine {engine}. Leave one of the two "
                 "out."
             )
-    trained = load_for_verb(run, *ensemble, device=device, precision=precision, engine=engine)
+    trained = load_for_verb(
+        run, *ensemble, device=device, precision=precision, threads=threads, engine=engine
+    )
     task, sources, recipe = trained.task, trained.task.sources, trained.loaded.recipe
     task.check_alone(ensemble)
     limits = trained.limits(max_tokens, "predict", options.LIMIT)

@@ -23,17 +23,18 @@ def load_for_verb(
     *others: Path,
     device: str | None = None,
     precision: str | None = None,
+    threads: int | None = None,
     engine: str = TORCH,
 ) -> Trained:
     """Load a run, or an ensemble, and set torch to its number of threads."""
     chosen = engine_named(engine)
-    trained = load(run, *others, device=device, precision=precision, engine=chosen)
+    trained = load(run, *others, device=device, precision=precision, threads=threads, engine=chosen)
     for note in () if trained.engine is None else trained.engine.notes:
         print_note(note)
-    threads = trained.hardware.threads
-    if threads is not None:
-        use_threads(threads.count)
-        print_note(f"on {threads}" if threads.is_reduced else None)
+    used = trained.hardware.threads
+    if used is not None:
+        use_threads(used.count)
+        print_note(f"on {used}" if used.is_reduced else None)
     return trained
 
 

@@ -19,6 +19,7 @@ def serve(
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
     imports: list[Path] = options.IMPORTS,
     device: options.Device = None,
+    threads: options.ThreadCount = None,
     engine: options.Engine = TORCH,
     record: list[Path] = typer.Option(
         [], help="Records that save_record or save_caption wrote; may be repeated."
@@ -63,12 +64,18 @@ def serve(
         options.refuse_without_links(
             "serve", kind=alignment_format, first=alignment_first, is_swapped=alignment_swapped
         )
-    take_one_thread()
+    if threads is None:
+        take_one_thread()
     # before the runs, whose loading takes long
     listening = bind(host, port)
     try:
         registry = open_runs(
-            run or [], device=device, engine=engine_named(engine), gold=gold, saved=record
+            run or [],
+            device=device,
+            threads=threads,
+            engine=engine_named(engine),
+            gold=gold,
+            saved=record,
         )
         for served in registry.runs.values():
             for note in () if served.trained.engine is None else served.trained.engine.notes:

@@ -9,18 +9,28 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile, TrainingPrecision
+from regard.cli.options import CHANGES, IMPORTS, Device, RecipeFile, ThreadCount, TrainingPrecision
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import read_recipe
 from regard.tasks import check_task
 from regard.training.display import TrainingDisplay
-from regard.training.events import Event, Finished, Notice, Step, Validated, finite
+from regard.training.events import (
+    ChosenThreads,
+    Event,
+    Finished,
+    Notice,
+    Step,
+    Validated,
+    finite,
+)
 from regard.training.run import run
 from regard.training.run_folder import holds_anything
 from regard.training.workers import joined, local_device
 
 STOPPED = 130
 """The exit code of a training that was asked to stop: shells give Ctrl-C the same code."""
+KINDS = {ChosenThreads: "threads", Step: "step", Validated: "validation", Finished: "end"}
+"""The kinds of events in the lines of --json."""
 
 
 def train(
@@ -31,11 +41,12 @@ def train(
     imports: list[Path] = IMPORTS,
     device: Device = None,
     precision: TrainingPrecision = None,
+    threads: ThreadCount = None,
     compiles: bool | None = typer.Option(
         None, "--compile/--no-compile", help="Compile the layers first; done on cuda."
     ),
     as_json: bool = typer.Option(
-        False, "--json", help="Updates, validations and the end as JSON lines."
+        False, "--json", help="Threads, updates, validations and the end as JSON lines."
     ),
 ) -> None:
     """Train a model by a recipe.
@@ -47,7 +58,7 @@ def train(
     Example: regard train copy --out runs/copy
     """
     plan = read_recipe(recipe, change, check=check_task)
-    hardware = Hardware.chosen(local_device(device), precision, compiles=compiles)
+    hardware = Hardware.chosen(local_device(device), precision, compiles=compiles, threads=threads)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     display = TrainingDisplay(console)
     is_stopped = False
@@ -85,8 +96,7 @@ def _print_json(event: Event, console: Console) -> None:
     if isinstance(event, Notice):
         console.print(event.text, markup=False)
     else:
-        kind = {Step: "step", Validated: "validation", Finished: "end"}[type(event)]
-        print(json.dumps({"event": kind, **finite(event.record())}), flush=True)
+        print(json.dumps({"event": KINDS[type(event)], **finite(event.record())}), flush=True)
         if isinstance(event, Validated):
             for row in event.sample_records():
                 print(json.dumps({"event": "sample", **finite(row)}), flush=True)

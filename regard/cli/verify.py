@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from regard.cli.options import IMPORTS, check_device
+from regard.cli.options import IMPORTS, ThreadCount, check_device
 from regard.progress import waiting
 from regard.runs.verification import Check
 from regard.runs.verification import verify as verified
@@ -19,6 +19,7 @@ def verify(
         None, help="cpu or cuda; as the card says where possible.", callback=check_device
     ),
     precision: str | None = typer.Option(None, help="float32 or bfloat16; as the card says."),
+    threads: ThreadCount = None,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Check a run's card: the hashes of its files and data, and its scores, computed again.
@@ -31,7 +32,7 @@ def verify(
     checks: list[Check] = []
     notes: list[str] = []
     with waiting("verifying"):
-        for found in verified(run, device=device, precision=precision):
+        for found in verified(run, device=device, precision=precision, threads=threads):
             if isinstance(found, Check):
                 checks.append(found)
             else:

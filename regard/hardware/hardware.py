@@ -12,7 +12,7 @@ from regard.choices import find
 from regard.errors import CheckpointError, SettingError
 from regard.hardware.cuda_graphs import CudaGraphs, GraphedWork, Work
 from regard.hardware.devices import Gpu, device_named, gpu_of
-from regard.hardware.threads import Threads, free_threads, use_threads
+from regard.hardware.threads import OPTION, Threads, free_threads, given_threads, use_threads
 from regard.models import Model
 
 M = TypeVar("M", bound=Model)
@@ -39,15 +39,30 @@ class Hardware:
 
     @classmethod
     def chosen(
-        cls, device: str | None, precision: str | None, *, compiles: bool | None = None
+        cls,
+        device: str | None,
+        precision: str | None,
+        *,
+        compiles: bool | None = None,
+        threads: int | None = None,
     ) -> "Hardware":
-        """Unless said otherwise, cuda where there is one, compiled, in bfloat16 if it has that."""
+        """Unless said otherwise, cuda where there is one, compiled, in bfloat16 if it has that.
+
+        `threads` share a product on a CPU; unless given, one for each core that is free.
+        """
         where = device_named(device)
         products = _checked_precision(precision, where)
         is_cuda = where.type == "cuda"
         compiles = is_cuda if compiles is None else compiles
-        threads = free_threads() if where.type == "cpu" else None
-        return cls(where, products, compiles, compiles and is_cuda, threads)
+        chosen = None if threads is None else given_threads(threads)
+        if where.type == "cpu":
+            chosen = chosen or free_threads()
+        elif chosen is not None:
+            raise SettingError(
+                f"{OPTION}: {threads} are for the CPU, but {where} computes. Add --device cpu, or "
+                f"leave {OPTION} out."
+            )
+        return cls(where, products, compiles, compiles and is_cuda, chosen)
 
     @property
     def gpu(self) -> Gpu | None:

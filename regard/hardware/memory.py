@@ -11,8 +11,9 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,19 @@ def in_a_fork(run: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     Other errors are raised here too, with their traceback: those of regard as they are, the rest
     as a RuntimeError that names them.
     """
+    told = told_in_a_fork(lambda _: run())
+    while True:
+        try:
+            next(told)
+        except StopIteration as end:
+            result: dict[str, Any] | None = end.value
+            return result
+
+
+def told_in_a_fork(
+    run: Callable[[Callable[[str], None]], dict[str, Any]],
+) -> Generator[str, None, dict[str, Any] | None]:
+    """As `in_a_fork`; yields each line that `run` tells while it works, before its result."""
     if not hasattr(os, "fork"):
         raise _unmeasurable("processes cannot be forked")
     reader, writer = os.pipe()
@@ -49,21 +63,28 @@ def in_a_fork(run: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
         os.close(reader)
         try:
             with os.fdopen(writer, "w") as out:
-                out.write(json.dumps(_outcome(run)))
+
+                def tell(line: str) -> None:
+                    print(json.dumps({"line": line}), file=out, flush=True)
+
+                print(json.dumps(_outcome(lambda: run(tell))), file=out)
         finally:
             # the fork must not continue with the parent's code
             os._exit(0)
     os.close(writer)
+    outcome: dict[str, Any] = {}
     with os.fdopen(reader) as answer:
-        text = answer.read()
+        for text in answer:
+            outcome = json.loads(text)
+            if "line" in outcome:
+                yield outcome.pop("line")
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == -signal.SIGKILL:
         # the kernel's out-of-memory killer sends this signal
         return None
-    if not text:
+    if not outcome:
         how = f"by {signal.Signals(-code).name}" if code < 0 else "before it could say why"
         raise ChildProcessError(f"a process that was to measure something was ended {how}.")
-    outcome = json.loads(text)
     if "error" not in outcome:
         return outcome["result"]
     kind, message, trace = outcome["error"]
@@ -143,6 +164,16 @@ def _in_bytes(table: Path, field: str) -> int | None:
         return None
     line = next(x for x in table.read_text().splitlines() if x.startswith(field))
     return int(line.split()[1]) * 1024
+
+
+def process_seconds() -> float:
+    """How long this process has been running (Linux; elsewhere the processor time it has used)."""
+    stat, uptime = Path("/proc/self/stat"), Path("/proc/uptime")
+    if not (stat.exists() and uptime.exists()):
+        return time.process_time()
+    # the name of the program, in parentheses, may hold spaces
+    started = int(stat.read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return float(uptime.read_text().split()[0]) - started
 
 
 def keep_freed_memory() -> None:

@@ -2,17 +2,24 @@
 
 Every product waits for a thread that another program or a quota stops: beside two busy processes
 an update of recipes/copy.toml took 671 ms on two threads of two cores, and 33 ms on one. So a run
-takes no more threads than there are free cores when it begins, and than its quota pays for.
+takes no more threads than there are free cores when it begins, and than its quota pays for; a
+training tries the numbers that are possible and takes the fastest (thread_trials.py).
 """
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from regard.errors import SettingError
+
+OPTION = "--threads"
+MAX_THREADS = 1024
+"""The most that a user may ask for; a run of a larger machine is repeated on a smaller one."""
 ASKED_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Variables by which a user, or torchrun, chooses the number."""
 WATCH_SECONDS, BUSY_SHARE = 0.1, 0.25
@@ -31,6 +38,12 @@ class Threads:
     reason: str
     is_reduced: bool = False
     """Whether other programs or a quota reduced the number."""
+    is_given: bool = False
+    """Whether the caller gave it, which wins over the number that a run was begun with."""
+    candidates: tuple[int, ...] = ()
+    """The numbers that a training may try; none where there is nothing to choose."""
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    """The time of an update on each number that was tried."""
 
     def __str__(self) -> str:
         return f"{self.count} thread{'s' if self.count > 1 else ''}: {self.reason}"
@@ -48,6 +61,16 @@ def asked_by() -> str | None:
     return next((name for name in ASKED_BY if os.environ.get(name)), None)
 
 
+def given_threads(count: int) -> Threads:
+    """The number that the caller gives, which wins over everything."""
+    if not 1 <= count <= MAX_THREADS:
+        raise SettingError(
+            f"{OPTION} must be between 1 and {MAX_THREADS:,}, got {count:,}. This machine has "
+            f"{os.cpu_count()} cores; leave {OPTION} out to take those that are free."
+        )
+    return Threads(count, f"{OPTION} says so", is_given=True)
+
+
 def free_threads() -> Threads:
     """One thread for each free core, at most as many as torch has; OMP_NUM_THREADS comes first."""
     most, variable = torch.get_num_threads(), asked_by()
@@ -57,15 +80,27 @@ def free_threads() -> Threads:
         return Threads(most, "torch is set so")
     cores, quota = _own_cores(), cpu_quota()
     paid = len(cores) if quota is None else max(1, int(quota))
+    tried = candidates(min(most, len(cores), len(cores) if quota is None else math.ceil(quota)))
     busy = busy_cores(cores)
     count = max(1, min(most, paid, len(cores) - busy))
     if count == most:
-        return Threads(count, f"{len(cores) - busy} of {len(cores)} cores are free")
-    more = f"OMP_NUM_THREADS={most} takes {most} all the same"
+        free = f"{len(cores) - busy} of {len(cores)} cores are free"
+        return Threads(count, free, candidates=tried)
+    more = f"{OPTION} {most} takes {most} all the same"
     reason = f"other programs keep {busy} of {len(cores)} cores busy"
     if quota is not None and paid <= len(cores) - busy:
         reason = f"a quota gives this process {quota:g} of {len(cores)} cores"
-    return Threads(count, f"{reason}; {more}", is_reduced=True)
+    return Threads(count, f"{reason}; {more}", is_reduced=True, candidates=tried)
+
+
+def candidates(most: int) -> tuple[int, ...]:
+    """The numbers of threads worth trying: doubled from 1, and the most; none if 1 is the most.
+
+    >>> candidates(6), candidates(2), candidates(1)
+    ((1, 2, 4, 6), (1, 2), ())
+    """
+    doubled = [1 << power for power in range(most.bit_length()) if 1 << power < most]
+    return (*doubled, most) if doubled else ()
 
 
 def _own_cores() -> set[int]:

@@ -146,10 +146,12 @@ class TrainingRecipe:
     """How many of the newest are kept, beside the best."""
     validate_every: int = 500
     """Updates between validations."""
-    validate_examples: int = 1000
-    """How many examples are decoded for exact match at a validation; of running text none are."""
-    validate_bleu: bool = False
-    """Whether BLEU is computed at a validation as well."""
+    validation_share: float = 0.1
+    """The share of the training's time for validations, by which examples are decoded at each."""
+    validate_examples: int | None = None
+    """How many examples are decoded at a validation; by the share of the time unless given."""
+    validate_bleu: bool | None = None
+    """Whether BLEU is computed at a validation; as suits the task unless given."""
     stop_on: str = "loss"
     """The score of early stopping and of the best checkpoint: "loss" or "bleu"."""
     patience: int = 0
@@ -166,9 +168,15 @@ class TrainingRecipe:
     def __post_init__(self) -> None:
         self._check_length()
         counts = ("target_tokens_per_update", "target_tokens_per_batch")
-        often = ("checkpoint_every", "validate_every", "keep_checkpoints", "validate_examples")
-        for name in (*counts, *often):
+        often = ("checkpoint_every", "validate_every", "keep_checkpoints")
+        decoded = () if self.validate_examples is None else ("validate_examples",)
+        for name in (*counts, *often, *decoded):
             check_least(f"training.{name}", getattr(self, name), 1)
+        if not 0.0 < self.validation_share < 1.0:
+            raise SettingError(
+                "training.validation_share must lie between 0 and 1, both excluded, got "
+                f"{self.validation_share}. Give 0.1 for a tenth of the time."
+            )
         amounts = ("learning_rate", "eps", "weight_decay", "r_drop", "epochs")
         for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
             check_least(f"training.{name}", getattr(self, name), 0)
@@ -202,6 +210,17 @@ class TrainingRecipe:
                 "training.steps must be at least 1, got 0: it is the number of updates. Give it, "
                 "or give training.epochs, how often training sees every example."
             )
+
+    @property
+    def n_validations(self) -> int:
+        """How many validations there are, if `patience` does not end the training before."""
+        # the last update is validated too, and the mean of checkpoints once more
+        return math.ceil(self.steps / self.validate_every) + (self.average_last > 1)
+
+    def validation_seconds(self, seconds_per_update: float) -> float:
+        """How long a validation may take by the share of the time."""
+        whole = self.steps * seconds_per_update / (1 - self.validation_share)
+        return self.validation_share * whole / self.n_validations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from regard.evaluating.attention_links import (
     best_head,
 )
 from regard.hardware.hardware import Hardware
-from regard.hardware.threads import Threads
+from regard.hardware.threads import Threads, given_threads
 from regard.inspecting.capture import attention_of, weights_of
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
@@ -45,7 +45,7 @@ from regard.tasks.predictions import AnswerOptions
 from regard.training.report import recipe_part, training_parts
 
 RECIPE = shipped_recipe("demo-dates")
-HARDWARE = Hardware(threads=Threads(1, "the demo's numbers are the same on any number of cores"))
+ONE_THREAD = Threads(1, "the demo's numbers are the same on any number of cores")
 MAX_ANSWER_CHARACTERS = 16
 """A date has ten."""
 MAX_ALIGNED_DATES = 500
@@ -110,6 +110,11 @@ class Findings:
         """The head to draw: the best of the row that predicts, whose maps are drawn as they are."""
         heads = [v for v in self.chosen_on if v.is_head and v.row is DecoderRow.PREDICTING]
         return min(heads, key=lambda view: self.chosen_on[view].error_rate)
+
+
+def demo_hardware(threads: int | None = None) -> Hardware:
+    """The CPU with one thread, or with so many."""
+    return Hardware(threads=ONE_THREAD if threads is None else given_threads(threads))
 
 
 def demo_recipe(changes: Sequence[str] = ()) -> Recipe:

@@ -26,6 +26,7 @@ def train(
     device: str | None = None,
     precision: str | None = None,
     compiles: bool | None = None,
+    threads: int | None = None,
 ) -> Trained:
     """Train a model by a recipe into a run directory, and load the run.
 
@@ -40,9 +41,10 @@ def train(
         device: "cpu" or "cuda"; a GPU where there is one.
         precision: "float32" or "bfloat16"; "bfloat16" on a GPU.
         compiles: whether the layers are compiled first; on a GPU they are unless given.
+        threads: how many share a product on a CPU; as trials tell unless given.
     """
     plan, folder = _read(recipe, changes), Path(out)
-    hardware = Hardware.chosen(device, precision, compiles=compiles)
+    hardware = Hardware.chosen(device, precision, compiles=compiles, threads=threads)
     curve, console = live_curve(), Console(stderr=True, highlight=False, soft_wrap=True)
     with closing(TrainingDisplay(console)) as display:
         for event in run(plan, folder, resume=resume, hardware=hardware):
@@ -54,7 +56,7 @@ def train(
                     f"stopped at step {event.progress.step}; '{folder}' holds a checkpoint. Go on "
                     "with regard.train(…, resume=True)."
                 )
-    return load(folder, device=device)
+    return load(folder, device=device, threads=threads)
 
 
 def _read(recipe: Recipe | Mapping[str, Any] | Path | str, changes: Sequence[str]) -> Recipe:

@@ -1,8 +1,8 @@
 """The plan of a training: the memory, time and disk space that a recipe will take.
 
-Sub-words and batches are made as training makes them, in a temporary folder. A few updates and a
-validation give the time, an update on the largest batch the memory. From a corpus of very many
-examples only some are read, evenly spread; the plan says so.
+Sub-words and batches are made as training makes them, in a temporary folder. A few updates, a
+validation and a checkpoint give the time (plan_trial.py), an update on the largest batch the
+memory. From a corpus of very many examples only some are read, evenly spread; the plan says so.
 """
 
 import json
@@ -11,47 +11,31 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from statistics import median
-from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from regard.choices import Choice
 from regard.data.batches import padding_share
+from regard.errors import counted
 from regard.hardware.hardware import Hardware
-from regard.hardware.memory import (
-    available_memory,
-    in_a_fork,
-    lacks_memory,
-    limit_memory,
-    resident,
-    start_counting,
-)
+from regard.hardware.memory import available_memory
 from regard.models import shapes_of
 from regard.recipes.idle_settings import idle_settings
 from regard.recipes.recipe import Recipe, TrainingRecipe, examples
+from regard.runs.plan_trial import Trial, run_trial
 from regard.tasks import task_of
 from regard.tasks.trees import check_trees
-from regard.training.checkpoints import Progress
-from regard.training.events import Step
-from regard.training.loop import Material, epoch_updates, learn, make_optimiser
+from regard.training.loop import epoch_updates
 from regard.training.preparation import Prepared, check_first_examples, prepare
-from regard.training.unreached_weights import check_reaches_all_weights
-from regard.training.validation import seconds_per_validation
+from regard.training.validation import excess_note
 from regard.training.workers import SINGLE_PROCESS
-
-T = TypeVar("T")
 
 MAX_READ_EXAMPLES = 200_000
 BYTES_PER_WEIGHT = 4
-TIMED_UPDATES_S, MAX_TIMED_UPDATES = 4.0, 30
-TIMED_VALIDATIONS_S, MAX_TIMED_VALIDATIONS = 1.0, 5
-"""How long each is timed, in seconds and at most so many of them."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +91,26 @@ class MemoryEstimate:
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds of updates and validations; preparing and checkpoints come on top."""
+    """Seconds, from the start of the process to its end."""
 
     measured_updates: int
     per_update: float | None
     total: float | None
+    """All of the parts below, and the updates."""
+    start: float = 0.0
+    """Until the process has read the recipe."""
+    preparing: float = 0.0
+    """Reading, learning sub-words and encoding; then the model, and trying numbers of threads."""
     validations: int = 0
     """How many there are, if training.patience does not end the training before."""
     per_validation: float | None = None
     """Where answers are as long as the references; a model that cannot end them takes longer."""
+    decoded_examples: int = 0
+    """How many examples a validation decodes."""
+    checkpoints: int = 0
+    per_checkpoint: float | None = None
+    finishing: float = 0.0
+    """The mean of checkpoints, the last weights, the report and the card."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +124,6 @@ class Disk:
     corpus: int
     total: int
     available: int
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The measurements of a few updates; without numbers if the memory was too small."""
-
-    updates: int = 0
-    seconds_per_token: float | None = None
-    """The median over the updates: other work on the machine slows down some of them."""
-    peak_bytes: int | None = None
-    splits: int = 0
-    seconds_per_validation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +141,13 @@ class TrainingPlan:
     notes: tuple[str, ...]
 
 
-def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | TrainingPlan]:
-    """Yield descriptions of the steps, then the plan; disk space is measured at `out`."""
+def plan(
+    recipe: Recipe, *, hardware: Hardware, out: Path, start_s: float = 0.0
+) -> Iterator[str | TrainingPlan]:
+    """Yield descriptions of the steps, then the plan; disk space is measured at `out`.
+
+    `start_s` is the time that a process takes before it has read the recipe.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         yield "reading the training examples"
@@ -169,12 +157,13 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
         stride = max(1, math.ceil(count / MAX_READ_EXAMPLES))
         read = math.ceil(count / stride)
         sampled = recipe if stride == 1 else _sampled(recipe, stride, folder)
-        yield "learning sub-words and encoding"
+        yield f"learning sub-words and encoding {counted(read, 'example')}"
+        begun = time.perf_counter()
         prepared = prepare(sampled, folder, SINGLE_PROCESS)
         prepared.check_lengths()
+        preparing = (time.perf_counter() - begun) * count / read
         first = epoch_updates(prepared.train.corpus, recipe.training, 0, prepared.train.rows)
-        yield "measuring a few updates"
-        trial = run_trial(prepared, hardware, _largest(prepared, first))
+        trial = yield from run_trial(prepared, hardware, _largest(prepared, first))
         parameters = _parameters(prepared)
         recipe = _in_updates(recipe, len(first) * count / read)
         updates = _updates(prepared, first, recipe.training.steps, scale=count / read)
@@ -193,15 +182,16 @@ def plan(recipe: Recipe, *, hardware: Hardware, out: Path) -> Iterator[str | Tra
             source_vocabulary=len(prepared.source),
             target_vocabulary=len(prepared.target),
         )
+        duration = _duration(recipe.training, updates, trial, start_s, preparing)
         yield TrainingPlan(
             parameters=parameters,
             examples=found,
             updates=updates,
             memory=memory,
-            time=_duration(recipe.training, updates, trial),
+            time=duration,
             disk=disk,
             problems=tuple(_problems(memory, disk)),
-            notes=tuple(_notes(recipe, prepared, hardware, found, trial)),
+            notes=tuple(_notes(recipe, prepared, found, trial, duration)),
         )
 
 
@@ -255,21 +245,47 @@ def _largest(prepared: Prepared, updates: list[list[np.ndarray]]) -> np.ndarray:
     )
 
 
-def _duration(training: TrainingRecipe, updates: Updates, trial: Trial) -> Duration:
-    # the last update is validated too, and the mean of checkpoints once more
-    count = math.ceil(training.steps / training.validate_every) + (training.average_last > 1)
-    if trial.seconds_per_token is None or trial.seconds_per_validation is None:
-        return Duration(0, None, None, count)
-    per_update, each = trial.seconds_per_token * updates.target_tokens, trial.seconds_per_validation
-    total = per_update * updates.steps + each * count
-    return Duration(trial.updates, per_update, total, count, each)
+def _duration(
+    training: TrainingRecipe, updates: Updates, trial: Trial, start: float, preparing: float
+) -> Duration:
+    count, n_checkpoints = training.n_validations, n_checkpoints_of(training)
+    if trial.seconds_per_token is None or trial.validation is None:
+        return Duration(0, None, None, start, preparing, count, checkpoints=n_checkpoints)
+    per_update = trial.seconds_per_token * updates.target_tokens
+    preparing += trial.model_s + trial.threads_s + trial.per_epoch_s * math.ceil(updates.epochs)
+    decoded = trial.validation.chosen(training, training.validation_seconds(per_update))
+    each = trial.validation.seconds(decoded)
+    # the mean is read back from whole checkpoints, whose largest part is the optimiser's
+    finishing = trial.checkpoint_s * (1 + training.average_last / 3) + trial.finishing_s
+    parts = (
+        start, preparing, per_update * updates.steps, each * count,
+        trial.checkpoint_s * n_checkpoints, finishing,
+    )  # fmt: skip
+    return Duration(
+        measured_updates=trial.updates,
+        per_update=per_update,
+        total=sum(parts),
+        start=start,
+        preparing=preparing,
+        validations=count,
+        per_validation=each,
+        decoded_examples=decoded,
+        checkpoints=n_checkpoints,
+        per_checkpoint=trial.checkpoint_s,
+        finishing=finishing,
+    )
+
+
+def n_checkpoints_of(training: TrainingRecipe) -> int:
+    """How many checkpoints are written, the last update's too."""
+    return math.ceil(training.steps / training.checkpoint_every)
 
 
 def _disk(recipe: Recipe, model: int, corpus: int, out: Path) -> Disk:
     training = recipe.training
     # weights, two numbers of the optimiser for each, and maybe their average
     checkpoint = (4 if training.ema_decay else 3) * model
-    made = math.ceil(training.steps / training.checkpoint_every)
+    made = n_checkpoints_of(training)
     # beside those kept, the best, and the newest, which is whole before an old one goes
     n_checkpoints = min(made, max(training.keep_checkpoints, training.average_last) + 2)
     corpora = corpus * (2 if recipe.tokens.dropout else 1)
@@ -297,10 +313,10 @@ def _problems(memory: MemoryEstimate, disk: Disk) -> Iterator[str]:
 
 
 def _notes(
-    recipe: Recipe, prepared: Prepared, hardware: Hardware, found: Examples, trial: Trial
+    recipe: Recipe, prepared: Prepared, found: Examples, trial: Trial, took: Duration
 ) -> Iterator[str]:
-    if hardware.threads is not None:
-        yield f"measured on {hardware.threads}"
+    if trial.threads:
+        yield f"measured on {trial.threads}"
     if found.read < found.training:
         yield (
             f"estimated from a sample: {found.read:,} of {found.training:,} training examples, "
@@ -308,6 +324,9 @@ def _notes(
         )
     if trial.splits:
         yield "the largest batch does not fit into memory at once; it is cut until it does"
+    if took.per_update is not None and took.per_validation is not None:
+        note = excess_note(recipe.training, took.per_update, took.per_validation)
+        yield from () if note is None else (note,)
     yield from task_of(recipe).plan_notes(recipe)
     if recipe.tokens.dropout:
         yield "sub-word dropout cuts texts into more pieces in every epoch than were counted here"
@@ -317,66 +336,3 @@ def _notes(
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
-
-
-def run_trial(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trial:
-    """Update a model a few times, `largest` at last, and drop it; on a CPU in its own process."""
-    if (gpu := hardware.gpu) is not None:
-        # no fork here, since a fork cannot use its parent's GPU
-        held = gpu.held_bytes()
-        try:
-            found = _timed_trial(prepared, hardware, largest)
-        except Exception as error:
-            if lacks_memory(error):
-                return Trial()
-            raise
-        return replace(found, peak_bytes=gpu.peak_bytes() - held)
-    with hardware.on_threads():
-        threads, free = torch.get_num_threads(), available_memory()
-
-    def run() -> dict[str, Any]:
-        torch.set_num_threads(threads)
-        limit_memory(free)
-        before = start_counting()
-        found = _timed_trial(prepared, hardware, largest)
-        return replace(found, peak_bytes=resident("VmHWM") - before).__dict__
-
-    return Trial(**(in_a_fork(run) or {}))
-
-
-def _timed_trial(prepared: Prepared, hardware: Hardware, largest: np.ndarray) -> Trial:
-    """Time some updates after the first, one on the largest batch, and some validations."""
-    recipe, corpus = prepared.recipe, prepared.train.corpus
-    model = hardware.place(prepared.build())
-    check_reaches_all_weights(model, prepared, hardware)
-    optimiser = make_optimiser(model, recipe.training)
-    endless = replace(recipe, training=replace(recipe.training, steps=1 << 30))
-
-    def updates(material: Callable[[int], Material]) -> Iterator[Step]:
-        return learn(model, optimiser, material, endless, Progress(), hardware=hardware)
-
-    steps = updates(prepared.of_epoch)
-    next(steps)
-    done = _repeated(lambda: next(steps), TIMED_UPDATES_S, least=2, most=MAX_TIMED_UPDATES)
-    last = next(updates(lambda _: Material(corpus, largest)))
-    took = _repeated(
-        lambda: seconds_per_validation(model, prepared, hardware),
-        TIMED_VALIDATIONS_S,
-        least=1,
-        most=MAX_TIMED_VALIDATIONS,
-    )
-    return Trial(
-        updates=len(done),
-        seconds_per_token=median(step.seconds / step.target_tokens for step in done),
-        splits=last.splits,
-        seconds_per_validation=median(took),
-    )
-
-
-def _repeated(work: Callable[[], T], seconds: float, *, least: int, most: int) -> list[T]:
-    """The results of work that is repeated for this time, within the limits on its number."""
-    found: list[T] = []
-    begun = time.perf_counter()
-    while len(found) < least or (time.perf_counter() - begun < seconds and len(found) < most):
-        found.append(work())
-    return found

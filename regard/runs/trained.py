@@ -248,6 +248,7 @@ def load(
     *others: Path | str,
     device: str | None = None,
     precision: str | None = None,
+    threads: int | None = None,
     engine: Engine | None = None,
 ) -> Trained:
     """Read a finished run, or several that write together.
@@ -257,9 +258,10 @@ def load(
         others: more runs for an ensemble; their vocabularies must be the first one's.
         device: "cpu" or "cuda"; a GPU where there is one.
         precision: "float32", or "bfloat16" on a GPU.
+        threads: how many share a product on a CPU; one for each free core unless given.
         engine: what searches for answers; torch unless given. See `regard.interop.engines`.
     """
-    hardware = Hardware.chosen(device, precision or "float32", compiles=False)
+    hardware = Hardware.chosen(device, precision or "float32", compiles=False, threads=threads)
     first, *rest = (load_run(Path(path)) for path in (run, *others))
     forms = [task_of(one.recipe).sources.form(one.recipe) for one in (first, *rest)]
     for path, other, form in zip(others, rest, forms[1:], strict=True):

@@ -56,7 +56,11 @@ class Check:
 
 
 def verify(
-    run: Path, *, device: str | None = None, precision: str | None = None
+    run: Path,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    threads: int | None = None,
 ) -> Iterator[Check | str]:
     """Yield the checks of all items of a run's card; a string is a remark, not a failure.
 
@@ -64,7 +68,7 @@ def verify(
     """
     finished_weights(run)
     quoted = read_quoted(run)
-    hardware = _hardware(quoted, device, precision)
+    hardware = _hardware(quoted, device, precision, threads)
     yield from _surroundings(quoted)
     for name, mark in quoted.files.items():
         yield _same_file(name, run / name, mark)
@@ -89,14 +93,16 @@ def _own_corpus(run: Path) -> Path:
     return run / "corpus" / "valid"
 
 
-def _hardware(quoted: Quoted, device: str | None, precision: str | None) -> Hardware:
+def _hardware(
+    quoted: Quoted, device: str | None, precision: str | None, threads: int | None
+) -> Hardware:
     """The caller's choice, else the card's where this machine has it."""
     kind = quoted.made_with.get("device", "cpu")
     if device is None and kind in device_kinds():
         device = kind
     if precision is None and device is not None and device.partition(":")[0] == kind:
         precision = quoted.made_with.get("precision")
-    return Hardware.chosen(device, precision, compiles=False)
+    return Hardware.chosen(device, precision, compiles=False, threads=threads)
 
 
 def _surroundings(quoted: Quoted) -> Iterator[str]:
@@ -166,7 +172,7 @@ def _validated(run: Path, scores: QuotedScores, hardware: Hardware, *, is_own: b
         prepared = Prepared(
             recipe, run, SINGLE_PROCESS, *sides, train=valid, valid=valid, left_out={}
         )
-        return validate(model, prepared, hardware, scores.step)
+        return validate(model, prepared, hardware, scores.step, n_examples=scores.decoded_examples)
 
 
 @contextmanager

@@ -33,6 +33,8 @@ MAX_CURVE_POINTS = 600
 CHARTS: Mapping[str, Mapping[str, str]] = {
     "Loss, nats per target token": {"training": "train_loss", "validation": "valid_loss"},
     "Exact match, greedy": {"validation": "exact_match"},
+    "Accuracy of labels": {"validation": "accuracy"},
+    "ROUGE-L, greedy": {"validation": "rouge_l"},
     "BLEU, greedy": {"validation": "bleu"},
     "Learning rate": {"rate": "learning_rate"},
     "Gradient norm": {"norm": "gradient_norm"},

@@ -114,14 +114,15 @@ def open_runs(
     paths: Sequence[Path],
     *,
     device: str | None = None,
+    threads: int | None = None,
     engine: Engine | None = None,
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
 ) -> Registry:
     """Load finished runs, and records in files; equal names are extended by their folders.
 
-    The device is "cpu" or "cuda"; a GPU where there is one, unless given. An engine other than
-    torch searches for the answers of all runs.
+    The device is "cpu" or "cuda"; a GPU where there is one, unless given. `threads` share a product
+    on a CPU. An engine other than torch searches for the answers of all runs.
     """
     if not paths and not saved:
         raise RunError(
@@ -130,7 +131,7 @@ def open_runs(
     folders = [path.resolve() for path in paths if not path.is_file()]
     files = [path.resolve() for path in (*filter(Path.is_file, paths), *saved)]
     runs = {
-        name: Served(name, load(path, device=device, engine=engine))
+        name: Served(name, load(path, device=device, threads=threads, engine=engine))
         for name, path in zip(names_of(folders), folders, strict=True)
     }
     read = {name: _read(path) for name, path in zip(names_of(files), files, strict=True)}

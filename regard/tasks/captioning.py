@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.data import Example
+from regard.data import GENERATORS, Example
 from regard.data.atomic_writes import write_text
 from regard.data.boxes import Box
 from regard.data.examples import in_form
@@ -189,6 +189,10 @@ class Captioning(Task):
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """Scores of captions, the loss, and for scenes the pointing game."""
         return ("captions", "loss", "pointing")
+
+    def validation_scores(self, recipe: Recipe) -> Sequence[str]:
+        """BLEU, which is quick; captions of generated scenes have one form, and need none."""
+        return () if recipe.data.train.name in GENERATORS else ("bleu",)
 
 
 def shown_pictures(records: Sequence[CaptionRecord], view: View) -> ShownLook:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.data import Corpus, Example
+from regard.data import GENERATORS, Corpus, Example
 from regard.data.examples import in_form
 from regard.data.parsed_words import PARSED_WORDS
 from regard.data.subwords import Subwords
@@ -208,6 +208,15 @@ class Task:
     def is_scored_by_answers(self, recipe: Recipe) -> bool:
         """Whether the default metrics need decoded answers."""
         return not METRICS_WITHOUT_ANSWERS.issuperset(self.default_metrics(recipe))
+
+    def validation_scores(self, recipe: Recipe) -> Sequence[str]:
+        """The scores of decoded answers at a validation, beside exact match: the usual metrics.
+
+        Generated texts have one right answer, of which exact match says all.
+        """
+        is_generated = recipe.data.train.name in GENERATORS
+        usual = () if is_generated else self.default_metrics(recipe)
+        return [name for name in ("accuracy", "rouge", "bleu") if name in usual]
 
     def check_metrics(self, recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) -> None:
         """Refuse metrics that are meaningless for the task; `known` are all metrics."""

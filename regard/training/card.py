@@ -33,7 +33,7 @@ from regard.training.card_json import (
     weights_hash,
 )
 from regard.training.checkpoints import Progress
-from regard.training.events import Validated
+from regard.training.events import PRINTED, Validated
 from regard.training.metrics_file import rows as read_metrics
 from regard.training.workers import Workers
 
@@ -60,6 +60,7 @@ def write_card(
     checked = [row for row in rows if row.get("valid_loss") is not None]
     data, data_quoted = _data(recipe, run)
     threads = progress.environment.get("threads", str(torch.get_num_threads()))
+    reason = progress.environment.get("threads_reason")
     device, precision = hardware.device.type, str(hardware.precision).removeprefix("torch.")
     capability = torch.backends.cpu.get_cpu_capability()
     processor = capability if hardware.gpu is None else hardware.gpu.name()
@@ -78,7 +79,7 @@ def write_card(
         "device": f"{hardware.device} ({processor})",
         "precision": precision,
         "compiled": "yes" if hardware.compiles else "no",
-        "threads": threads,
+        "threads": f"{threads}: {reason}" if reason else threads,
         "processes": str(workers.count),
         "seeds of dropout": ", ".join(map(str, seeds)),
     }
@@ -88,13 +89,14 @@ def write_card(
         scores=_quoted_scores(checked, recipe, final),
         made_with=made_with,
     )
-    start = f"OMP_NUM_THREADS={threads} regard" if device == "cpu" else "regard"
+    start = "regard"
     if workers.count > 1:
         start = f"torchrun --nproc-per-node {workers.count} -m regard"
     command = (
         f"{start} train {quote(str(run / 'recipe.toml'))} --out {quote(f'{run}-again')} --device "
         f"{device} --precision {precision} "
         f"{'--compile' if hardware.compiles else '--no-compile'}"
+        f"{f' --threads {threads}' if device == 'cpu' else ''}"
     )
     training = {
         "parameters": f"{parameters:,}",
@@ -212,8 +214,8 @@ def _scores(checked: Sequence[dict[str, Any]], recipe: Recipe, final: Validated 
         facts["BLEU's signature"] = measured[-1]["bleu_signature"]
     facts["how"] = "loss in nats per target token, without smoothing"
     if "exact_match" in checked[-1]:
-        count = recipe.training.validate_examples
-        facts["how"] += f"; greedy decoding of at most {count:,} validation examples"
+        count = checked[-1].get("decoded_examples") or recipe.training.validate_examples
+        facts["how"] += f"; greedy decoding of {count:,} validation examples"
     if final is None and recipe.training.average_last > 1:
         facts["of what"] = (
             "the weights of those updates; the run's final weights are a mean of the last "
@@ -226,8 +228,7 @@ def _score(row: Mapping[str, Any]) -> str:
     text = f"loss {row['valid_loss']:.4f}"
     if row.get("valid_loss_per_character") is not None:
         text += f" ({row['valid_loss_per_character']:.4f} per character)"
-    if "exact_match" in row:
-        text += f", exact match {row['exact_match']:.4f}"
-    if "bleu" in row:
-        text += f", BLEU {row['bleu']:.2f}"
+    for key, (name, digits) in PRINTED.items():
+        if key in row:
+            text += f", {name} {row[key]:.{digits}f}"
     return f"{text}, at update {row['step']:,}"

@@ -47,11 +47,14 @@ class QuotedScores:
     exact_match: float | None
     bleu: float | None = None
     bleu_signature: str | None = None
+    decoded_examples: int | None = None
+    """How many validation examples were decoded, where the recipe does not say it."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], weights: str) -> "QuotedScores":
         """The scores in a row of `metrics.jsonl`."""
-        decoded = (row.get(name) for name in ("exact_match", "bleu", "bleu_signature"))
+        names = ("exact_match", "bleu", "bleu_signature", "decoded_examples")
+        decoded = (row.get(name) for name in names)
         return cls(weights, int(row["step"]), float(row["valid_loss"]), *decoded)
 
 

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ from regard.training.checkpoint_hashes import write_hashes
 from regard.training.loss_scale import LossScale
 
 NAME = re.compile(r"step-\d+")
+ENVIRONMENT = "environment.json"
+"""The file, in the run, of what it was begun with."""
+DECODED_EXAMPLES = "decoded_examples"
+"""The entry there of how many examples each validation decodes, once that is chosen."""
 MAX_COUNT = 2**63
 """The limit of the counts of a progress (exclusive)."""
 _DELETE = "Or delete '{}': --resume goes on from the checkpoint before it, or from the start."
@@ -59,7 +63,7 @@ class Progress:
     loss_scale: LossScale | None = None
     """The loss scale of a training in float16."""
     environment: dict[str, str] = field(default_factory=dict)
-    """The environment on which bit-equality depends: torch, CPU capability, threads."""
+    """What bit-equality depends on (torch, CPU capability, threads), and why it is so."""
 
 
 def save_checkpoint(
@@ -164,16 +168,27 @@ def read_progress(path: Path) -> Progress:
 
 def first_progress(run: Path, progress: Progress) -> Progress:
     """The first progress of a training; a restarted run keeps its first environment."""
-    path = run / "environment.json"
+    if not (run / ENVIRONMENT).exists():
+        write_environment(run, progress.environment)
+    return replace(progress, environment=read_environment(run))
+
+
+def read_environment(run: Path) -> dict[str, str]:
+    """What a run was begun with, and what was chosen for it; nothing where it is not recorded."""
+    path = run / ENVIRONMENT
     if not path.exists():
-        write_text(path, json.dumps(progress.environment, indent=1) + "\n")
-        return progress
+        return {}
     try:
-        return _as_progress({"environment": read_json(path)})
+        return _as_progress({"environment": read_json(path)}).environment
     except Unreadable as error:
         raise CheckpointError(
             f"'{path}' {error}. Delete it: the training then begins with what this machine has."
         ) from error
+
+
+def write_environment(run: Path, environment: Mapping[str, str]) -> None:
+    """Write what a run was begun with, which it keeps until it has a checkpoint, and after."""
+    write_text(run / ENVIRONMENT, json.dumps(environment, indent=1) + "\n")
 
 
 def _as_progress(fields: Any) -> Progress:
@@ -181,9 +196,10 @@ def _as_progress(fields: Any) -> Progress:
     for name, value in vars(progress).items():
         if type(value) is int and not 0 <= value < MAX_COUNT:
             raise Unreadable(f"must hold a count as '{name}', got {value:.3g}")
-    threads = progress.environment.get("threads", "1")
-    if not re.fullmatch(r"[1-9]\d{0,3}", threads):
-        raise Unreadable(f"must hold a count as 'environment.threads', got {threads[:40]!r}")
+    for name in ("threads", DECODED_EXAMPLES):
+        count = progress.environment.get(name, "1")
+        if not re.fullmatch(r"[1-9]\d{0,3}", count):
+            raise Unreadable(f"must hold a count as 'environment.{name}', got {count[:40]!r}")
     return progress
 
 

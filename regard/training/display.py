@@ -92,9 +92,8 @@ class Speed:
 
 
 def _validation_text(event: Validated) -> str:
-    bleu = "" if event.bleu is None else f", BLEU {event.bleu:.2f}"
     best = ", the best so far" if event.is_best else ""
-    return f"step {event.step}: validation loss {event.loss:.4f}{event.matched()}{bleu}{best}"
+    return f"step {event.step}: validation loss {event.loss:.4f}{event.matched()}{best}"
 
 
 def _samples_text(samples: Sequence[Sample]) -> str:

@@ -4,16 +4,25 @@
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from regard.hardware.threads import Threads
 from regard.tasks.samples import Sample
 from regard.training.checkpoints import Progress
 
 Fact = float | int | str | bool
+PRINTED: Mapping[str, tuple[str, int]] = {
+    "exact_match": ("exact match", 4),
+    "accuracy": ("accuracy", 4),
+    "rouge_l": ("ROUGE-L", 2),
+    "bleu": ("BLEU", 2),
+}
+"""The printed name of each score of decoded answers, and its decimal places."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,23 @@ class Notice:
     """A sentence for the user."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class ChosenThreads:
+    """How many threads a training on a CPU takes, and why."""
+
+    threads: Threads
+
+    @property
+    def text(self) -> str:
+        """A sentence for the user."""
+        return f"on {self.threads}"
+
+    def record(self) -> dict[str, Fact]:
+        """The number, the reason, and the time of an update on each number that was tried."""
+        tried = {f"seconds_with_{count}": round(s, 5) for count, s in self.threads.seconds.items()}
+        return {"threads": self.threads.count, "reason": self.threads.reason, **tried}
 
 
 @dataclass(frozen=True)
@@ -83,6 +109,10 @@ class Validated:
     bleu: float | None = None
     signature: str | None = None
     """How BLEU was computed, if the recipe asks for it."""
+    decoded_examples: int | None = None
+    """How many examples were decoded; None if none are."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Other scores of the decoded answers, by their keys: "accuracy", "rouge_l"."""
     per_character: float | None = None
     """The loss per character of the target texts, which no choice of sub-words changes."""
     seconds: float = 0.0
@@ -98,6 +128,8 @@ class Validated:
             "valid_loss_per_character": self.per_character,
             "bleu": self.bleu,
             "bleu_signature": self.signature,
+            **self.scores,
+            "decoded_examples": self.decoded_examples,
             "is_best": self.is_best,
             "seconds": round(self.seconds, 4),
         }
@@ -111,8 +143,13 @@ class Validated:
         ]
 
     def matched(self) -> str:
-        """The end of a line about the validation: its exact match, if it has one."""
-        return "" if self.exact_match is None else f", exact match {self.exact_match:.4f}"
+        """The end of a line about the validation: the scores of its answers, if it has some."""
+        others = {**self.scores} if self.bleu is None else {**self.scores, "bleu": self.bleu}
+        exact = {} if self.exact_match is None else {"exact_match": self.exact_match}
+        return "".join(
+            f", {PRINTED[key][0]} {value:.{PRINTED[key][1]}f}"
+            for key, value in {**exact, **others}.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -128,7 +165,7 @@ class Finished:
         return {"step": self.progress.step, "run": str(self.path), "is_complete": self.is_complete}
 
 
-Event = Notice | Step | Validated | Finished
+Event = Notice | ChosenThreads | Step | Validated | Finished
 
 
 def finite(value: Any) -> Any:

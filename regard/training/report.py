@@ -8,6 +8,7 @@ from typing import Any
 from regard.data.atomic_writes import write_text
 from regard.plots.charts import curves
 from regard.plots.page import page
+from regard.training.events import PRINTED
 from regard.training.metrics_file import rows as read_metrics
 from regard.training.metrics_file import sample_rows
 
@@ -29,6 +30,8 @@ def training_parts(run: Path) -> list[str]:
     signatures = [row["bleu_signature"] for row in checked if "bleu" in row]
     decoded = {
         "Exact match, greedy": {"exact match": _line(checked, "exact_match")},
+        "Accuracy of labels": {"accuracy": _line(checked, "accuracy")},
+        "ROUGE-L, greedy": {"ROUGE-L": _line(checked, "rouge_l")},
         f"BLEU, greedy ({''.join(signatures[-1:])})": {"BLEU": _line(checked, "bleu")},
     }
     return [
@@ -112,10 +115,9 @@ def _table(learned: Sequence[dict[str, Any]], checked: Sequence[dict[str, Any]])
         best = min(measured, key=lambda row: row["valid_loss"])
         facts["best validation loss"] = f"{best['valid_loss']:.4f} at update {best['step']:,}"
     last = checked[-1] if checked else {}
-    if "exact_match" in last:
-        facts["last exact match"] = f"{last['exact_match']:.4f}"
-    if "bleu" in last:
-        facts["last BLEU"] = f"{last['bleu']:.2f}"
+    for key, (name, digits) in PRINTED.items():
+        if key in last:
+            facts[f"last {name}"] = f"{last[key]:.{digits}f}"
     cells = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
     return f"<table>{cells}</table>"
 

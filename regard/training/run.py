@@ -33,6 +33,8 @@ from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
 from regard.training.checkpoint_hashes import RunHashes, check_run_is_whole, set_damaged_aside
 from regard.training.checkpoints import (
+    DECODED_EXAMPLES,
+    ENVIRONMENT,
     Progress,
     checkpoints,
     distinct_tensors,
@@ -40,21 +42,24 @@ from regard.training.checkpoints import (
     load_checkpoint,
     load_weights,
     prune,
+    read_environment,
     read_progress,
     save_checkpoint,
     tensor_forms,
     update_of,
+    write_environment,
     write_tensors,
 )
-from regard.training.events import Event, Finished, Notice, Validated
+from regard.training.events import ChosenThreads, Event, Finished, Notice, Validated
 from regard.training.kept_examples import keep_examples
 from regard.training.loop import learn, make_optimiser
 from regard.training.metrics_file import Metrics
 from regard.training.preparation import Prepared, check_data, in_updates, prepare
 from regard.training.report import write_report
 from regard.training.samples import sample_answers
+from regard.training.thread_choice import fastest_threads
 from regard.training.unreached_weights import check_reaches_all_weights
-from regard.training.validation import Best, validate
+from regard.training.validation import Best, ValidationTime, validate
 from regard.training.workers import SINGLE_PROCESS, Workers
 
 __all__ = ["Event", "Finished", "Notice", "Validated", "run"]
@@ -133,7 +138,9 @@ class _Training:
         self.recipe, self.out, self.hardware = recipe, out, hardware
         self.workers, self.metrics = workers, Metrics(out)
         self.folder, self.hashes = out / "checkpoints", RunHashes(out)
-        self.best = Best()
+        self.best, self.threads = Best(), hardware.threads
+        self.n_decoded: int | None = None
+        self.has_validated = False
         self.average: MovingAverage | None = None
 
     def events(self) -> Iterator[Event]:
@@ -162,18 +169,23 @@ class _Training:
         if not first:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
-        progress = yield from self._begun()
+        is_begun = bool(checkpoints(self.folder)) or (self.out / ENVIRONMENT).exists()
+        progress = yield from self._begun(is_begun=is_begun)
         yield from map(Notice, sources.slow_steps(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
         if not progress.step:
             check_reaches_all_weights(self.model, prepared, self.hardware)
+        if not is_begun and self.workers.count == 1:
+            progress = self._on_fastest_threads(prepared, progress)
+        if self.threads is not None and self.hardware.device.type == "cpu":
+            yield ChosenThreads(self.threads)
         count = sum(weight.numel() for weight in self.model.parameters())
         n_used = len(prepared.train.used)
         yield Notice(f"{count:,} parameters, {counted(n_used, 'training example')}")
         learned = (self.model, self.optimiser, prepared.of_epoch, self.recipe, progress)
         steps = learn(*learned, hardware=self.hardware, workers=self.workers)
         # a run may have been killed after it gave up and before its final weights were there
-        gives_up, has_split = self._has_given_up(), False
+        gives_up, has_split, time = self._has_given_up(), False, ValidationTime(training)
         with run_folder.stop_signals() as signals:
             for step in () if gives_up else steps:
                 progress = step.progress
@@ -189,15 +201,10 @@ class _Training:
                 if step.is_skipped and progress.loss_scale and progress.loss_scale.skipped == 1:
                     yield Notice(progress.loss_scale.skip_note(progress.step))
                 yield step
+                time.add(step.seconds)
                 is_last = progress.step == training.steps
                 if first and (progress.step % training.validate_every == 0 or is_last):
-                    # an error if the model diverged, so that it is not validated
-                    self.metrics.flush()
-                    with self._averaged():
-                        found = validate(self.model, prepared, self.hardware, progress.step)
-                        samples = sample_answers(self.model, prepared, self.hardware, self.out)
-                    found = replace(found, samples=samples)
-                    yield self.best.with_validation(found, training.stop_on)
+                    yield from self._validated(prepared, progress, time)
                 stop, gives_up = self.workers.any_of(bool(signals), first and self._has_given_up())
                 if progress.step % training.checkpoint_every == 0 or is_last or gives_up or stop:
                     self._save(progress)
@@ -231,7 +238,7 @@ class _Training:
                 "RECIPE says what a training takes."
             ) from error
 
-    def _begun(self) -> Generator[Event, None, Progress]:
+    def _begun(self, *, is_begun: bool) -> Generator[Event, None, Progress]:
         """The newest checkpoint, or the start, in model, optimiser, average and metrics."""
         training, found = self.recipe.training, checkpoints(self.folder)
         progress = Progress(environment=environment(self.hardware, self.workers))
@@ -253,7 +260,9 @@ class _Training:
             yield Notice(f"starting from the weights of {training.start_from}")
         else:
             task_of(self.recipe).sources.load_published_weights(self.model)
-        yield from self._as_it_was(progress)
+        if (decoded := read_environment(self.out).get(DECODED_EXAMPLES)) is not None:
+            self.n_decoded = int(decoded)
+        progress = yield from self._as_it_was(progress, is_begun=is_begun)
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
             if found:
@@ -262,21 +271,68 @@ class _Training:
             self.metrics.go_on(progress.step)
         return progress
 
-    def _as_it_was(self, progress: Progress) -> Iterator[Event]:
-        """Use the threads that the run began with; notes on them and on other changes."""
+    def _as_it_was(self, progress: Progress, *, is_begun: bool) -> Generator[Event, None, Progress]:
+        """Use the threads that the run began with, unless others are given; notes on changes."""
         then, now = progress.environment, environment(self.hardware, self.workers)
-        names = ("torch", "capability", "processes", "device", "precision")
+        is_given = self.threads is not None and self.threads.is_given
+        names = ["torch", "capability", "processes", "device", "precision"]
+        names += ["threads"] if is_given else []
         if changed := [name for name in names if then.get(name, now[name]) != now[name]]:
             yield Notice(
                 f"{' and '.join(changed)} changed since the run was begun; it goes on, but not to "
                 "the bit"
             )
-        threads = self.hardware.threads
-        if then.get("threads", now["threads"]) != now["threads"]:
-            threads = Threads(int(then["threads"]), "the run was begun so")
-            use_threads(threads.count)
-        if threads is not None and self.hardware.device.type == "cpu":
-            yield Notice(f"on {threads}")
+        begun_on = then.get("threads", now["threads"])
+        is_kept = is_begun and not is_given and self.threads is not None
+        if is_kept or (not is_given and begun_on != now["threads"]):
+            self.threads = Threads(int(begun_on), "the run was begun so")
+            use_threads(self.threads.count)
+        return self._recorded(progress) if is_given else progress
+
+    def _on_fastest_threads(self, prepared: Prepared, progress: Progress) -> Progress:
+        """Choose the number of threads for a new run, and record it."""
+        self.threads = fastest_threads(self.model, prepared, self.hardware)
+        return self._recorded(progress)
+
+    def _recorded(self, progress: Progress) -> Progress:
+        """The progress with the threads in use and their reason, which the run records."""
+        if self.threads is None:
+            return progress
+        used = {"threads": str(self.threads.count), "threads_reason": self.threads.reason}
+        progress = replace(progress, environment={**progress.environment, **used})
+        recorded = {**read_environment(self.out), **progress.environment}
+        self.workers.first_does(lambda: write_environment(self.out, recorded))
+        return progress
+
+    def _validated(
+        self, prepared: Prepared, progress: Progress, time: ValidationTime
+    ) -> Iterator[Event]:
+        """Validate; the first validation of a run chooses how many examples all of them decode."""
+        # an error if the model diverged, so that it is not validated
+        self.metrics.flush()
+        with self._averaged():
+            found = validate(
+                self.model, prepared, self.hardware, progress.step,
+                n_examples=self.n_decoded, seconds=time.seconds,
+            )  # fmt: skip
+            samples = sample_answers(self.model, prepared, self.hardware, self.out)
+        count, is_first, self.has_validated = found.decoded_examples, not self.has_validated, True
+        is_chosen = self.recipe.training.validate_examples is None and self.n_decoded is None
+        if is_chosen and count is not None:
+            self.n_decoded = count
+            # before its scores, so that a run which was killed in between decodes as many again
+            recorded = {**read_environment(self.out), DECODED_EXAMPLES: str(count)}
+            write_environment(self.out, recorded)
+        found = replace(found, samples=samples)
+        yield self.best.with_validation(found, self.recipe.training.stop_on)
+        if is_first and (note := time.note(found)) is not None:
+            yield Notice(note)
+        if is_chosen and count is not None:
+            yield Notice(
+                f"each validation decodes {counted(count, 'example')}, for which "
+                f"training.validation_share = {self.recipe.training.validation_share:g} of the "
+                f"time pays here; training.validate_examples = {count} decodes as many anywhere"
+            )
 
     def _has_given_up(self) -> bool:
         """Whether the recipe's early stopping has ended the training."""
@@ -325,7 +381,9 @@ class _Training:
             last = self._regular(progress.step)[-n_last:]
             weights = mean_of([path / "model.safetensors" for path in last])
             self.model.load_state_dict(weights, strict=False)
-            final = validate(self.model, prepared, self.hardware, progress.step)
+            final = validate(
+                self.model, prepared, self.hardware, progress.step, n_examples=self.n_decoded
+            )
             yield Notice(
                 f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
                 f"{final.matched()}"

@@ -50,11 +50,12 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, capsys):
     said = capsys.readouterr()
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert [row["event"] for row in rows] == [
-        *("step", "step", "validation", *SAMPLES), *("step", "validation", *SAMPLES), "end",
+        "threads", *("step", "step", "validation", *SAMPLES),
+        *("step", "validation", *SAMPLES), "end",
     ]  # fmt: skip
     assert rows[-1] == {"event": "end", "step": 3, "run": str(out), "is_complete": True}
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    told = [row for row in rows[:-1] if row["event"] != "sample"]
+    told = [row for row in rows[1:-1] if row["event"] != "sample"]
     assert [{k: v for k, v in row.items() if k != "event"} for row in told] == kept
     assert "% padding" in said.err
     assert "parameters" in said.err

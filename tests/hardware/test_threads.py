@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.cli import main
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, SettingError
+from regard.hardware import hardware as hardware_module
 from regard.hardware import threads
 from regard.hardware.hardware import Hardware
 from regard.hardware.threads import busy_cores, cpu_quota, free_threads
@@ -16,10 +17,10 @@ from regard.serving.server import take_one_thread
 from regard.tasks import loaded_run, searched_texts
 from regard.training import run
 from regard.training.checkpoints import checkpoints, read_progress
-from regard.training.events import Step
-from regard.training.run import Notice
+from regard.training.events import ChosenThreads, Notice, Step
 from tests.factories import make_run
 
+SENTENCES = (Notice, ChosenThreads)
 CORE = "cpu{core} {user} 0 {system} {idle} {waiting} 0 0 {stolen} 0 0"
 
 
@@ -90,7 +91,7 @@ def test_free_cores_are_all_taken(machine):
 def test_cores_that_others_keep_busy_are_left_to_them(machine):
     machine.setattr(threads, "busy_cores", lambda cores: 3)
     assert str(free_threads()) == (
-        "1 thread: other programs keep 3 of 4 cores busy; OMP_NUM_THREADS=4 takes 4 all the same"
+        "1 thread: other programs keep 3 of 4 cores busy; --threads 4 takes 4 all the same"
     )
     machine.setattr(threads, "busy_cores", lambda cores: 4)
     assert free_threads().count == 1
@@ -99,11 +100,35 @@ def test_cores_that_others_keep_busy_are_left_to_them(machine):
 def test_a_quota_is_not_exceeded(machine):
     machine.setattr(threads, "cpu_quota", lambda: 2.5)
     assert str(free_threads()) == (
-        "2 threads: a quota gives this process 2.5 of 4 cores; OMP_NUM_THREADS=4 takes 4 all the "
-        "same"
+        "2 threads: a quota gives this process 2.5 of 4 cores; --threads 4 takes 4 all the same"
     )
     machine.setattr(threads, "cpu_quota", lambda: 0.5)
     assert free_threads().count == 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "count", "candidates"),
+    [(None, 4, (1, 2, 4)), (2.5, 2, (1, 2, 3)), (1.5, 1, (1, 2)), (1.0, 1, ()), (0.5, 1, ())],
+)
+def test_a_training_may_try_what_a_quota_pays_for_in_part(quota, count, candidates, machine):
+    machine.setattr(threads, "cpu_quota", lambda: quota)
+    found = free_threads()
+    assert (found.count, found.candidates) == (count, candidates)
+
+
+def test_a_number_that_is_given_wins_over_everything_and_is_for_the_cpu(machine):
+    machine.setattr(threads, "cpu_quota", lambda: 0.5)
+    machine.setenv("OMP_NUM_THREADS", "4")
+    found = Hardware.chosen("cpu", None, threads=3).threads
+    assert (str(found), found.candidates) == ("3 threads: --threads says so", ())
+    machine.setattr(hardware_module, "device_named", lambda name: torch.device("cuda"))
+    with pytest.raises(SettingError) as caught:
+        Hardware.chosen(None, None, threads=3)
+    assert str(caught.value) == (
+        "--threads: 3 are for the CPU, but cuda computes. Add --device cpu, or leave --threads out."
+    )
+    with pytest.raises(SettingError, match="--threads must be between 1 and 1,024, got 0"):
+        load("run", device="cpu", threads=0)
 
 
 def test_what_the_user_chose_is_taken(machine):
@@ -132,12 +157,12 @@ def test_only_a_cpu_has_threads_and_a_context_gives_them_back(machine):
 def test_a_training_says_and_records_its_threads_and_gives_them_back(machine, recipe, tmp_path):
     machine.setattr(threads, "busy_cores", lambda cores: 2)
     begun = run(read_recipe(recipe), tmp_path / "run", hardware=Hardware.chosen("cpu", None))
-    said = [event.text for event in begun if isinstance(event, Notice)]
-    assert "on 2 threads: other programs keep 2 of 4 cores busy; OMP_NUM_THREADS=4 takes 4 all " \
-        "the same" in said  # fmt: skip
+    said = [event.text for event in begun if isinstance(event, SENTENCES)]
+    reason = "other programs keep 2 of 4 cores busy; --threads 4 takes 4 all the same"
+    assert f"on 2 threads: {reason}" in said
     newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
     assert read_progress(newest).environment["threads"] == "2"
-    assert "| threads | 2 |" in (tmp_path / "run" / "card.md").read_text()
+    assert f"| threads | 2: {reason} |" in (tmp_path / "run" / "card.md").read_text()
     assert torch.get_num_threads() == 4
 
 
@@ -151,8 +176,8 @@ def test_a_run_goes_on_with_the_threads_it_was_begun_with(machine, recipe, tmp_p
     machine.setattr(threads, "busy_cores", lambda cores: 0)
     said, seen = [], set()
     for event in run(wanted, out, resume=True, hardware=Hardware.chosen("cpu", None)):
-        said += [event.text] if isinstance(event, Notice) else []
-        seen |= set() if isinstance(event, Notice) else {torch.get_num_threads()}
+        said += [event.text] if isinstance(event, SENTENCES) else []
+        seen |= set() if isinstance(event, SENTENCES) else {torch.get_num_threads()}
     assert "on 1 thread: the run was begun so" in said
     assert seen == {1}
     assert torch.get_num_threads() == 4
@@ -170,7 +195,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_be
     assert not checkpoints(out / "checkpoints")
     machine.setattr(threads, "busy_cores", lambda cores: 0)
     again = run(wanted, out, resume=True, hardware=Hardware.chosen("cpu", None))
-    said = [event.text for event in again if isinstance(event, Notice)]
+    said = [event.text for event in again if isinstance(event, SENTENCES)]
     assert "on 1 thread: the run was begun so" in said
     newest = checkpoints(out / "checkpoints")[-1]
     assert read_progress(newest).environment["threads"] == "1"
@@ -184,7 +209,7 @@ def test_a_run_says_what_is_not_as_it_was_when_it_was_begun(recipe, tmp_path):
     begun.close()
     held = json.loads((out / "environment.json").read_text())
     (out / "environment.json").write_text(json.dumps({**held, "torch": "1.0", "capability": "?"}))
-    said = [event.text for event in run(wanted, out, resume=True) if isinstance(event, Notice)]
+    said = [event.text for event in run(wanted, out, resume=True) if isinstance(event, SENTENCES)]
     assert "torch and capability changed since the run was begun; it goes on, but not to the bit" \
         in said  # fmt: skip
     (tmp_path / "other").mkdir()

@@ -19,12 +19,12 @@ from regard.evaluating.attention_links import LEFT_OUT
 from regard.recipes.recipe import examples
 from regard.runs import demo
 from regard.runs.demo import (
-    HARDWARE,
     DateAnswer,
     Findings,
     aligned,
     answers,
     check_out,
+    demo_hardware,
     demo_recipe,
     to_choose_from,
     to_show,
@@ -151,7 +151,7 @@ def test_the_page_has_every_part_and_asks_nothing_of_the_network(trained, tmp_pa
 
 def test_the_demo_takes_one_thread_wherever_it_runs_and_gives_the_others_back():
     torch.set_num_threads(2)
-    with HARDWARE.on_threads():
+    with demo_hardware().on_threads():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -15,12 +16,14 @@ from regard.errors import DataError, LengthError
 from regard.hardware.hardware import Hardware
 from regard.hardware.memory import in_a_fork, resident, start_counting
 from regard.models import build_transformer
-from regard.recipes.recipe import parse_recipe
+from regard.recipes.recipe import TrainingRecipe, parse_recipe
 from regard.runs import plan as planning
+from regard.runs import plan_trial
 from regard.runs.plan import TrainingPlan, plan
 from regard.training.checkpoints import Progress, save_checkpoint
 from regard.training.loop import epoch_updates, make_optimiser
 from regard.training.preparation import prepare
+from regard.training.validation import ValidationCost
 from regard.training.workers import SINGLE_PROCESS
 
 MODEL = {"d_model": 12, "n_heads": 3, "d_hidden": 20, "n_encoder_layers": 1, "n_decoder_layers": 1}
@@ -46,7 +49,8 @@ def _recipe(training=None, data=None, model=None):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(planning, "MAX_TIMED_UPDATES", 2)
+    monkeypatch.setattr(plan_trial, "MAX_TIMED_UPDATES", 2)
+    monkeypatch.setattr(plan_trial, "WARM_UPDATES", 1)
 
 
 def _planned(recipe, out=Path()):
@@ -137,10 +141,69 @@ def test_time_and_memory_are_measured_and_scale_with_the_steps():
     ],
 )
 def test_validations_are_counted_into_the_time(training, count, monkeypatch):
-    monkeypatch.setattr(planning, "seconds_per_validation", lambda *_: 3.0)
+    monkeypatch.setattr(plan_trial, "validation_cost", lambda *_: ValidationCost(3.0))
     took = _planned(_recipe(training)).time
     assert (took.validations, took.per_validation) == (count, 3.0)
-    assert took.total == pytest.approx(100 * took.per_update + 3.0 * count)
+    rest = took.start + took.preparing + took.checkpoints * took.per_checkpoint + took.finishing
+    assert took.total == pytest.approx(100 * took.per_update + 3.0 * count + rest)
+
+
+def test_everything_that_a_training_does_is_in_the_time():
+    recipe = _recipe({"average_last": 2})
+    *_, found = plan(recipe, hardware=Hardware(), out=Path(), start_s=5.0)
+    took = found.time
+    assert took.start == 5.0
+    assert took.checkpoints == 10
+    assert min(took.preparing, took.per_checkpoint, took.finishing) > 0
+    assert took.finishing > took.per_checkpoint
+    parts = (
+        took.start, took.preparing, 100 * took.per_update,
+        took.validations * took.per_validation, 10 * took.per_checkpoint, took.finishing,
+    )  # fmt: skip
+    assert took.total == pytest.approx(sum(parts))
+
+
+def test_a_plan_chooses_how_many_examples_are_decoded_as_the_training_does(monkeypatch):
+    cost = ValidationCost(1.0, ((32, 1.0), (218, 2.0)), 800)
+    monkeypatch.setattr(plan_trial, "validation_cost", lambda *_: cost)
+
+    def decoded(seconds, **training):
+        monkeypatch.setattr(TrainingRecipe, "validation_seconds", lambda *_: seconds)
+        took = _planned(_recipe(training)).time
+        assert took.per_validation == pytest.approx(cost.seconds(took.decoded_examples))
+        return took.decoded_examples
+
+    assert decoded(2.6) == 5
+    # 5 s pay for 545 examples, were all of them decoded in large batches
+    assert decoded(6.0) == 500
+    assert decoded(60.0) == 800
+    assert decoded(0.1) == 1
+    assert decoded(0.1, validate_examples=70) == 70
+
+
+def test_validations_that_take_more_than_their_share_are_noted(monkeypatch):
+    cost = ValidationCost(1.0, ((32, 100.0),), 50)
+    monkeypatch.setattr(plan_trial, "validation_cost", lambda *_: cost)
+    (note,) = _planned(_recipe({"validate_examples": 32})).notes
+    assert re.fullmatch(
+        r"validations take about \d\d % of the time, more than training.validation_share = "
+        r"0.1: raise training.validate_every = 500, or lower training.validate_examples = 32",
+        note,
+    )
+
+
+def test_a_plan_says_what_it_does_while_it_measures():
+    *doing, _ = plan(_recipe(), hardware=Hardware(), out=Path())
+    assert doing == [
+        "reading the training examples",
+        "learning sub-words and encoding 400 examples",
+        "building the model",
+        "trying how many threads are fastest",
+        "measuring a few updates",
+        "measuring an update on the largest batch",
+        "measuring a validation",
+        "measuring a checkpoint",
+    ]
 
 
 def test_a_large_corpus_is_planned_from_a_sample_that_is_said_to_be_one(monkeypatch):
@@ -155,7 +218,7 @@ def test_a_large_corpus_is_planned_from_a_sample_that_is_said_to_be_one(monkeypa
 
 
 def test_what_does_not_fit_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(planning, "available_memory", lambda: 1 << 25)
+    monkeypatch.setattr(plan_trial, "available_memory", lambda: 1 << 25)
     found = _planned(_recipe(model={"d_hidden": 1 << 18}), tmp_path / "not" / "there")
     assert found.memory.peak is None
     assert found.time.total is None
@@ -267,10 +330,10 @@ def test_a_fork_that_crashes_is_told_by_its_signal():
 
 
 def test_only_what_lacks_memory_is_said_not_to_fit(monkeypatch):
-    monkeypatch.setattr(planning, "learn", lambda *_, **__: _raise(KeyError("a fault")))
+    monkeypatch.setattr(plan_trial, "learn", lambda *_, **__: _raise(KeyError("a fault")))
     with pytest.raises(RuntimeError, match="KeyError: 'a fault'"):
         _planned(_recipe())
-    monkeypatch.setattr(planning, "learn", lambda *_, **__: _raise(MemoryError()))
+    monkeypatch.setattr(plan_trial, "learn", lambda *_, **__: _raise(MemoryError()))
     assert _planned(_recipe()).memory.peak is None
 
 
@@ -282,9 +345,18 @@ def test_on_a_gpu_too_only_what_lacks_memory_does_not_fit(monkeypatch, tmp_path)
     gpu = Hardware(device=torch.device("cuda"))
     rows = np.arange(3)
     full = torch.OutOfMemoryError("CUDA out of memory.")
-    monkeypatch.setattr(planning, "_timed_trial", lambda *_: _raise(full))
-    assert planning.run_trial(prepared, gpu, rows) == planning.Trial()
+    monkeypatch.setattr(plan_trial, "timed_trial", lambda *_: _raise(full))
+    assert _result(plan_trial.run_trial(prepared, gpu, rows)) == plan_trial.Trial()
     fault = RuntimeError("CUDA error: an illegal memory access was encountered")
-    monkeypatch.setattr(planning, "_timed_trial", lambda *_: _raise(fault))
+    monkeypatch.setattr(plan_trial, "timed_trial", lambda *_: _raise(fault))
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        planning.run_trial(prepared, gpu, rows)
+        _result(plan_trial.run_trial(prepared, gpu, rows))
+
+
+def _result(steps):
+    """What a generator gives back at its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

@@ -67,12 +67,11 @@ def test_it_says_what_the_run_was_made_of_and_the_command_repeats_it(finished):
     assert re.search(r"\| BLEU's signature \| nrefs:1\\\|case:mixed", card)
     assert "| device | cpu (" in card
     assert "| precision | float32 |" in card
-    assert re.search(r"\| threads \| \d+ \|", card)
+    assert re.search(r"\| threads \| 1: \w+", card)
     assert re.search(r"SHA-256 of its code [0-9a-f]{64}", card)
 
-    threads, *command = shlex.split(re.search(r"```sh\n(.*)\n```", card)[1])
-    assert threads.startswith("OMP_NUM_THREADS=")
-    assert command[0] == "regard"
+    command = shlex.split(re.search(r"```sh\n(.*)\n```", card)[1])
+    assert command[0] == "regard" and command[-2:] == ["--threads", "1"]
     assert main(command[1:]) == 0
     again = finished.with_name("run-again")
     weights = [(each / "model.safetensors").read_bytes() for each in (finished, again)]

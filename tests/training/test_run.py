@@ -385,7 +385,7 @@ def test_a_word_that_the_vocabulary_does_not_know_is_never_answered_right(recipe
     prepared = prepare(plan, tmp_path, SINGLE_PROCESS)
     size = len(prepared.source)
     model = build_transformer(plan.model, n_source_tokens=size, n_target_tokens=size)
-    _, references = decoded(model, prepared, Hardware())
+    _, references = decoded(model, prepared, Hardware(), 10, 0.0)
     texts = " ".join(text for answers in references for text in answers)
     assert UNKNOWN not in texts
     assert UNANSWERABLE in texts
