@@ -21,6 +21,8 @@ _LABELLERS = (
     "classifier", "classification", "classify", "sentiment", "text_classification", "labels",
     "labelling", "labeling",
 )  # fmt: skip
+_TAGGERS = ("tagger", "tagging", "ner", "pos", "token_classification")
+_PREDICT = "predict: a run that gives labels writes those of a text"
 
 FAMILIAR: Mapping[str, Answers] = {
     # training
@@ -66,8 +68,8 @@ FAMILIAR: Mapping[str, Answers] = {
     **dict.fromkeys(("fp32", "float", "32", "single"), ("float32",)),
     # data and tasks
     **dict.fromkeys(("hf", "datasets"), ("huggingface",)),
-    **dict.fromkeys(_LABELLERS, ("label",)),
-    **dict.fromkeys(("tagger", "tagging", "ner", "pos", "token_classification"), ("tags",)),
+    **dict.fromkeys(_LABELLERS, ("label", 'encoder: its task is "label"', _PREDICT)),
+    **dict.fromkeys(_TAGGERS, ("tags", 'encoder: its task is "tags"', _PREDICT)),
     **dict.fromkeys(("lm", "causal_lm"), ("language_modelling", "language_model")),
     **dict.fromkeys(("mlm", "masked_lm"), ("words",)),
     **dict.fromkeys(("mt", "translate", "seq2seq"), ("translation", "transformer")),

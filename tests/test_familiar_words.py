@@ -44,6 +44,14 @@ def test_no_word_of_ours_is_answered(word):
         ("rope", ["positions", "relation"], 'Write positions = "rotary".'),
         ("RoPE", ["rotary", "learned"], "It is called 'rotary'."),
         ("lr", ["steps"], None),
+        ("sentiment", ["tags", "label"], "It is called 'label'."),
+        ("classifier", ["encoder"], "It is called 'encoder': its task is \"label\"."),
+        ("ner", ["encoder"], "It is called 'encoder': its task is \"tags\"."),
+        (
+            "classify",
+            ["train", "predict"],
+            "It is called 'predict': a run that gives labels writes those of a text.",
+        ),
     ],
 )
 def test_a_word_is_answered_where_its_name_is_known(word, known, said):

@@ -19,13 +19,13 @@ MAX_LABELS = 1 << 16
 """The most labels that a set has; rarer ones are unknown."""
 
 
-def labels_in(text: str, kind: Kind) -> list[str]:
-    """The labels of a text.
+def labels_in(text: str, *, of_words: bool) -> list[str]:
+    """The labels of a text: of its words, or of all of it.
 
-    >>> labels_in(" very good ", LABELS_OF_TEXTS), labels_in("DET NOUN", LABELS_OF_WORDS)
+    >>> labels_in(" very good ", of_words=False), labels_in("DET NOUN", of_words=True)
     (['very good'], ['DET', 'NOUN'])
     """
-    return text.split() if kind is LABELS_OF_WORDS else _whole(text)
+    return text.split() if of_words else _whole(text)
 
 
 def _built(model: Any) -> Tokenizer:

@@ -76,6 +76,12 @@ class Model(nn.Module, ABC):
         """
         return []
 
+    def without_special_rows(self) -> None:
+        """Delete the output layer's rows of special tokens, where it should have none.
+
+        A model that writes texts predicts special tokens too, and keeps them.
+        """
+
     def prompt(self, source: Sequence[int]) -> list[int]:
         """The tokens that the side that writes has read when it writes its first."""
         return [BOS]

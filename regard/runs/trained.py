@@ -24,7 +24,7 @@ from regard.errors import CheckpointError, RunError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
-from regard.models import Model, Reader, build_model, shapes_of
+from regard.models import Model, build_model, shapes_of
 from regard.recipes.data_paths import run_of
 from regard.recipes.part_files import check_parts
 from regard.recipes.recipe import Recipe, read_recipe
@@ -303,7 +303,7 @@ def load_run(path: Path) -> Loaded:
         )
     model = build_model(recipe.model, **sizes)
     load_weights(weights, model)
-    if is_old and isinstance(model, Reader):
+    if is_old:
         model.without_special_rows()
     return Loaded(recipe, source, target, model.eval())
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.data import Corpus, Example, write_corpus
 from regard.data.corpus import Numbering
-from regard.data.labels import LABELS_FILE, LABELS_OF_TEXTS, LABELS_OF_WORDS, labels_in
+from regard.data.labels import LABELS_FILE, labels_in
 from regard.data.subword_kinds import SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.data.vocabulary_files import ALL_KINDS
@@ -73,13 +73,12 @@ def unknown_notes(
     name: str, examples: Iterable[Example], labels: Subwords, recipe: Recipe
 ) -> Iterator[str]:
     """A note on labels that are not in the set, if there are some."""
-    kind = LABELS_OF_WORDS if recipe.model.labels_words else LABELS_OF_TEXTS
     known = set(labels.pieces[len(SPECIALS) :])
     found = Counter(
         label
         for example in examples
         for text in example.targets
-        for label in labels_in(text, kind)
+        for label in labels_in(text, of_words=recipe.model.labels_words)
         if label not in known
     )
     if found:

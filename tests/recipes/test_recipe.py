@@ -157,21 +157,6 @@ def _said(tmp_path, text):
     return [line.removeprefix(f"{path}:") for line in str(said.value).splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("length", "said"),
-    [
-        ("", "training.steps must be at least 1, got 0: it is the number of updates. Give it, or "
-         "give training.epochs"),
-        ("steps = 7\nepochs = 2.5", "training.epochs = 2.5 and training.steps = 7 are two lengths "
-         "of one training. Take one of them out of the recipe; behind --set, training.steps=0"),
-        ("epochs = -1", "training.epochs must be at least 0, got -1"),
-    ],
-)  # fmt: skip
-def test_a_training_has_one_length(tmp_path, length, said):
-    assert any(said in line for line in _said(tmp_path, GOOD.replace("steps = 7", length)))
-    assert read_recipe(_write(tmp_path, GOOD), ["training.steps=0", "training.epochs=2"])
-
-
 def test_a_mistake_of_one_section_hides_none_of_another(tmp_path):
     text = GOOD.replace('"copy", count = 50', '"copi", count = 50').replace("steps", "stepps")
     text = text.replace("valid", "max_token = 3\nvalid")

@@ -1,11 +1,12 @@
 """Epochs: the length of a training by how often it sees every example, counted in updates."""
 
 import json
+import re
 
 import pytest
 
 from regard.cli import main
-from regard.errors import RunError
+from regard.errors import RecipeError, RunError
 from regard.recipes import read_recipe
 from regard.training import run
 from regard.training.events import Finished, Notice, Step
@@ -69,3 +70,19 @@ def test_a_plan_tells_the_updates_of_the_epochs(recipe, tmp_path, capsys):
     updates = json.loads(capsys.readouterr().out)["updates"]
     assert updates["steps"] == 2 * updates["per_epoch"]
     assert updates["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        ("", "training.steps must be at least 1, got 0: it is the number of updates. Give it, or "
+         "give training.epochs"),
+        ("steps = 7\nepochs = 2.5", "training.epochs = 2.5 and training.steps = 7 are two lengths "
+         "of one training. Take one of them out of the recipe; behind --set, training.steps=0"),
+        ("epochs = -1", "training.epochs must be at least 0, got -1"),
+    ],
+)  # fmt: skip
+def test_a_training_has_one_length(recipe, length, said):
+    recipe.write_text(recipe.read_text().replace("steps = 24\n", f"{length}\n"))
+    with pytest.raises(RecipeError, match=re.escape(said)):
+        read_recipe(recipe)

@@ -220,7 +220,7 @@ def test_documents_of_one_s_own_are_read_as_those_learned_from(compressed, tmp_p
 def test_a_document_and_its_answer_are_looked_into(compressed):
     _, asked = compressed
     record = asked.look("on cats 1 Looking we looked", "about cats")
-    assert set(record.attention) == {"encoder", "decoder", "cross"}
+    assert set(record.attention) == {"sequence", "encoder", "decoder", "cross"}
     assert len(record.attention["cross"].layers) == 3
     assert record.attention["cross"].queries.pieces[-1] == "<eos>"
     assert asked.loaded.source.encode("about")[0] not in (BOS, EOS)

@@ -207,6 +207,7 @@ def test_the_maps_of_a_row_are_source_target_and_what_lies_between():
     maps = writer.maps(torch.tensor([[7, 8, 9, EOS]]), torch.tensor([[BOS, 5, 6]]))
     shapes = {kind: [one.shape for one in layers] for kind, layers in maps.items()}
     assert shapes == {
+        "sequence": [(1, 2, 7, 7)] * 2,
         "encoder": [(1, 2, 4, 4)] * 2,
         "decoder": [(1, 2, 3, 3)] * 2,
         "cross": [(1, 2, 3, 4)] * 2,
