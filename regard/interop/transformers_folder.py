@@ -65,9 +65,9 @@ def open_folder(path: Path | str, who: str = WHO) -> PublishedModel:
 def _check_safe(folder: Folder) -> None:
     """Refuse code and pickles before any library reads the folder."""
     folder.check_safe()
-    for name in folder.path.glob("*.json"):
+    for path in folder.path.glob("*.json"):
         # a library that reads them would measure none
-        folder.json(name.name)
+        folder.json(path.name)
     if folder.has(ADAPTER):
         raise folder.refusal(
             " is an adapter, whose other half is elsewhere. Merge it into its model, and save it.",

@@ -84,6 +84,31 @@ class PicturesRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoraRecipe:
+    """Low-rank adapters: all weights of a run stay as they are, and small products are learned.
+
+    W' = W + alpha / rank · B A, with A of `rank` rows and B of as many columns.
+    """
+
+    rank: int = 8
+    """Rows of A and columns of B."""
+    alpha: float = 16.0
+    """The factor of the product, times the rank."""
+    dropout: float = 0.0
+    """On the adapters' input."""
+    modules: tuple[str, ...] = ("W_Q", "W_V")
+    """The linear maps that get adapters, by their names in the model."""
+
+    def __post_init__(self) -> None:
+        check_least("training.lora.rank", self.rank, 1)
+        if not (math.isfinite(self.alpha) and self.alpha > 0):
+            raise SettingError(f"training.lora.alpha must be above 0, got {self.alpha}.")
+        _within_unit("training.lora.dropout", self.dropout)
+        if not self.modules:
+            raise SettingError("training.lora.modules must name at least one, got none.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingRecipe:
     """How the model learns."""
 
@@ -135,6 +160,8 @@ class TrainingRecipe:
     """Weight of the divergence of two passes with different dropout (R-Drop); 0 makes one pass."""
     start_from: Path | None = None
     """A finished run whose weights and sub-words training starts from."""
+    lora: LoraRecipe | None = None
+    """Adapters that are learned in place of the weights of `start_from`."""
 
     def __post_init__(self) -> None:
         counts = ("steps", "target_tokens_per_update", "target_tokens_per_batch")
@@ -154,10 +181,24 @@ class TrainingRecipe:
             raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {self.seed}.")
         find(self.schedule, SCHEDULES, key="training.schedule")
         find(self.stop_on, STOPPING_SCORES, key="training.stop_on")
+        if self.lora is not None:
+            self._check_lora()
         if self.ema_decay and self.average_last > 1:
             raise SettingError(
                 "training.ema_decay and training.average_last are two means of the weights; the "
                 "final ones can be only one of them. Set one of the two to 0."
+            )
+
+    def _check_lora(self) -> None:
+        if self.start_from is None:
+            raise SettingError(
+                "training.lora adapts a finished run. Give it as training.start_from, or leave "
+                "lora out."
+            )
+        if self.ema_decay or self.average_last > 1:
+            raise SettingError(
+                "training.lora learns adapters, of which there is no mean. Set training.ema_decay "
+                "and training.average_last to 0."
             )
 
 

@@ -28,6 +28,7 @@ from regard.recipes.part_files import record_parts
 from regard.recipes.recipe import Recipe
 from regard.tasks import task_of
 from regard.training import run_folder
+from regard.training.adapters import adapt, merged, write_adapters
 from regard.training.averages import MovingAverage, mean_of
 from regard.training.card import write_card
 from regard.training.checkpoint_hashes import RunHashes, check_run_is_whole, set_damaged_aside
@@ -153,17 +154,26 @@ class _Training:
         yield from map(Notice, prepared.notes())
         torch.manual_seed(training.seed)
         self.model = self._built(prepared)
+        started = self._started()
+        if training.lora is not None:
+            adapt(self.model, training.lora)
         if not first:
             torch.manual_seed(self.workers.seed(training.seed))
         self.optimiser = make_optimiser(self.model, training)
-        progress = yield from self._begun()
+        progress = yield from self._begun(started)
         yield from map(Notice, sources.slow_steps(self.out, self.model))
         prepared = prepared.seen_by(self.model, self.hardware)
         if not progress.step:
             check_reaches_all_weights(self.model, prepared, self.hardware)
-        count = sum(weight.numel() for weight in self.model.parameters())
+        count, learned_too = (
+            sum(
+                weight.numel() for weight in self.model.parameters() if weight.requires_grad or all_
+            )
+            for all_ in (True, False)
+        )
         n_used = len(prepared.train.used)
-        yield Notice(f"{count:,} parameters, {counted(n_used, 'training example')}")
+        some = f", {learned_too:,} of them in adapters" if training.lora else ""
+        yield Notice(f"{count:,} parameters{some}, {counted(n_used, 'training example')}")
         learned = (self.model, self.optimiser, prepared.of_epoch, self.recipe, progress)
         steps = learn(*learned, hardware=self.hardware, workers=self.workers)
         # a run may have been killed after it gave up and before its final weights were there
@@ -214,7 +224,24 @@ class _Training:
                 "RECIPE says what a training takes."
             ) from error
 
-    def _begun(self) -> Generator[Event, None, Progress]:
+    def _started(self) -> str:
+        """Put the first weights into the model if it has no checkpoint; what they are, in words."""
+        training = self.recipe.training
+        if checkpoints(self.folder):
+            return ""
+        if training.start_from is None:
+            task_of(self.recipe).sources.load_published_weights(self.model)
+            return ""
+        try:
+            load_weights(run_folder.finished_weights(training.start_from), self.model)
+        except RegardError as error:
+            raise RunError(
+                f"training.start_from: {error} Expected a finished run whose [model] and "
+                "tokens are this recipe's."
+            ) from error
+        return f"starting from the weights of {training.start_from}"
+
+    def _begun(self, started: str) -> Generator[Event, None, Progress]:
         """The newest checkpoint, or the start, in model, optimiser, average and metrics."""
         training, found = self.recipe.training, checkpoints(self.folder)
         progress = Progress(environment=environment(self.workers))
@@ -225,17 +252,8 @@ class _Training:
             progress = load_checkpoint(found[-1], *states, suffix=self.workers.suffix)
             self.best = Best.at(progress)
             yield Notice(f"going on from step {progress.step}")
-        elif training.start_from is not None:
-            try:
-                load_weights(run_folder.finished_weights(training.start_from), self.model)
-            except RegardError as error:
-                raise RunError(
-                    f"training.start_from: {error} Expected a finished run whose [model] and "
-                    "tokens are this recipe's."
-                ) from error
-            yield Notice(f"starting from the weights of {training.start_from}")
-        else:
-            task_of(self.recipe).sources.load_published_weights(self.model)
+        elif started:
+            yield Notice(started)
         yield from self._as_it_was(progress)
         if training.ema_decay:
             self.average = MovingAverage(self.model, training.ema_decay)
@@ -266,7 +284,9 @@ class _Training:
         return 0 < self.recipe.training.patience <= self.best.stale
 
     def _averaged(self) -> AbstractContextManager[None]:
-        """A context in which the model has its averaged weights, if they are kept."""
+        """A context in which the model has its averaged or merged weights, if there are such."""
+        if self.recipe.training.lora is not None:
+            return merged(self.model)
         return self.average.in_place() if self.average else nullcontext()
 
     def _save(self, progress: Progress) -> None:
@@ -313,6 +333,8 @@ class _Training:
                 f"the mean of the last {len(last)} checkpoints: validation loss {final.loss:.4f}"
                 f"{final.matched()}"
             )
+        if self.recipe.training.lora is not None:
+            write_adapters(self.out, self.model, self.recipe.training.lora)
         write_report(self.out)
         write_card(
             self.out,

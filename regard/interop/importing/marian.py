@@ -109,7 +109,7 @@ def spec_of(folder: Folder) -> MarianSpec:
     )
 
 
-def layout_of(folder: Folder, spec: MarianSpec) -> Layout:
+def layout_of(spec: MarianSpec) -> Layout:
     """Every tensor."""
     if spec.is_shared:
         tables = {"source.E.weight": by_piece_with_bias(SHARED, BIAS)}
@@ -137,6 +137,6 @@ MARIAN = Family(
     # decoding begins with padding; in our vocabulary that is a piece of its own
     always(Roles(padding="<pad>", begin="<pad>", end="</s>", unknown="<unk>")),
     spec_of,
-    layout_of,
+    lambda folder, spec: layout_of(spec),
     WRITES,
 )

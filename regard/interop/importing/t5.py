@@ -91,8 +91,8 @@ def layout_of(folder: Folder, spec: T5Spec) -> Layout:
     """Every tensor."""
     is_gated = spec.feed_forward in GATED.values()
     stacks = (
-        ("encoder", READING | _feed_forward(1, is_gated=is_gated), spec.n_encoder_layers),
-        ("decoder", WRITING | _feed_forward(2, is_gated=is_gated), spec.n_decoder_layers),
+        ("encoder", {**READING, **_feed_forward(1, is_gated=is_gated)}, spec.n_encoder_layers),
+        ("decoder", {**WRITING, **_feed_forward(2, is_gated=is_gated)}, spec.n_decoder_layers),
     )
     layers = {
         name: entry
