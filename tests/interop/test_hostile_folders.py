@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from regard.errors import CheckpointError
 from regard.interop.importing import read_published
 from regard.interop.transformers_folder import open_folder
+from regard.serving.registry import open_runs
 from tests.bridge.folders import folder_of
 from tests.interop.importing.published import gpt2, rewrite
 
@@ -38,7 +39,11 @@ def _look(path):
     return folder_of("gpt2", path), open_folder
 
 
-@pytest.fixture(params=[_import, _look], ids=["import", "--model"])
+def _serve(path):
+    return folder_of("gpt2", path), lambda folder: open_runs([], models=[str(folder)])
+
+
+@pytest.fixture(params=[_import, _look, _serve], ids=["import", "look --model", "serve --model"])
 def opened(request, tmp_path):
     """A folder, and what opens it."""
     return request.param(tmp_path)
