@@ -63,8 +63,8 @@ def _fetched(name: str, who: str, kept: Path) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=FILES, cache_dir=cache()))
     except Exception as error:  # the library raises errors of many kinds
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise CheckpointError(
-            f"{missing}; fetching it failed: {reason} Give a folder that is already here, or say "
+            f"{missing}; fetching it failed: {reason}. Give a folder that is already here, or say "
             "with HF_HOME where the cache is."
         ) from error

@@ -24,7 +24,10 @@ T = TypeVar("T")
 def norm_form(norm: Norm) -> PortableNorm:
     """A norm with all its numbers; those that it lacks are ones and zeros."""
     if not norm.is_centred:
-        raise NotPortable("its norms are not centred (RMS norm), and these layouts centre theirs")
+        raise NotPortable(
+            "its norms are not centred (RMS norm), and other runtimes are given layer norms; take "
+            "a kind with layer norms"
+        )
     held = norm.gain if norm.gain is not None else norm.bias
     if held is None:
         raise NotPortable("norms without numbers have no width; give them a gain")
