@@ -25,11 +25,13 @@ class Dims:
     d_key: int | None = None
     d_value: int | None = None
     """Widths of queries, keys and values; the model width unless given."""
+    head_width: int | None = None
+    """Width of one head; the heads share the model width equally unless given."""
     max_len: int = 512
     """Longest sequence, for parts that have parameters for each position."""
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_heads", "d_query", "d_key", "d_value", "max_len"):
+        for name in ("d_model", "n_heads", "d_query", "d_key", "d_value", "head_width", "max_len"):
             size = getattr(self, name)
             if size is not None and size < 1:
                 raise DimsError(f"dims: {name} must be at least 1, got {size}.")
@@ -51,7 +53,9 @@ class Dims:
 
     @property
     def d_head(self) -> int:
-        """Width of one head; the heads share the model width equally."""
+        """Width of one head."""
+        if self.head_width is not None:
+            return self.head_width
         if self.d_model % self.n_heads:
             fits = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
             near = min(fits, key=lambda n: abs(n - self.n_heads))

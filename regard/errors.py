@@ -65,6 +65,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def check_share(name: str, value: float) -> None:
+    """Refuse a share outside [0, 1)."""
+    if not 0.0 <= value < 1.0:
+        raise SettingError(f"{name} must lie in [0, 1), got {value}.")
+
+
 def check_least(name: str, value: float | int, least: int) -> None:
     """Refuse a setting below its least value; `name` is the part and setting in the message."""
     # NaN fails this comparison

@@ -10,7 +10,8 @@ from regard.choices import find
 from regard.errors import UnknownChoice
 from regard.familiar_words import FAMILIAR, familiar
 from regard.models import KINDS, LanguageSpec, RecurrentSpec, TransformerSpec
-from regard.recipes.recipe import READERS, DataRecipe, TokensRecipe, TrainingRecipe
+from regard.recipes.recipe import READERS, DataRecipe, TokensRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.tasks import TASKS
 
 

@@ -31,7 +31,8 @@ from regard.errors import MissingExtra
 from regard.hardware.hardware import Hardware
 from regard.models import Model, build_model
 from regard.models.trainable import shifted
-from regard.recipes.recipe import DataRecipe, Recipe, TrainingRecipe
+from regard.recipes.recipe import DataRecipe, Recipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.training.checkpoints import Progress
 from regard.training.loop import Material, epoch_updates, learn, make_optimiser
 

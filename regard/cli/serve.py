@@ -21,6 +21,9 @@ def serve(
     device: options.Device = None,
     threads: options.ThreadCount = None,
     engine: options.Engine = TORCH,
+    model: list[str] = typer.Option(
+        [], help="Models of transformers, by folder or by name on the hub; may be repeated."
+    ),
     record: list[Path] = typer.Option(
         [], help="Records that save_record or save_caption wrote; may be repeated."
     ),
@@ -36,7 +39,8 @@ def serve(
     """Serve runs to a browser: see what they look at while they answer.
 
     The page asks nothing of the network; only this machine may ask the server, unless --host says
-    otherwise. /openapi.json describes the interface, /metrics is for Prometheus.
+    otherwise. With --model the studio looks inside models of transformers, of which nothing is run
+    as code. /openapi.json describes the interface, /metrics is for Prometheus.
 
     Example: regard serve demo-run --open
     """
@@ -76,11 +80,12 @@ def serve(
             engine=engine_named(engine),
             gold=gold,
             saved=record,
+            models=model,
         )
         for served in registry.runs.values():
             for note in () if served.trained.engine is None else served.trained.engine.notes:
                 print_note(f"{served.name}: {note}")
-        names = [*registry.runs, *registry.saved, *registry.saved_captions]
+        names = [*registry.answering, *registry.saved, *registry.saved_captions]
         print(f"serving {', '.join(names)} at {address_of(listening)} (stop with Ctrl-C)")
         sys.stdout.flush()
         run_server(build_app(registry, host=host), listening, opens=opens)

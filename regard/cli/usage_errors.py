@@ -126,7 +126,7 @@ def _setting_of_mechanism(option: str, words: Sequence[str]) -> str | None:
 
 def _key_of_recipe(option: str, words: Sequence[str]) -> str | None:
     """What to write where an option is named like a key of [training], here or elsewhere."""
-    from regard.recipes.recipe import TrainingRecipe
+    from regard.recipes.training_recipe import TrainingRecipe
 
     key, value = _key_and_value(option, words)
     known = [field.name for field in fields(TrainingRecipe)]

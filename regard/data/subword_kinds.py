@@ -12,7 +12,7 @@ is in bpe_merges.py.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unicodedata import east_asian_width
@@ -25,6 +25,7 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
+    processors,
     trainers,
 )
 
@@ -126,6 +127,17 @@ def with_specials(
     if tokenizer.token_to_id(MASK_PIECE) is not None:
         # the space before it belongs to the word that it stands for
         tokenizer.add_tokens([AddedToken(MASK_PIECE, lstrip=True, normalized=False)])
+    return tokenizer
+
+
+def framed(tokenizer: Tokenizer, before: Sequence[str], after: Sequence[str] = ()) -> Tokenizer:
+    """The same vocabulary, with these pieces before and after every text."""
+    if before or after:
+        known = tokenizer.get_vocab()
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[*before, "$A", *after],
+            special_tokens=[(piece, known[piece]) for piece in {*before, *after}],
+        )
     return tokenizer
 
 

@@ -2,8 +2,10 @@
 
     decode(encode(x)) = x    for every text x, under bpe and unigram
 
-Ids 0 to 3 are padding, begin, end and unknown; `encode` gives no begin and no end. A source and a
-target may share one Subwords or have one each, as the recipe decides.
+Ids 0 to 3 are padding, begin, end and unknown; `encode` gives no begin and no end. Some published
+vocabularies put pieces of their own around every text, such as the one of its language; `encode`
+gives them and `decode` leaves them out. A source and a target may share one Subwords or have one
+each, as the recipe decides.
 
 Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
 """
@@ -138,7 +140,26 @@ class Subwords:
             raise SettingError(
                 f"subwords: dropout must lie in [0, 1] and needs random=, got {dropout}, {random}."
             )
-        return self._cut(text, dropout, random)
+        return [*self.before, *self._cut(text, dropout, random), *self._frame[1]]
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """The pieces that stand before every text, such as that of its language."""
+        return self._frame[0]
+
+    @cached_property
+    def framing(self) -> frozenset[int]:
+        """The pieces that stand around every text, and are no part of it."""
+        return frozenset(number for side in self._frame for number in side)
+
+    @cached_property
+    def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if self._tokenizer.post_processor is None:
+            return (), ()
+        found = self._tokenizer.encode("a")
+        first = found.special_tokens_mask.index(0)
+        n_after = sum(found.special_tokens_mask[first:])
+        return tuple(found.ids[:first]), tuple(found.ids[len(found.ids) - n_after :])
 
     def fewest(self, text: str) -> int:
         """A lower bound of how many pieces a text has, found without the slow encoding.
@@ -159,7 +180,8 @@ class Subwords:
         are written with spaces have one.
         """
         is_spaced = bool(self.kind.needs) and east_asian_width(phrase[:1] or " ") not in "WF"
-        return self.encode(f" {phrase.lstrip()}" if is_spaced else phrase)
+        found = self.encode(f" {phrase.lstrip()}" if is_spaced else phrase)
+        return found[len(self._frame[0]) : len(found) - len(self._frame[1])]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Many texts at once, on every core."""
@@ -242,9 +264,11 @@ class Subwords:
         return Subwords(self.kind, self.kind.rebuild(parts))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text; padding, begin and end are dropped, an unknown piece becomes U+FFFD."""
+        """The text; padding, begin, end and framing are dropped, unknown pieces become U+FFFD."""
         return self.kind.join(
-            UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in range(PAD, EOS + 1)
+            UNKNOWN if i == UNK else self._piece(i)
+            for i in ids
+            if i not in range(PAD, EOS + 1) and i not in self.framing
         )
 
     def text_of(self, ids: Sequence[int]) -> str:
@@ -331,7 +355,7 @@ class Subwords:
     def _dropped(self, text: str, how: Dropping) -> list[int]:
         # bytes, since a lone surrogate is refused later and not here
         seed = f"{how.seed}/{text}".encode(errors="surrogatepass")
-        ids = self._cut(text, how.dropout, random_numbers.Random(seed))
+        ids = self.encode(text, dropout=how.dropout, random=random_numbers.Random(seed))
         return self.encode(text) if len(ids) > how.max_pieces else ids
 
     def _cut(self, text: str, dropout: float, random: random_numbers.Random) -> list[int]:

@@ -1,7 +1,7 @@
 """Vocabulary files: read as data and checked piece by piece before a vocabulary is built.
 
-Only the pieces, their merges and their scores are taken from a file. The kind decides here
-how text is cut, so that a file cannot change the behaviour.
+Only the pieces, their merges, their scores and which of them stand around every text are taken from
+a file. The kind decides here how text is cut, so that a file cannot change the behaviour.
 """
 
 import json
@@ -16,7 +16,7 @@ from regard.data.files import Unreadable, check_is_file, read_json
 from regard.data.labels import LABELS_OF_TEXTS
 from regard.data.parsed_words import PARSED_WORDS
 from regard.data.published_subwords import PUBLISHED_KINDS
-from regard.data.subword_kinds import KINDS, SPECIALS, Kind
+from regard.data.subword_kinds import KINDS, SPECIALS, Kind, framed
 from regard.errors import DataError
 
 MAX_PIECES = 1 << 20
@@ -52,10 +52,30 @@ def _read(path: Path) -> tuple[Kind, Tokenizer]:
         raise Unreadable(f"it lacks the bytes {' '.join(missing[:5])}")
     if kind.model == "BPE":
         _check_merges(model.get("merges"), set(pieces))
+    before, after = _frame(content.get("post_processor"), set(pieces))
     try:
-        return kind, kind.rebuild(model)
+        return kind, framed(kind.rebuild(model), before, after)
     except Exception as error:
         raise Unreadable(str(error)) from error
+
+
+def _frame(said: Any, pieces: set[str]) -> tuple[list[str], list[str]]:
+    """The pieces that stand before and after every text."""
+    if said is None:
+        return [], []
+    frame: list[list[str]] = [[]]
+    template = said.get("single") if isinstance(said, dict) else None
+    for part in template if isinstance(template, list) else [None]:
+        match part:
+            case {"SpecialToken": {"id": str() as piece}} if piece in pieces - {*SPECIALS}:
+                frame[-1].append(piece)
+            case {"Sequence": {"id": "A"}} if len(frame) == 1:
+                frame.append([])
+            case _:
+                raise Unreadable(f"its frame {json.dumps(said)[:60]} is not of its pieces")
+    if len(frame) < 2:
+        raise Unreadable("its frame holds no text")
+    return frame[0], frame[1]
 
 
 def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
@@ -66,7 +86,7 @@ def _kind(content: Any) -> tuple[Kind, Mapping[str, Any]]:
     for kind in FILE_KINDS.values():
         if (kind.model, kind.cut) == (model.get("type"), cut.get("type")):
             # published kinds differ in how they normalise a text before it is cut
-            return kind, {**model, "normalizer": parts.get("normalizer")}
+            return kind, {**model, "normalizer": parts.get("normalizer"), "pre_tokenizer": cut}
     raise Unreadable(
         f"a model {model.get('type')!r} behind a {cut.get('type')!r} is none of "
         f"{', '.join(ALL_KINDS)}"

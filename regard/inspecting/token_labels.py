@@ -150,7 +150,10 @@ def _read(
     before: Sequence[int],
     after: Sequence[int],
 ) -> Tokens:
-    pieces = [(subwords.readable(i), span) for i, span in zip(ids, spans, strict=True)]
+    pieces = [
+        (subwords.readable(i), None if i in subwords.framing else span)
+        for i, span in zip(ids, spans, strict=True)
+    ]
     first, last = ([(SPECIALS[i], None) for i in some] for some in (before, after))
     return Tokens.of(text, [*first, *pieces, *last])
 

@@ -4,6 +4,7 @@ Only architectures of transformers itself are opened, with weights in safetensor
 folder brings is never run, and no pickle is opened.
 """
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,16 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import torch
+
 from regard.errors import MissingExtra
+from regard.hardware.memory import available_memory
 from regard.interop.importing.folder import CONFIG, Folder
+from regard.interop.importing.hub_cache import folder_named
 
 WHO = "look: --model"
-SETTINGS = (
-    CONFIG, "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
-    "generation_config.json",
-)  # fmt: skip
-"""Files of a folder that may name code."""
 ADAPTER = "adapter_config.json"
+BYTES = 4
+"""Of a number as it is computed with."""
+MAX_SHARE, SPARE_NUMBERS = 2, 1 << 26
+"""How many times the stored numbers a model may have, and how many more that it computes."""
 READERS = {
     "input_ids": ("AutoTokenizer", "tokenizer.json"),
     "pixel_values": ("AutoImageProcessor", "preprocessor_config.json"),
@@ -43,12 +47,13 @@ class PublishedModel:
         return bool(self.model.main_input_name == "pixel_values")
 
 
-def open_folder(path: Path | str) -> PublishedModel:
-    """Open the model of a folder, running nothing that the folder brings."""
-    folder = Folder(Path(path), WHO)
+def open_folder(path: Path | str, who: str = WHO) -> PublishedModel:
+    """Open the model of a folder, running nothing that the folder brings; errors name `who`."""
+    folder = Folder(folder_named(str(path), who), who)
     _check_safe(folder)
     library = _transformers()
     kind = _architecture(folder, library)
+    _check_size(folder, library, kind)
     if kind.main_input_name not in READERS:
         raise folder.refusal(
             f": {kind.__name__} reads {kind.main_input_name}, and texts and pictures can be looked "
@@ -59,13 +64,10 @@ def open_folder(path: Path | str) -> PublishedModel:
 
 def _check_safe(folder: Folder) -> None:
     """Refuse code and pickles before any library reads the folder."""
-    for name in SETTINGS:
-        if folder.has(name) and (found := _named_code(folder.json(name))):
-            raise folder.refusal(
-                f" wants code of its own to be run (auto_map: {found}), and it is never run. Take "
-                "a model of an architecture that transformers has itself.",
-                name,
-            )
+    folder.check_safe()
+    for path in folder.path.glob("*.json"):
+        # a library that reads them would measure none
+        folder.json(path.name)
     if folder.has(ADAPTER):
         raise folder.refusal(
             " is an adapter, whose other half is elsewhere. Merge it into its model, and save it.",
@@ -87,18 +89,6 @@ def _check_safe(folder: Folder) -> None:
                 "different models. Fetch both from one place.",
                 CONFIG,
             )
-
-
-def _named_code(held: Any) -> str:
-    """The code that an object of a file names, however deep; empty if it names none."""
-    inside = held.values() if isinstance(held, dict) else held if isinstance(held, list) else ()
-    deeper = [named for one in inside if (named := _named_code(one))]
-    own = held.get("auto_map") if isinstance(held, dict) else None
-    if isinstance(own, dict):
-        deeper += [str(one) for one in own.values()]
-    elif own:
-        deeper.append(str(own))
-    return ", ".join(sorted(set(deeper)))
 
 
 def _transformers() -> Any:
@@ -123,6 +113,35 @@ def _architecture(folder: Folder, library: Any) -> Any:
             CONFIG,
         )
     return kind
+
+
+def _check_size(folder: Folder, library: Any, kind: Any) -> None:
+    """Refuse a configuration of other sizes than the weights, of which no number is made yet."""
+    stored = sum(map(math.prod, folder.tensor_shapes().values()))
+    if BYTES * stored > (free := available_memory()):
+        raise folder.refusal(
+            f": its weights take {BYTES * stored / 2**30:,.1f} GiB, and this machine has "
+            f"{free / 2**30:,.1f} free. Look at it on a larger one."
+        )
+    with quiet(), torch.device("meta"):
+        try:
+            config = library.AutoConfig.from_pretrained(
+                str(folder.path),
+                local_files_only=True,
+                trust_remote_code=False,
+                # a folder may name a kernel that would be fetched
+                attn_implementation="eager",
+            )
+            made = kind(config)
+        except Exception as error:  # a damaged folder raises errors of many types
+            raise folder.refusal(f" cannot be opened: {_first_line(error)}") from error
+    count = sum(one.numel() for one in (*made.parameters(), *made.buffers()))
+    if count > MAX_SHARE * stored + SPARE_NUMBERS:
+        raise folder.refusal(
+            f" describes {count:,} numbers, and the folder has {stored:,}: they are of different "
+            "models. Fetch both from one place.",
+            CONFIG,
+        )
 
 
 def _loaded(folder: Folder, kind: Any) -> Any:

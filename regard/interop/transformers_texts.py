@@ -82,7 +82,7 @@ class TextLook:
     def _written(self, source: Tensor, max_tokens: int | None) -> list[int]:
         wished = source.shape[-1] + MORE_TOKENS if max_tokens is None else max_tokens
         # the begin takes a place
-        return self._generated(source, min(wished, self._limit - 1))[1:]
+        return self._generated(source, min(wished, self.longest - 1))[1:]
 
     def _continued(self, ids: list[int], max_tokens: int) -> list[int]:
         if not self.published.model.can_generate():
@@ -90,7 +90,7 @@ class TextLook:
                 f"look: {self._name} writes no words, so --max-tokens {max_tokens} would change "
                 "nothing. Leave it out."
             )
-        return self._generated(torch.tensor([ids]), min(max_tokens, self._limit - len(ids)))
+        return self._generated(torch.tensor([ids]), min(max_tokens, self.longest - len(ids)))
 
     def _generated(self, ids: Tensor, max_tokens: int) -> list[int]:
         with torch.no_grad(), quiet():
@@ -135,9 +135,9 @@ class TextLook:
                 f"and {self._name} knows {known:,}: they are of different models. Fetch both from "
                 "one place."
             )
-        if len(ids) > self._limit:
+        if len(ids) > self.longest:
             raise LengthError(
-                f"look: {what} has {len(ids):,} tokens, and the model reads {self._limit:,}. Give "
+                f"look: {what} has {len(ids):,} tokens, and the model reads {self.longest:,}. Give "
                 "a shorter one."
             )
 
@@ -146,7 +146,7 @@ class TextLook:
         return type(self.published.model).__name__
 
     @property
-    def _limit(self) -> int:
+    def longest(self) -> int:
         """The most tokens that the model reads."""
         config, ours = (
             self.published.model.config.get_text_config(),

@@ -25,6 +25,7 @@ FEED_FORWARDS: Mapping[str, Callable[..., nn.Module]] = {
     "relu": FeedForward,
     "gelu": partial(FeedForward, activation="gelu"),
     "gated": GatedFeedForward,
+    "gated_gelu": partial(GatedFeedForward, activation="gelu_tanh"),
     "none": NoFeedForward,
 }
 

@@ -36,6 +36,7 @@ class FeedForward(nn.Module):
         dims: the model width.
         d_hidden: the inner width; four times the model's unless given.
         activation: "relu", "gelu", "gelu_tanh" or "swish".
+        has_bias: whether the two maps add one; T5's do not.
         dropout: on the inner activations; 0 in the paper.
     """
 
@@ -45,17 +46,19 @@ class FeedForward(nn.Module):
         *,
         d_hidden: int | None = None,
         activation: str = "relu",
+        has_bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         d_hidden = d_hidden or 4 * dims.d_model
-        self.inner = nn.Linear(dims.d_model, d_hidden)
-        self.outer = nn.Linear(d_hidden, dims.d_model)
+        self.inner = nn.Linear(dims.d_model, d_hidden, bias=has_bias)
+        self.outer = nn.Linear(d_hidden, dims.d_model, bias=has_bias)
         self.activation = find(activation, ACTIVATIONS)
         self.dropout = Dropout(dropout)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
         """Each position on its own."""

@@ -12,8 +12,11 @@ from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel, build_language_model
 from regard.models.masking import MASK, Masked, masked
 from regard.models.model import Model
+from regard.models.published.bart import BartSpec, build_bart
 from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
+from regard.models.published.llama import LlamaSpec, build_llama
 from regard.models.published.marian import MarianSpec, build_marian
+from regard.models.published.t5 import T5Spec, build_t5
 from regard.models.recurrent.network import Recurrent, build_recurrent
 from regard.models.recurrent.spec import RecurrentSpec
 from regard.models.spec import SIZES, ExpertsSpec, TransformerSpec
@@ -26,6 +29,7 @@ __all__ = [
     "MASK",
     "NAMED_SIZES",
     "SIZES",
+    "BartSpec",
     "Captioner",
     "CaptionerSpec",
     "Classifier",
@@ -37,6 +41,7 @@ __all__ = [
     "Gpt2Spec",
     "LanguageModel",
     "LanguageSpec",
+    "LlamaSpec",
     "LossInputs",
     "MarianSpec",
     "Masked",
@@ -47,18 +52,22 @@ __all__ = [
     "RecurrentSpec",
     "Spec",
     "Stepper",
+    "T5Spec",
     "Tagger",
     "Trainable",
     "Transformer",
     "TransformerSpec",
+    "build_bart",
     "build_captioner",
     "build_convolutional",
     "build_encoder",
     "build_gpt2",
     "build_language_model",
+    "build_llama",
     "build_marian",
     "build_model",
     "build_recurrent",
+    "build_t5",
     "build_transformer",
     "masked",
     "shapes_of",

@@ -19,8 +19,11 @@ from regard.models.encoders.spec import ENCODER_SIZES, EncoderSpec
 from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import build_writer
 from regard.models.model import Model
+from regard.models.published.bart import BartSpec, build_bart
 from regard.models.published.gpt2 import Gpt2Spec, build_gpt2
+from regard.models.published.llama import LlamaSpec, build_llama
 from regard.models.published.marian import MarianSpec, build_marian
+from regard.models.published.t5 import T5Spec, build_t5
 from regard.models.recurrent.network import build_recurrent
 from regard.models.recurrent.spec import PAPERS, RecurrentSpec
 from regard.models.spec import SIZES, TransformerSpec
@@ -34,7 +37,10 @@ Spec = (
     | LanguageSpec
     | EncoderSpec
     | MarianSpec
+    | BartSpec
+    | T5Spec
     | Gpt2Spec
+    | LlamaSpec
 )
 """The [model] section of a recipe; `model.kind` chooses one."""
 
@@ -46,7 +52,10 @@ KINDS: Mapping[str, Callable[..., Model]] = {
     "language_model": build_writer,
     "encoder": build_encoder,
     "marian": build_marian,
+    "bart": build_bart,
+    "t5": build_t5,
     "gpt2": build_gpt2,
+    "llama": build_llama,
 }
 """The function that builds the model of a spec."""
 

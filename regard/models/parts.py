@@ -5,7 +5,10 @@ ours       any          1e-5     any             without biases
 BERT       post_norm    1e-12    gelu            with biases
 BigBird    post_norm    1e-12    gelu_tanh       with biases
 Marian     post_norm    1e-5     swish           with biases
+BART       either       1e-5     gelu, relu      with biases
+T5         pre_norm     1e-6     any             without biases, RMS norms
 GPT-2      pre_norm     1e-5     gelu_tanh       with biases
+Llama      pre_norm     1e-6     gated           with or without, RMS norms
 
 A layer's first weights are drawn in one order: attention, feed-forward, residuals.
 """
@@ -20,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import RELATIONS, SCORES, SELECTIONS, Chain, GroupedQueryHeads, multi_head
+from regard.attention import RELATIONS, SCORES, SELECTIONS, Chain, GroupedQueryHeads
 from regard.attention.links import NO_RELATION, Relation
 from regard.choices import Choice
 from regard.dims import Dims
@@ -41,7 +44,6 @@ from regard.layers.feed_forward import ACTIVATIONS
 from regard.models.embedding import Embedding
 from regard.models.self_attention import FULL_CHOICE, SEES_ALL, SelfAttentionLinks, make_links
 from regard.models.spec import POSITION_CHOICES, StackSpec
-from regard.positions import RotaryPositions
 
 OWN_SHARE = 0.2
 """Limit of exp(logit) of a state's own token before training, as a share of all other tokens'."""
@@ -125,8 +127,15 @@ class Parts:
             memory=self.sees.memory,
             dropout=spec.attention_dropout,
         )
-        rotary = RotaryPositions(self.dims) if self._is_rotary else None
-        return multi_head(self.dims, chain=chain, has_bias=spec.has_bias, rotary=rotary)
+        return GroupedQueryHeads(
+            self.dims,
+            chain=chain,
+            n_groups=spec.n_groups or spec.n_heads,
+            has_bias=spec.has_bias,
+            query_norm=self._head_norm(),
+            key_norm=self._head_norm(),
+            rotary=spec.positions.build(POSITION_CHOICES, self.dims) if self._is_rotary else None,
+        )
 
     def feed_forward(self) -> nn.Module:
         """The spec's feed-forward, or a mixture of such."""
@@ -140,7 +149,11 @@ class Parts:
                 activation=name,
                 dropout=self.spec.feed_forward_dropout,
             )
-        make = partial(FeedForward, activation=name) if name in ACTIVATIONS else FEED_FORWARDS[name]
+        make = (
+            FEED_FORWARDS[name] if name in FEED_FORWARDS else partial(FeedForward, activation=name)
+        )
+        if name in ACTIVATIONS:
+            make = partial(make, has_bias=self.spec.feed_forward_has_bias)
         return make(self.dims, d_hidden=self.spec.d_hidden, dropout=self.spec.feed_forward_dropout)
 
     def branches(self, *, is_cross: bool = False) -> WeightedBranches:
@@ -163,11 +176,17 @@ class Parts:
 
     def norm(self) -> Norm:
         """A norm of the model's channels."""
-        return Norm(self.dims, eps=self.spec.norm_eps)
+        is_centred = self.spec.is_centred
+        return Norm(self.dims, has_bias=is_centred, is_centred=is_centred, eps=self.spec.norm_eps)
 
     def last_norm(self) -> nn.Module:
         """The end of a stack: a norm if its layers are pre-norm, else the identity."""
         return self.norm() if self.spec.norm == "pre_norm" else nn.Identity()
+
+    def _head_norm(self) -> nn.Module | None:
+        if not self.spec.norms_heads:
+            return None
+        return nn.RMSNorm(self.dims.d_head, eps=self.spec.norm_eps)
 
     def _relation(self, head: Dims) -> Relation:
         if self.spec.relation is not None:
@@ -234,6 +253,14 @@ def tied_output(table: nn.Embedding) -> nn.Linear:
     """An output layer whose weights are a table's; a bias, if any, is the table's last column."""
     layer = nn.Linear(table.embedding_dim, table.num_embeddings, bias=False, device="meta")
     layer.weight = table.weight
+    return layer
+
+
+def own_output(spec: StackSpec, n_tokens: int) -> nn.Linear:
+    """An output layer with weights of its own, whose last column is its bias."""
+    layer = nn.Linear(spec.d_model + 1, n_tokens, bias=False)
+    nn.init.normal_(layer.weight, std=spec.d_model**-0.5)
+    nn.init.zeros_(layer.weight[:, -1].detach())
     return layer
 
 

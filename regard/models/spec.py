@@ -175,9 +175,19 @@ class StackSpec(ModelSpec):
     # choices of layers; a kind with a key makes the attribute a field
     norm = "post_norm"
     norm_eps = 1e-5
+    is_centred = True
+    """Whether norms take the mean away and add a bias; RMS norms do neither."""
     feed_forward_dropout = 0.0
+    feed_forward_has_bias = True
+    """Whether the two maps of a plain feed-forward add a bias."""
     layer = "plain"
     has_frozen_branches = False
+    head_width = cast("int | None", None)
+    """Width of one head; the heads share the model's width equally unless given."""
+    n_groups = cast("int | None", None)
+    """Heads of keys and values; as many as of queries unless given."""
+    norms_heads = False
+    """Whether each head norms its queries and keys."""
     has_bias = False
     """Whether the projections of heads add a bias."""
     is_scaled = True
@@ -201,7 +211,12 @@ class StackSpec(ModelSpec):
     @property
     def dims(self) -> Dims:
         """The sizes every attention of the model shares."""
-        return Dims(d_model=self.d_model, n_heads=self.n_heads, max_len=self.max_len)
+        return Dims(
+            d_model=self.d_model,
+            n_heads=self.n_heads,
+            head_width=self.head_width,
+            max_len=self.max_len,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +229,8 @@ class ChainSpec(StackSpec):
     """Where the layer norm stands: "post_norm" as printed, or "pre_norm"; "no_norm" and
     "no_residual" leave a part out, for ablations."""
     feed_forward: str = "relu"
-    """"relu" as in the paper, "gelu", "gated" (SwiGLU), or "none", for ablations."""
+    """"relu" as in the paper, "gelu", "gated" (SwiGLU), "gated_gelu" (GEGLU), or "none", for
+    ablations."""
     layer: str = "plain"
     """"plain", or "weighted_branches": each head with a feed-forward of its own."""
     tied: str = "all"

@@ -30,8 +30,11 @@ class LearnedPositions(nn.Module):
         self, positions: Int[Tensor, "*b n"], tree: Tree | None = None
     ) -> Float[Tensor, "*b n m"]:
         """Look the positions up."""
-        # a CUDA graph cannot read a number on the host; an earlier batch of this shape was checked
-        is_capturing = positions.is_cuda and torch.cuda.is_current_stream_capturing()
+        # a CUDA graph cannot read a number on the host, where an earlier batch of this shape was
+        # checked; nor can an exported program
+        is_capturing = torch.compiler.is_exporting() or (
+            positions.is_cuda and torch.cuda.is_current_stream_capturing()
+        )
         if not is_capturing and positions.numel() and int(positions.max()) >= self.P.num_embeddings:
             raise LengthError(
                 f"learned: position {int(positions.max())} was asked for, but the table has "

@@ -45,6 +45,8 @@ class SinusoidalPositions(nn.Module):
         return torch.block_diag(*pairs.unflatten(-1, (2, 2)))
 
 
-def frequencies(width: int, device: torch.device | None = None) -> Float[Tensor, " half"]:
+def frequencies(
+    width: int, device: torch.device | None = None, *, base: float = BASE
+) -> Float[Tensor, " half"]:
     """w[i] for each pair of channels, always in double: far positions need every digit."""
-    return BASE ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)

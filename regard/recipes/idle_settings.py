@@ -10,7 +10,8 @@ from regard.choices import Choice
 from regard.data import READERS
 from regard.errors import counted
 from regard.recipes.data_paths import path_or_unchanged, paths_of, reader_settings
-from regard.recipes.recipe import HELD_OUT, DataRecipe, Recipe, TrainingRecipe
+from regard.recipes.recipe import HELD_OUT, DataRecipe, Recipe
+from regard.recipes.training_recipe import TrainingRecipe
 
 FORM_SETTINGS = frozenset(
     {"normalise", "words", "every", "context", "line_end", "max_words", "has_trees", "keeps_spaces"}

@@ -15,7 +15,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from regard.choices import Choice
 from regard.models.kinds import NAMED_SIZES, Spec
-from regard.recipes.recipe import DataRecipe, PicturesRecipe, TokensRecipe, TrainingRecipe
+from regard.recipes.recipe import DataRecipe, PicturesRecipe, TokensRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 
 SECTIONS: Mapping[str, tuple[type, ...]] = {
     "data": (DataRecipe,),

@@ -1,6 +1,5 @@
 """Recipes: TOML → frozen dataclasses. All mistakes are shown together, each with file and line."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,21 +11,18 @@ from regard.data.examples import held_out_share
 from regard.data.framings import FRAMINGS
 from regard.data.held_out import examples_of_split
 from regard.data.vocabulary_files import ALL_KINDS
-from regard.errors import RecipeError, RegardError, SettingError, check_least
+from regard.errors import RecipeError, RegardError, SettingError, check_least, check_share
 from regard.models import Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.recipes.plain_paths import with_readers
 from regard.recipes.recipe_errors import naming_owner, with_place
-from regard.recipes.schedules import SCHEDULES
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
 from regard.recipes.shipped import recipe_file
 from regard.recipes.toml_tables import change_table, check_extent, key_lines, read_table, with_size
+from regard.recipes.training_recipe import TrainingRecipe
 
 HELD_OUT = "held_out"
 """The name of validation data that are taken out of the training data, and of their share."""
-
-STOPPING_SCORES = {"loss": "the lower the better", "bleu": "the higher the better"}
-"""The validation scores by which training may stop early."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +78,7 @@ class TokensRecipe:
     def __post_init__(self) -> None:
         find(self.kind, ALL_KINDS, key="tokens.kind")
         check_least("tokens.size", self.size, 5)
-        _within_unit("tokens.dropout", self.dropout)
+        check_share("tokens.dropout", self.dropout)
         if self.dropout and self.kind != "bpe":
             raise SettingError(
                 f"tokens.dropout leaves out merges, which {self.kind} does not have; take kind = "
@@ -104,123 +100,6 @@ class PicturesRecipe:
     def __post_init__(self) -> None:
         find(self.framing, FRAMINGS, key="pictures.framing")
         check_least("pictures.margin", self.margin, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingRecipe:
-    """How the model learns."""
-
-    steps: int = 0
-    """Updates of the weights; 0 where epochs are given."""
-    epochs: float = 0.0
-    """How often training sees every example, instead of steps; the run counts them in updates."""
-    target_tokens_per_update: int = 4096
-    """Target tokens of one update, over all devices; one batch at least. Where targets are labels,
-    the tokens of the texts."""
-    target_tokens_per_batch: int = 4096
-    """Target tokens, padding included, that are in memory at once; the rest is accumulated. Where
-    targets are labels, the tokens of the texts."""
-    schedule: str = "inverse_square_root"
-    """"noam", "inverse_square_root", "cosine" or "constant"."""
-    learning_rate: float = 1e-3
-    """The peak; for noam a factor."""
-    warmup_steps: int = 400
-    """Updates until the peak."""
-    beta1: float = 0.9
-    """Adam's first decay."""
-    beta2: float = 0.98
-    """Adam's second decay."""
-    eps: float = 1e-9
-    """Adam's guard against division by zero."""
-    weight_decay: float = 0.0
-    """Decoupled (AdamW); not on biases and norms."""
-    label_smoothing: float = 0.1
-    """Share of the target that is spread over the vocabulary."""
-    clip_norm: float = 1.0
-    """Gradients longer than this are shortened to it; 0 leaves them."""
-    seed: int = 1
-    """Seed of weights, order and dropout."""
-    checkpoint_every: int = 500
-    """Updates between checkpoints."""
-    keep_checkpoints: int = 3
-    """How many of the newest are kept, beside the best."""
-    validate_every: int = 500
-    """Updates between validations."""
-    validation_share: float = 0.1
-    """The share of the training's time for validations, by which examples are decoded at each."""
-    validate_examples: int | None = None
-    """How many examples are decoded at a validation; by the share of the time unless given."""
-    validate_bleu: bool | None = None
-    """Whether BLEU is computed at a validation; as suits the task unless given."""
-    stop_on: str = "loss"
-    """The score of early stopping and of the best checkpoint: "loss" or "bleu"."""
-    patience: int = 0
-    """Validations without improvement before training stops; 0 means never."""
-    average_last: int = 0
-    """How many of the last checkpoints the final weights are the mean of; 0 takes the last."""
-    ema_decay: float = 0.0
-    """How much of the moving average of the weights an update keeps, say 0.999; 0 keeps none."""
-    r_drop: float = 0.0
-    """Weight of the divergence of two passes with different dropout (R-Drop); 0 makes one pass."""
-    start_from: Path | None = None
-    """A finished run whose weights and sub-words training starts from."""
-
-    def __post_init__(self) -> None:
-        self._check_length()
-        counts = ("target_tokens_per_update", "target_tokens_per_batch")
-        often = ("checkpoint_every", "validate_every", "keep_checkpoints")
-        decoded = () if self.validate_examples is None else ("validate_examples",)
-        for name in (*counts, *often, *decoded):
-            check_least(f"training.{name}", getattr(self, name), 1)
-        if not 0.0 < self.validation_share < 1.0:
-            raise SettingError(
-                "training.validation_share must lie between 0 and 1, both excluded, got "
-                f"{self.validation_share}. Give 0.1 for a tenth of the time."
-            )
-        amounts = ("learning_rate", "eps", "weight_decay", "r_drop", "epochs")
-        for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
-            check_least(f"training.{name}", getattr(self, name), 0)
-        for name in amounts:
-            value = getattr(self, name)
-            if not math.isfinite(value):
-                raise SettingError(f"training.{name} must be a finite number, got {value}.")
-        for name in ("beta1", "beta2", "label_smoothing", "ema_decay"):
-            _within_unit(f"training.{name}", getattr(self, name))
-        if not 0 <= self.seed < 2**63:
-            raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {self.seed}.")
-        find(self.schedule, SCHEDULES, key="training.schedule")
-        find(self.stop_on, STOPPING_SCORES, key="training.stop_on")
-        if self.ema_decay and self.average_last > 1:
-            raise SettingError(
-                "training.ema_decay and training.average_last are two means of the weights; the "
-                "final ones can be only one of them. Set one of the two to 0."
-            )
-
-    def _check_length(self) -> None:
-        """Refuse a training whose length is not given, or is given twice."""
-        check_least("training.steps", self.steps, 0)
-        if self.steps and self.epochs:
-            raise SettingError(
-                f"training.epochs = {self.epochs:g} and training.steps = {self.steps} are two "
-                "lengths of one training. Take one of them out of the recipe; behind --set, "
-                "training.steps=0 does."
-            )
-        if not self.steps and not self.epochs:
-            raise SettingError(
-                "training.steps must be at least 1, got 0: it is the number of updates. Give it, "
-                "or give training.epochs, how often training sees every example."
-            )
-
-    @property
-    def n_validations(self) -> int:
-        """How many validations there are, if `patience` does not end the training before."""
-        # the last update is validated too, and the mean of checkpoints once more
-        return math.ceil(self.steps / self.validate_every) + (self.average_last > 1)
-
-    def validation_seconds(self, seconds_per_update: float) -> float:
-        """How long a validation may take by the share of the time."""
-        whole = self.steps * seconds_per_update / (1 - self.validation_share)
-        return self.validation_share * whole / self.n_validations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,11 +289,6 @@ def _same_form(train: Choice, other: Choice, path: str, mistakes: Mistakes) -> N
 def _setting(choice: Choice, key: str) -> Any:
     """A reader's setting, its own where none is given; None of one that does not have it."""
     return choice.settings.get(key, getattr(READERS.get(choice.name), key, None))
-
-
-def _within_unit(name: str, value: float) -> None:
-    if not 0.0 <= value < 1.0:
-        raise SettingError(f"{name} must lie in [0, 1), got {value}.")
 
 
 def _plain(value: Any) -> Any:

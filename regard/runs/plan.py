@@ -25,7 +25,8 @@ from regard.hardware.hardware import Hardware
 from regard.hardware.memory import available_memory
 from regard.models import shapes_of
 from regard.recipes.idle_settings import idle_settings
-from regard.recipes.recipe import Recipe, TrainingRecipe, examples
+from regard.recipes.recipe import Recipe, examples
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.runs.plan_trial import Trial, run_trial
 from regard.tasks import task_of
 from regard.tasks.trees import check_trees

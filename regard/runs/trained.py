@@ -43,6 +43,7 @@ from regard.tasks.predictions import (
 )
 from regard.tasks.searched_texts import ON_LONG
 from regard.tasks.word_links import check_has_unknown_words
+from regard.training.adapters import WHOLE
 from regard.training.checkpoints import load_weights, tensor_forms
 from regard.training.run_folder import finished_weights
 
@@ -291,6 +292,12 @@ def load_run(path: Path) -> Loaded:
     n_rows = len(target) + is_old * len(SPECIALS)
     sizes = {"n_source_tokens": len(source), "n_target_tokens": n_rows}
     wanted, found = shapes_of(recipe.model, **sizes), tensor_forms(weights)
+    if any(WHOLE in name for name in found):
+        raise CheckpointError(
+            f"'{weights}' holds adapters that are still learned (training.lora), beside the "
+            "weights that they adapt. Give the finished run, or go on with it: regard train "
+            "--resume."
+        )
     for name, shape in wanted.items():
         if name in found and found[name][1] != shape:
             raise CheckpointError(

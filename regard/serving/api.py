@@ -49,7 +49,7 @@ def runs(registry: Registry) -> dict[str, object]:
     """All runs, in the order they were given."""
     return {
         "version": regard.__version__,
-        "runs": [{"name": name, "reads": one.reads} for name, one in registry.runs.items()],
+        "runs": [{"name": name, "reads": one.reads} for name, one in registry.answering.items()],
         "has_gold": registry.gold is not None,
         "records": list(registry.saved),
         "captions": list(registry.saved_captions),
@@ -108,6 +108,8 @@ def prepare_prediction(
     Every answer has a record that can be requested, unless the text is blank. A model that only
     reads has one record of the text. A target is an answer to look at instead of the model's own.
     """
+    if run in registry.models:
+        return registry.models[run].prepared(registry.records, text, target, max_tokens)
     served = reader(registry, run)
     trained, recipe = served.trained, served.trained.loaded.recipe
     text = text_of_line(recipe.data.train, text, "the text")

@@ -61,7 +61,7 @@ def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
     app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
     _count(app)
     _answer_errors(app)
-    pools = Pools(registry.runs)
+    pools = Pools(registry.answering)
     _about(app, registry, pools)
     _answers(app, registry, pools)
     _looks(app, registry)
@@ -90,6 +90,8 @@ def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
     @app.get("/api/runs/{run}/info", tags=["runs"])
     async def info(run: str) -> dict[str, object]:
         """What a run is."""
+        if run in registry.models:
+            return await pools.read(registry.models[run].info)
         return await pools.read(lambda: api.info(registry.run(run)))
 
     @app.get("/api/runs/{run}/curves", tags=["runs"])
@@ -103,7 +105,8 @@ def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
     async def predict(run: str, request: Request) -> dict[str, object]:
         """Answer a text; each answer names a record."""
         # checked before the body is read, which may be long
-        api.reader(registry, run)
+        if run not in registry.models:
+            api.reader(registry, run)
         body = await read_json(request, PredictRequest)
         # a refused text is answered at once, without waiting for the model
         asked = dict(body)
@@ -122,7 +125,8 @@ def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
     @app.get("/api/runs/{run}/caption/{number}", tags=["looking"])
     async def caption_example(run: str, number: int) -> dict[str, object]:
         """Caption one of the run's own pictures."""
-        served = captions.captioner(registry, run)
+        captions.captioner(registry, run)
+        served = registry.run(run)
         return await pools.run_on_model(
             run, lambda: captions.caption_example(registry, served, number)
         )

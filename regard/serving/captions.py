@@ -5,26 +5,29 @@ from io import BytesIO
 
 import numpy as np
 
+from regard.choices import find
 from regard.data.pictures import Picture, pillow
 from regard.errors import DataError, SettingError
 from regard.serving.lru_cache import name_of_answer
+from regard.serving.published import ServedModel
 from regard.serving.registry import Registry, Served
-from regard.serving.request_limits import WatchedSearch, held
 from regard.serving.schemas import Upload
 
 MAX_SIDE = 1600
 """Pixels along the longer side of a picture that is kept for the page."""
 
 
-def captioner(registry: Registry, run: str) -> Served:
-    """A run by its name, if it captions pictures."""
-    served = registry.run(run)
+def captioner(registry: Registry, run: str) -> Served | ServedModel:
+    """A run or a model by its name, if it looks at pictures."""
+    served = find(run, registry.answering, key="run")
     if served.reads != "pictures":
         raise SettingError(f"caption: '{run}' reads texts, not pictures. Take a run that captions.")
     return served
 
 
-def caption_upload(registry: Registry, served: Served, upload: Upload) -> dict[str, object]:
+def caption_upload(
+    registry: Registry, served: Served | ServedModel, upload: Upload
+) -> dict[str, object]:
     """Caption an uploaded picture, in any format that the project reads."""
     if not upload.path.stat().st_size:
         raise DataError("caption: no picture was sent. Send the bytes of a file, such as a JPEG.")
@@ -43,13 +46,16 @@ def caption_example(registry: Registry, served: Served, number: int) -> dict[str
 
 
 def _captioned(
-    registry: Registry, served: Served, address: str, mark: str, title: str, in_errors: str
+    registry: Registry,
+    served: Served | ServedModel,
+    address: str,
+    mark: str,
+    title: str,
+    in_errors: str,
 ) -> dict[str, object]:
     """Caption a picture; answers and errors name its title, not its path on this machine."""
-    search = WatchedSearch(served.trained.default_search(), served.busy)
     try:
-        with held(served.busy):
-            found = served.trained.look_at_picture(address, search=search)
+        found = served.look_at_picture(address)
     except DataError as error:
         raise DataError(str(error).replace(address, in_errors)) from error
     record = replace(found, picture=replace(found.picture, name=title))

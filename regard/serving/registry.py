@@ -12,15 +12,18 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.data import Example
-from regard.errors import DataError, RunError
+from regard.errors import DataError, RunError, SettingError
 from regard.evaluating import Gold, check_links
 from regard.evaluating.attention_links import DecoderRow
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record
+from regard.interop.transformers_folder import open_folder
 from regard.runs.example_inputs import ExampleInputs, own_examples
 from regard.runs.trained import Engine, Trained, load
 from regard.serving.lru_cache import LruCache, Once
+from regard.serving.published import WHO, ServedModel
+from regard.serving.request_limits import WatchedSearch, held
 
 MAX_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
@@ -77,6 +80,12 @@ class Served:
         """The kind of its sources: "texts" or "pictures"."""
         return self.trained.task.sources.name
 
+    def look_at_picture(self, address: str) -> CaptionRecord:
+        """Where each word of a picture's caption looked."""
+        search = WatchedSearch(self.trained.default_search(), self.busy)
+        with held(self.busy):
+            return self.trained.look_at_picture(address, search=search)
+
 
 @final
 @dataclass(frozen=True)
@@ -85,6 +94,8 @@ class Registry:
 
     runs: Mapping[str, Served]
     gold: GoldPairs | None = None
+    models: Mapping[str, ServedModel] = field(default_factory=dict)
+    """Models of transformers, by name."""
     saved: Mapping[str, Record] = field(default_factory=dict)
     """Records from files, by name; they are never dropped."""
     saved_captions: Mapping[str, CaptionRecord] = field(default_factory=dict)
@@ -98,7 +109,17 @@ class Registry:
 
     def run(self, name: str) -> Served:
         """One run by its name, or an error that names the nearest."""
+        if name in self.models:
+            raise SettingError(
+                f"run: '{name}' is a model of transformers, which has no data, no training and no "
+                "gold links. Take a run, or make one of it: regard import."
+            )
         return find(name, self.runs, key="run")
+
+    @property
+    def answering(self) -> Mapping[str, Served | ServedModel]:
+        """All runs and models, by name."""
+        return {**self.runs, **self.models}
 
     def record(self, name: str) -> Record:
         """A record that was saved, or that is still kept."""
@@ -118,26 +139,36 @@ def open_runs(
     engine: Engine | None = None,
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
+    models: Sequence[str] = (),
 ) -> Registry:
-    """Load finished runs, and records in files; equal names are extended by their folders.
+    """Load finished runs, records in files and models of transformers, by folder or name.
+
+    Equal names are extended by their folders.
 
     The device is "cpu" or "cuda"; a GPU where there is one, unless given. `threads` share a product
     on a CPU. An engine other than torch searches for the answers of all runs.
     """
-    if not paths and not saved:
+    if not (paths or saved or models):
         raise RunError(
-            "serve: expected at least one finished run or record, got none. Write regard serve RUN."
+            "serve: expected at least one finished run or record, got none. Write regard serve "
+            "RUN, or regard serve --model FOLDER."
         )
     folders = [path.resolve() for path in paths if not path.is_file()]
     files = [path.resolve() for path in (*filter(Path.is_file, paths), *saved)]
+    published = [Path(name) for name in models]
+    names = names_of([*folders, *(path.absolute() for path in published)])
     runs = {
         name: Served(name, load(path, device=device, threads=threads, engine=engine))
-        for name, path in zip(names_of(folders), folders, strict=True)
+        for name, path in zip(names, folders, strict=False)
+    }
+    opened = {
+        name: ServedModel(name, open_folder(path, WHO))
+        for name, path in zip(names[len(folders) :], published, strict=True)
     }
     read = {name: _read(path) for name, path in zip(names_of(files), files, strict=True)}
     texts = {name: one for name, one in read.items() if isinstance(one, Record)}
     captions = {name: one for name, one in read.items() if isinstance(one, CaptionRecord)}
-    return Registry(runs, gold, texts, captions)
+    return Registry(runs, gold, opened, texts, captions)
 
 
 def _read(path: Path) -> Record | CaptionRecord:

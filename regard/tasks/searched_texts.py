@@ -152,7 +152,7 @@ def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) ->
     _check_are_known(target, [prefix, *phrases], request.name)
     return Sentence(
         source,
-        prefix=target.encode(prefix) if prefix else (),
+        prefix=target.encode(prefix) if prefix else target.before,
         must_contain=[target.encode_inside(phrase) for phrase in phrases],
         seed=request.seed,
     )

@@ -11,7 +11,7 @@ disk, so that a kill leaves the last one whole.
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -246,10 +246,13 @@ def load_weights(path: Path, model: nn.Module) -> None:
         own[name].copy_(tensor)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; a pickle under that name, or any other file, is refused."""
+def read_tensors(path: Path, names: Iterable[str] | None = None) -> dict[str, Tensor]:
+    """Read a safetensors file, or some of its tensors; any other file is refused, a pickle too."""
     with _reading(path):
-        return load_file(path)
+        if names is None:
+            return load_file(path)
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in names}
 
 
 def tensor_forms(path: Path) -> dict[str, TensorForm]:
@@ -267,7 +270,7 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except Unreadable as error:
         raise CheckpointError(f"'{path}' {error}. Put back a whole copy of it.") from error
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, RuntimeError, SafetensorError, ValueError) as error:
         raise CheckpointError(
             f"'{path}' cannot be read as safetensors: {error}. Put back a whole copy of it."
         ) from error

@@ -23,8 +23,9 @@ from regard.hardware.hardware import CPU, Hardware
 from regard.hardware.memory import keep_freed_memory
 from regard.layers import project_all
 from regard.models import Model
-from regard.recipes.recipe import Recipe, TrainingRecipe
+from regard.recipes.recipe import Recipe
 from regard.recipes.schedules import SCHEDULES, Pace
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
 from regard.training.events import Step

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.errors import SettingError
 from regard.models import LossInputs
 from regard.models.stepper import PAD
-from regard.recipes.recipe import TrainingRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 
 LossInputsFunction = Callable[[Tensor, Tensor], LossInputs]
 """A model's `loss_inputs`, compiled or not."""

@@ -20,7 +20,8 @@ from regard.evaluating.rouge import measured_rouge
 from regard.evaluating.score import TextLists, Texts
 from regard.hardware.hardware import Hardware
 from regard.models import Model
-from regard.recipes.recipe import Recipe, TrainingRecipe
+from regard.recipes.recipe import Recipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.tasks import task_of
 from regard.training.checkpoints import Progress
 from regard.training.corpus_losses import summed_loss

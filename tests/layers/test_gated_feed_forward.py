@@ -42,3 +42,13 @@ def test_each_position_stands_alone():
 def test_a_negative_input_is_not_a_positive_one_turned_round():
     layer, x = GatedFeedForward(Dims(d_model=5)).double(), doubles(7, 5)
     assert not torch.allclose(layer(-x), -layer(x))
+
+
+def test_its_gate_may_be_another_activation():
+    layer = GatedFeedForward(Dims(d_model=5), d_hidden=7, activation="gelu_tanh").double()
+    x = doubles(3, 2, 5)
+    W1, W3, W2 = (w.weight.detach().numpy().T for w in (layer.W1, layer.W3, layer.W2))
+    inner = x.numpy() @ W1
+    bent = np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3))
+    want = (0.5 * inner * (1 + bent) * (x.numpy() @ W3)) @ W2
+    assert_close("output", layer(x), want)

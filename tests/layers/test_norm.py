@@ -64,3 +64,30 @@ def test_a_constant_position_is_not_a_division_by_zero():
     normed = Norm(DIMS).double()(x)
     assert normed.abs().max() == 0
     assert torch.autograd.grad(normed.sum(), x)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_norm_that_is_not_centred_divides_by_the_root_of_the_mean_square(has_bias):
+    norm = Norm(DIMS, has_bias=has_bias, is_centred=False, eps=0.01).double()
+    for parameter in norm.parameters():
+        parameter.data.normal_()
+    x = doubles(2, 3, 7).numpy() * 5 + 11
+    want = np.zeros_like(x)
+    for b, i in np.ndindex(2, 3):
+        root = np.sqrt(sum(one * one for one in x[b, i]) / 7 + 0.01)
+        want[b, i] = norm.gain.detach().numpy() * x[b, i] / root
+        want[b, i] += norm.bias.detach().numpy() if has_bias else 0
+    assert_close("normed", norm(torch.from_numpy(x)), want)
+
+
+def test_gradcheck_of_a_norm_that_is_not_centred():
+    norm = Norm(Dims(d_model=3), is_centred=False).double()
+    x = doubles(2, 3, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t, *_: norm(t), [x, norm.gain, norm.bias])
+
+
+def test_a_norm_that_is_not_centred_is_the_layer_norm_of_what_has_mean_zero():
+    x = doubles(2, 3, 7)
+    centred = x - x.mean(-1, keepdim=True)
+    plain = Norm(DIMS, is_centred=False).double()
+    assert_close("normed", plain(centred), Norm(DIMS).double()(x))

@@ -140,7 +140,7 @@ def test_an_unknown_way_and_one_that_cannot_meet_the_relation_are_refused():
 
 def test_frozen_branches_stay_as_they_are_to_the_bit_while_the_rest_learns():
     from regard.layers import project_all
-    from regard.recipes.recipe import TrainingRecipe
+    from regard.recipes.training_recipe import TrainingRecipe
     from regard.training.loop import make_optimiser
 
     reader = model(layer="weighted_branches", has_frozen_branches=True).train()

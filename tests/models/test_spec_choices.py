@@ -8,17 +8,21 @@ from regard.choices import Choice
 from regard.layers.vision import ENCODERS
 from regard.models import (
     KINDS,
+    BartSpec,
     CaptionerSpec,
     ConvolutionalSpec,
     EncoderSpec,
     Gpt2Spec,
     LanguageSpec,
+    LlamaSpec,
     MarianSpec,
     RecurrentSpec,
+    T5Spec,
     TransformerSpec,
 )
 from regard.models.convolutional.network import ADDED_POSITIONS
 from regard.models.encoders.spec import READING_PATTERNS
+from regard.models.published.bart import BART_POSITIONS
 from regard.models.self_attention import ATTENDING
 from regard.models.spec_choices import frozen_encoder, wrong_choices
 from regard.positions import POSITIONS
@@ -36,6 +40,8 @@ TABLES = {
     RecurrentSpec: {"score": SCORES, "select": SELECTIONS},
     ConvolutionalSpec: {"score": SCORES, "select": SELECTIONS, "positions": ADDED_POSITIONS},
     CaptionerSpec: {"encoder": ENCODERS},
+    BartSpec: {"positions": BART_POSITIONS},
+    LlamaSpec: {"positions": ["rotary"]},
 }  # fmt: skip
 """The choices of each kind, and what they may name."""
 CASES = [
@@ -62,9 +68,9 @@ def test_a_choice_without_settings_can_be_made(spec, key, name):
 
 
 def test_every_kind_with_choices_is_known():
-    without = (MarianSpec(), Gpt2Spec())
+    without = (MarianSpec(), T5Spec(), Gpt2Spec())
     assert {spec.kind for spec in (*TABLES, EncoderSpec, *without)} == set(KINDS)
-    assert [list(wrong_choices(spec)) for spec in without] == [[], []]
+    assert [list(wrong_choices(spec)) for spec in without] == [[], [], []]
 
 
 VALUES = {

@@ -52,3 +52,10 @@ def test_a_position_beyond_the_table_is_refused():
     )
     with pytest.raises(LengthError, match=said):
         LearnedPositions(DIMS)(torch.tensor([[0, 11]]))
+
+
+def test_a_program_can_be_exported():
+    positions = LearnedPositions(Dims(d_model=4, max_len=9))
+    at = torch.arange(5)[None]
+    program = torch.export.export(positions, (at,))
+    assert torch.equal(program.module()(at), positions(at))

@@ -7,20 +7,21 @@ import torch
 from regard.attention import Chain, multi_head
 from regard.attention.scores.general import GeneralScore
 from regard.dims import Dims
-from regard.errors import DimsError, MeetingError
+from regard.errors import DimsError, MeetingError, SettingError
 from regard.positions.rotary import RotaryPositions
+from regard.positions.sinusoidal import frequencies
 from tests.assertions import assert_close, doubles
 
 DIMS = Dims(d_model=30, n_heads=3)
 ROTARY = RotaryPositions(DIMS)
 
 
-def turned(x, at):
+def turned(x, at, wave=lambda i, width: 10000.0 ** (-2 * i / width)):
     """A 2 × 2 rotation for each pair of neighbouring channels, one by one."""
     out = np.zeros_like(x)
     for p, position in enumerate(at):
         for i in range(x.shape[-1] // 2):
-            angle = position * 10000.0 ** (-2 * i / x.shape[-1])
+            angle = position * wave(i, x.shape[-1])
             turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
             pair = x[..., p, 2 * i : 2 * i + 2]
             out[..., p, 2 * i : 2 * i + 2] = pair @ turn.T
@@ -98,3 +99,43 @@ def test_a_matrix_between_query_and_key_is_refused():
     said = "chain: rotary and general cannot meet: only a dot product of rotated vectors"
     with pytest.raises(MeetingError, match=said):
         multi_head(DIMS, chain=Chain(GeneralScore(DIMS.head())), rotary=ROTARY)
+
+
+def test_the_base_may_be_another():
+    x, at = doubles(2, 3, 10), torch.tensor([0, 7, 300])
+    want = turned(x.numpy(), at.tolist(), lambda i, width: 500_000.0 ** (-2 * i / width))
+    assert_close("turned", RotaryPositions(DIMS, base=500_000.0)(x, at), want)
+
+
+def test_a_factor_slows_every_wave():
+    x, at = doubles(2, 3, 10), torch.tensor([0, 7, 300])
+    slowed = RotaryPositions(DIMS, factor=4.0)
+    assert_close("turned", slowed(x, 4 * at), ROTARY(x, at))
+
+
+def test_with_a_trained_length_only_long_waves_are_slowed():
+    def wave(i, width):
+        plain = 100.0 ** (-2 * i / width)
+        length = 2 * np.pi / plain
+        if length < 50 / 4:
+            return plain
+        if length > 50 / 1:
+            return plain / 8
+        share = (50 / length - 1) / (4 - 1)
+        return (1 - share) * plain / 8 + share * plain
+
+    x, at = doubles(2, 3, 10), torch.tensor([0, 7, 300])
+    rotary = RotaryPositions(DIMS, base=100.0, factor=8.0, trained_len=50)
+    lengths = 2 * torch.pi / frequencies(10, base=100.0)
+    assert (lengths < 12.5).any()
+    assert (lengths > 50).any()
+    assert ((lengths > 12.5) & (lengths < 50)).any()
+    assert_close("turned", rotary(x, at), turned(x.numpy(), at.tolist(), wave))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"base": 1.0}, {"factor": 0.5}, {"trained_len": -1}, {"low": 4.0}, {"low": 0.0}]
+)
+def test_waves_that_turn_no_way_are_refused(settings):
+    with pytest.raises(SettingError, match=r"rotary: expected base > 1, .* got base = "):
+        RotaryPositions(DIMS, **settings)

@@ -4,8 +4,8 @@ import pytest
 
 from regard.models.kinds import KINDS, NAMED_SIZES
 from regard.recipes.keys import SECTIONS, json_schema, key_paths, keys_of, meanings_of
-from regard.recipes.recipe import TrainingRecipe
 from regard.recipes.shipped import shipped_recipes
+from regard.recipes.training_recipe import TrainingRecipe
 
 SCHEMA = json_schema()
 MODEL = SCHEMA["properties"]["model"]

@@ -16,7 +16,8 @@ from regard.errors import DataError, LengthError
 from regard.hardware.hardware import Hardware
 from regard.hardware.memory import in_a_fork, resident, start_counting
 from regard.models import build_transformer
-from regard.recipes.recipe import TrainingRecipe, parse_recipe
+from regard.recipes.recipe import parse_recipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.runs import plan as planning
 from regard.runs import plan_trial
 from regard.runs.plan import TrainingPlan, plan

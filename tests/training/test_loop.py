@@ -12,7 +12,7 @@ from regard.data.subwords import Subwords
 from regard.hardware.hardware import CPU
 from regard.models import TransformerSpec, build_transformer
 from regard.models.trainable import shifted
-from regard.recipes.recipe import TrainingRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.training.accumulation import Accumulator
 from regard.training.corpus_losses import summed_loss
 from regard.training.loop import epoch_updates

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import kl_div, log_softmax
 
 from regard.models import LossInputs, TransformerSpec, build_transformer
-from regard.recipes.recipe import TrainingRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.training import losses
 from regard.training.losses import Objective, divergence
 from tests.assertions import assert_close

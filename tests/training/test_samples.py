@@ -51,7 +51,7 @@ def test_three_examples_are_answered_at_every_validation(recipe, tmp_path):
 
 def test_samples_change_nothing_of_a_training(recipe, tmp_path, monkeypatch):
     list(run(read_recipe(recipe, SOME), tmp_path / "with"))
-    monkeypatch.setattr(sys.modules["regard.training.run"], "sample_answers", lambda *_: ())
+    monkeypatch.setattr(sys.modules["regard.training.trainer"], "sample_answers", lambda *_: ())
     list(run(read_recipe(recipe, SOME), tmp_path / "without"))
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("with", "without")]
     assert weights[0] == weights[1]

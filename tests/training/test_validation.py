@@ -16,7 +16,7 @@ from regard.errors import CheckpointError, SettingError
 from regard.hardware.hardware import Hardware
 from regard.models import build_model
 from regard.recipes import read_recipe
-from regard.recipes.recipe import TrainingRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.runs.verification import Check, verify
 from regard.tasks import task_of
 from regard.training import run

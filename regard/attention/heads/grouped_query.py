@@ -31,8 +31,8 @@ from regard.positions.rotary import RotaryPositions
 class GroupedQueryHeads(nn.Module):
     """Projections around any chain, whose links are made for `dims.head()`.
 
-    `n_groups` heads of keys and values must divide the number of heads. `has_bias` adds one to the
-    four projections (the Transformer paper's have none); `rotary` turns queries and keys.
+    `n_groups` heads of keys and values must divide the heads; `has_bias` is of all projections.
+    `query_norm` and `key_norm` norm queries and keys of each head, which `rotary` turns then.
     """
 
     def __init__(
@@ -42,6 +42,8 @@ class GroupedQueryHeads(nn.Module):
         chain: Chain | None = None,
         n_groups: int = 1,
         has_bias: bool = False,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
         rotary: RotaryPositions | None = None,
     ) -> None:
         super().__init__()
@@ -53,25 +55,24 @@ class GroupedQueryHeads(nn.Module):
             )
         self.dims, self.n_groups, self.has_bias = dims, n_groups, has_bias
         self.chain = chain or Chain()
-        self.rotary = rotary
-        if rotary is not None:
-            check_meetings([rotary, self.chain.score])
+        self.query_norm, self.key_norm, self.rotary = query_norm, key_norm, rotary
+        check_meetings([self.chain.score] if rotary is None else [rotary, self.chain.score])
         self.chain.check_fits("heads", Widths(dims.n_heads, *[dims.d_head] * 3))
-        d_groups = n_groups * dims.d_head
-        self.W_Q = nn.Linear(dims.query, dims.d_model, bias=has_bias)
+        d_heads, d_groups = dims.n_heads * dims.d_head, n_groups * dims.d_head
+        self.W_Q = nn.Linear(dims.query, d_heads, bias=has_bias)
         self.W_K = nn.Linear(dims.key, d_groups, bias=has_bias)
         self.W_V = nn.Linear(dims.value, d_groups, bias=has_bias)
-        self.W_O = nn.Linear(dims.d_model, dims.d_model, bias=has_bias)
+        self.W_O = nn.Linear(d_heads, dims.d_model, bias=has_bias)
         for projection in (self.W_Q, self.W_K, self.W_V, self.W_O):
             nn.init.xavier_uniform_(projection.weight)
-            if projection.bias is not None:
+            if has_bias:
                 nn.init.zeros_(projection.bias)
         self.W_QKV: nn.Linear | None = None
         """The weights of queries, keys and values in one tensor, after `stack`."""
 
     def extra_repr(self) -> str:
         """The heads, and the groups that share keys and values."""
-        groups = "" if self.n_groups == self.dims.n_heads else f", n_groups={self.n_groups}"
+        groups = f", n_groups={self.n_groups}" * (self.n_groups != self.dims.n_heads)
         return f"d_model={self.dims.d_model}, n_heads={self.dims.n_heads}{groups}"
 
     def forward(
@@ -129,11 +130,11 @@ class GroupedQueryHeads(nn.Module):
         if self.W_QKV is None:
             key, value, query = self.W_K(x), self.W_V(x), self.W_Q(x)
         else:
-            d_groups = self.n_groups * self.dims.d_head
-            query, key, value = self.W_QKV(x).split((self.dims.d_model, d_groups, d_groups), -1)
+            widths = [n * self.dims.d_head for n in (self.dims.n_heads, *2 * (self.n_groups,))]
+            query, key, value = self.W_QKV(x).split(widths, -1)
         n_past = 0 if past is None else past.length
-        new = self._memory(key, value, n_past)
-        memory = new if past is None else past.append(new)
+        memory = self._memory(key, value, n_past)
+        memory = memory if past is None else past.append(memory)
         at = places or Places.between(x.shape[1], memory.length, past=n_past, device=x.device)
         return self._attend(query, memory, mask, at), memory
 
@@ -146,8 +147,7 @@ class GroupedQueryHeads(nn.Module):
 
     def join(self, heads: Attended) -> Attended:
         """Put the heads side by side and mix them."""
-        joined = self.W_O(heads.context.transpose(1, 2).flatten(-2))
-        return heads.with_context(joined)
+        return heads.with_context(self.W_O(heads.context.transpose(1, 2).flatten(-2)))
 
     @torch.no_grad()
     def stack(self) -> None:
@@ -164,21 +164,21 @@ class GroupedQueryHeads(nn.Module):
 
     def explain(self, n_queries: int, n_keys: int | None = None) -> Explanation:
         """The path that every head will take for these lengths."""
-        n_heads, d_head = self.dims.n_heads, self.dims.d_head
-        return self.chain.explain(n_queries, n_keys, n_heads=n_heads, d_query=d_head)
+        dims = self.dims
+        return self.chain.explain(n_queries, n_keys, n_heads=dims.n_heads, d_query=dims.d_head)
 
     def _memory(
         self, key: Float[Tensor, "b k gd"], value: Float[Tensor, "b k gd"], past: int
     ) -> KeyValues:
-        keys = self._split(key, self.n_groups)
+        keys = self._split(key, self.n_groups, self.key_norm)
         if self.rotary is not None:
             keys = self.rotary(keys, torch.arange(past, past + keys.shape[-2], device=keys.device))
-        return KeyValues(keys, self._split(value, self.n_groups))
+        return KeyValues(keys, self._split(value, self.n_groups, None))
 
     def _attend(
         self, query: Float[Tensor, "b q m"], memory: KeyValues, mask: AnyMask, at: Places
     ) -> Attended:
-        queries = self._split(query, self.dims.n_heads)
+        queries = self._split(query, self.dims.n_heads, self.query_norm)
         if self.rotary is not None:
             queries = self.rotary(queries, at.query.squeeze(-1).expand(queries.shape[-2]))
         return self.chain(queries, *self.by_head(memory), mask, at)
@@ -189,8 +189,9 @@ class GroupedQueryHeads(nn.Module):
             return memory.key, memory.value
         return memory.key.repeat_interleave(each, 1), memory.value.repeat_interleave(each, 1)
 
-    def _split(self, x: Vectors, n_heads: int) -> Float[Tensor, "b h n d"]:
-        return x.view(*x.shape[:2], n_heads, self.dims.d_head).transpose(1, 2)
+    def _split(self, x: Vectors, n: int, norm: nn.Module | None) -> Float[Tensor, "b h n d"]:
+        heads = x.view(*x.shape[:2], n, self.dims.d_head).transpose(1, 2)
+        return heads if norm is None else norm(heads)
 
 
 def _rows_each(query: Tensor, memory: KeyValues) -> int:

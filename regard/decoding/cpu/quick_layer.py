@@ -112,6 +112,8 @@ def plain_scale(heads: GroupedQueryHeads) -> float | None:
     chain, nothing = heads.chain, heads.W_Q.weight.new_zeros(1, 1, 1, heads.dims.d_head)
     has_more = (
         heads.rotary is not None
+        or heads.query_norm is not None
+        or heads.key_norm is not None
         or not chain.relation.is_zero
         or not is_full(chain.pattern)
         or chain.memory is not None

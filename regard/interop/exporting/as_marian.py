@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.choices import Choice
 from regard.data.subword_kinds import BOS, PAD
-from regard.errors import SettingError
+from regard.errors import NotPortable, SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models import MarianSpec, Spec, TransformerSpec, shapes_of
 from regard.models.self_attention import FULL_CHOICE
@@ -53,6 +53,11 @@ NEEDED: Mapping[str, Sequence[Any]] = {
 
 def as_marian(spec: Spec, tensors: Mapping[str, Tensor]) -> tuple[MarianSpec, dict[str, Tensor]]:
     """A model of a kind of `AS_MARIAN` as Marian's, whose begin token has a vector of zeros."""
+    if spec.kind not in AS_MARIAN:
+        raise NotPortable(
+            f"Marian's layout has no place for the norms and positions of kind '{spec.kind}'; take "
+            "the folder that the run was imported from"
+        )
     marian, own = AS_MARIAN[spec.kind](spec, tensors)
     table = own[TABLE].double()
     begin = table[BOS, :-1].clone()

@@ -66,6 +66,11 @@ def export_huggingface(run: Path, out: Path) -> Exported:
 def _written(trained: Trained, folder: Path) -> tuple[str, ...]:
     """Write a folder, and give notes on what transformers answers from it."""
     loaded, spec = trained.loaded, trained.loaded.recipe.model
+    if loaded.source.framing or loaded.target.framing:
+        raise NotPortable(
+            "pieces of its own stand around every text, such as those of languages; take the "
+            "folder that the run was imported from"
+        )
     found = portable_model(loaded.model, spec)
     if found.encoder and found.decoder and not found.decoder.layers[0].is_pre_norm:
         marian_spec, tensors = as_marian(spec, distinct_tensors(loaded.model))

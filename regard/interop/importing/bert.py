@@ -4,10 +4,12 @@ Paper: Devlin et al. 2019.
 """
 
 from regard.interop.importing.family import (
+    READS,
     Family,
     Layout,
     PublishedTensor,
     Roles,
+    always,
     by_piece,
     by_piece_with_bias,
     modules,
@@ -93,7 +95,7 @@ def spec_of(folder: Folder) -> EncoderSpec:
     )
 
 
-def layout_of(spec: EncoderSpec) -> Layout:
+def layout_of(folder: Folder, spec: EncoderSpec) -> Layout:
     """Every tensor."""
     embedding, has_head = "network.encoder.embedding.", spec.task == "words"
     tables = {"positions.P.weight": "position_embeddings.weight"}
@@ -126,8 +128,9 @@ def notes_on(folder: Folder) -> tuple[str, ...]:
 BERT = Family(
     "bert",
     PREFIX,
-    Roles(padding="[PAD]", begin="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]"),
+    always(Roles(padding="[PAD]", begin="[CLS]", end="[SEP]", unknown="[UNK]", mask="[MASK]")),
     spec_of,
     layout_of,
+    READS,
     notes_on,
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from regard.choices import Choice
 from regard.interop.importing import bert
-from regard.interop.importing.family import Family, Roles
+from regard.interop.importing.family import READS, Family, Roles, always
 from regard.interop.importing.folder import Folder
 from regard.models import EncoderSpec
 
@@ -43,8 +43,9 @@ def notes_on(folder: Folder) -> tuple[str, ...]:
 BIG_BIRD = Family(
     "big_bird",
     bert.PREFIX,
-    Roles(padding="<pad>", begin="[CLS]", end="[SEP]", unknown="<unk>", mask="[MASK]"),
+    always(Roles(padding="<pad>", begin="[CLS]", end="[SEP]", unknown="<unk>", mask="[MASK]")),
     spec_of,
     bert.layout_of,
+    READS,
     notes_on,
 )

@@ -6,6 +6,7 @@
 A family's file is such a table. Rows of a table of pieces are put into the order of our numbers.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,9 +21,15 @@ from regard.interop.importing.folder import Folder
 
 S = TypeVar("S")
 
+READS, WRITES, GOES_ON = "an encoder", "an encoder-decoder", "a language model"
+"""What a model may be."""
 UNWRITABLE_BIAS = -1e9
 """The bias of a piece that a model cannot write, as its published table has no row for it."""
 MAX_NAMED_TENSORS = 5
+MAX_SHARE = 4
+"""How many times larger than ours a tensor may be that holds several."""
+MAX_SPARE_ROWS = 1 << 17
+"""How many rows more than pieces a table may have."""
 OTHER_MODEL = "Take config.json and all weights from one model."
 OTHER_TASK = (
     "What is left over (a head, an adapter, more layers) has no place here, and the model would be "
@@ -39,6 +46,33 @@ class Roles(NamedTuple):
     unknown: str | None
     mask: str | None = None
     """The mask, which stands for a hidden word."""
+
+
+class Side(NamedTuple):
+    """How a family reads the texts of one side."""
+
+    roles: Roles
+    before: tuple[str, ...] = ()
+    """Pieces that stand before every text, such as that of its language."""
+    after: tuple[str, ...] = ()
+    """Pieces that stand after every text, before its end."""
+
+
+class TwoSides(NamedTuple):
+    """The side that is read, and the side that is written."""
+
+    source: Side
+    target: Side
+
+
+class Languages(NamedTuple):
+    """The languages that a model of many is to translate from and to; None if not said."""
+
+    source: str | None = None
+    target: str | None = None
+
+
+NO_LANGUAGES = Languages()
 
 
 class PieceRow(NamedTuple):
@@ -92,13 +126,38 @@ class Family(Generic[S]):
     """Its name in config.json."""
     prefix: str
     """The prefix that some files add to the names of all tensors but a head's."""
-    roles: Roles
+    sides: Callable[[Folder, Mapping[str, int], Languages], TwoSides]
+    """The special pieces of either side, by the numbers of all pieces."""
     spec: Callable[[Folder], S]
     """config.json → the [model] section of a recipe."""
-    layout: Callable[[S], Layout]
+    layout: Callable[[Folder, S], Layout]
     """Which tensor is which."""
+    form: str
+    """What its models are: `READS`, `WRITES` or `GOES_ON`."""
     notes: Callable[[Folder], tuple[str, ...]] = lambda folder: ()
     """Notes for the reader of the card."""
+
+
+def always(
+    roles: Roles, *, before: tuple[str, ...] = ()
+) -> Callable[[Folder, Mapping[str, int], Languages], TwoSides]:
+    """The same special pieces on both sides, whatever the folder; there are no languages."""
+    side = Side(roles, before)
+
+    def sides(folder: Folder, numbers: Mapping[str, int], languages: Languages) -> TwoSides:
+        refuse_languages(folder, languages)
+        return TwoSides(side, side)
+
+    return sides
+
+
+def refuse_languages(folder: Folder, languages: Languages) -> None:
+    """Refuse languages where a model has no pieces for them."""
+    if languages != NO_LANGUAGES:
+        raise folder.refusal(
+            " has no pieces for languages, so that --source-language and --target-language would "
+            "change nothing. Leave them out."
+        )
 
 
 def same(found: Sequence[Tensor], rows: PieceRows) -> Tensor:
@@ -109,6 +168,15 @@ def same(found: Sequence[Tensor], rows: PieceRows) -> Tensor:
 def turned(found: Sequence[Tensor], rows: PieceRows) -> Tensor:
     """The transpose, for families that store weights transposed."""
     return found[0].t()
+
+
+def turning(n_heads: int) -> Form:
+    """Channels of each head that turn together made neighbours; there they are half a head apart.
+
+    >>> turning(1)([torch.tensor([0, 2, 4, 1, 3, 5])], ())
+    tensor([0, 1, 2, 3, 4, 5])
+    """
+    return lambda found, rows: found[0].unflatten(0, (n_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
 def third(number: int) -> Form:
@@ -159,6 +227,16 @@ def modules(names: Mapping[str, str], form: Form = same) -> dict[str, PublishedT
     return table
 
 
+def weights(names: Mapping[str, str], form: Form = same) -> dict[str, PublishedTensor]:
+    """The weight of each module alone; it is called gain in our norms.
+
+    >>> list(weights({"norm": "ln"}))
+    ['norm.gain']
+    """
+    both = modules(names, form)
+    return {name: entry for name, entry in both.items() if not name.endswith(".bias")}
+
+
 def stacked(ours: str, theirs: str, table: Table, count: int) -> dict[str, PublishedTensor]:
     """A table of one layer for a stack of them; {i} is the number of the layer.
 
@@ -174,19 +252,41 @@ def stacked(ours: str, theirs: str, table: Table, count: int) -> dict[str, Publi
     }
 
 
+def check_forms(
+    layout: Layout,
+    found: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> set[str]:
+    """The tensors that are to be read; a missing, extra or much too large one is an error.
+
+    `found` are the shapes in the file, `shapes` those of our tensors, by name.
+    """
+    used = {name for theirs in layout.ours.values() for name in theirs.names}
+    _check_names(layout, used, set(found))
+    for ours, theirs in layout.ours.items():
+        expected = math.prod(shapes[ours])
+        # there may be many rows that no piece has
+        most = MAX_SHARE * expected + MAX_SPARE_ROWS * theirs.has_rows * shapes[ours][-1]
+        for name in theirs.names:
+            if math.prod(found[name]) > most:
+                raise CheckpointError(
+                    f"import: '{name}' {found[name]} does not fit config.json: {shapes[ours]} is "
+                    "expected."
+                )
+    return used | (layout.copies.keys() & found.keys())
+
+
 def converted(
     layout: Layout,
     tensors: Mapping[str, Tensor],
     rows: Mapping[str, PieceRows],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Tensor]:
-    """Their tensors as ours; a missing, extra, non-finite or misshapen one is an error.
+    """Their tensors as ours; a non-finite or misshapen one is an error.
 
     `rows` are those of our pieces, by side; `shapes` are those of our tensors, by our names.
     """
-    used = {name for theirs in layout.ours.values() for name in theirs.names}
-    _check_names(layout, used, set(tensors))
-    for name in sorted(used):
+    for name in sorted({name for theirs in layout.ours.values() for name in theirs.names}):
         _check_numbers(name, tensors[name])
     for name, original in layout.copies.items():
         if name in tensors and not torch.equal(
@@ -206,9 +306,14 @@ def converted(
             )
         if theirs.has_rows:
             _check_rows(theirs.names, held, rows[theirs.side])
-        made = theirs.form(held, rows[theirs.side]).contiguous()
+        said = ", ".join(f"'{each}' {tuple(tensors[each].shape)}" for each in theirs.names)
+        try:
+            made = theirs.form(held, rows[theirs.side]).contiguous()
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"import: {said} does not fit config.json: {shapes[name]} is expected."
+            ) from error
         if tuple(made.shape) != shapes[name]:
-            said = ", ".join(f"'{each}' {tuple(tensors[each].shape)}" for each in theirs.names)
             raise CheckpointError(
                 f"import: {said} does not fit config.json: {tuple(made.shape)} of it would be "
                 f"read, but {shapes[name]} is expected."

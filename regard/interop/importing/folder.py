@@ -5,10 +5,12 @@
     model.safetensors.index.json        or which of several files holds each of them
     tokenizer.json · vocab.json · *.spm the vocabulary
 
-No code of such a folder is run. A pickle (pytorch_model.bin) can run code, so it is never opened.
+No code of such a folder is run, and what asks for code is refused. A pickle (pytorch_model.bin) can
+run code, so it is never opened. A link must end in the folder, or in what a hub's cache keeps of
+the same model. Files are measured before they are read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +27,17 @@ T = TypeVar("T", int, float, str, bool)
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-MAX_BYTES = 1 << 28
-"""A larger JSON file is no configuration and no vocabulary."""
+MAX_BYTES = 1 << 26
+"""A larger file of text is no configuration and no vocabulary."""
+MAX_SETTINGS = 1 << 24
+"""A larger file is no configuration."""
+SETTINGS = (
+    CONFIG, "tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
+    "generation_config.json",
+)  # fmt: skip
+"""Files of a folder that may name code."""
+SNAPSHOTS, CACHED = "snapshots", "models--"
+"""How a hub's cache names the folder of revisions, and that of a model."""
 
 
 @final
@@ -49,6 +60,36 @@ class Folder:
         )
 
     @cached_property
+    def home(self) -> Path:
+        """The folder in which every link must end."""
+        here = self.path.resolve()
+        is_cached = here.parent.name == SNAPSHOTS and here.parents[1].name.startswith(CACHED)
+        return here.parents[1] if is_cached else here
+
+    def check_safe(self) -> None:
+        """Refuse links out of the folder, and what asks for code to be run."""
+        for path in sorted(self.path.iterdir()):
+            self.file(path.name)
+        for name in SETTINGS:
+            if self.has(name) and (found := _named_code(self.json(name))):
+                raise self.refusal(
+                    f" wants code of its own to be run (auto_map: {found}), and it is never run. "
+                    "Take a model of an architecture that transformers has itself.",
+                    name,
+                )
+
+    def file(self, name: str) -> Path:
+        """The path of a file; one that is a link out of the folder is refused."""
+        path = self.path / name
+        if path.is_symlink() and not path.resolve().is_relative_to(self.home):
+            raise self.refusal(
+                f" is a link out of the folder, to '{path.resolve()}', and such are not followed. "
+                "Copy the file into the folder.",
+                name,
+            )
+        return path
+
+    @cached_property
     def config(self) -> Mapping[str, Any]:
         """Sizes and switches."""
         return self.json(CONFIG)
@@ -68,10 +109,8 @@ class Folder:
                 f" has no {name}. Give a folder in Hugging Face's layout: {CONFIG}, {WEIGHTS} and "
                 "a vocabulary."
             )
-        if (self.path / name).stat().st_size > MAX_BYTES:
-            raise self.refusal(f" is larger than {MAX_BYTES >> 20} MiB.", name)
         try:
-            held = parse_json(read_text(self.path / name).removeprefix("\ufeff"))
+            held = parse_json(self.text(name))
         except Unreadable as error:
             raise self.refusal(f" {error}.", name) from error
         if not isinstance(held, dict):
@@ -80,8 +119,12 @@ class Folder:
 
     def text(self, name: str) -> str:
         """The text of a file, without a byte order mark."""
+        most = MAX_SETTINGS if name in SETTINGS else MAX_BYTES
+        path = self.file(name)
+        if path.stat().st_size > most:
+            raise self.refusal(f" is larger than {most >> 20} MiB.", name)
         try:
-            return read_text(self.path / name).removeprefix("\ufeff")
+            return read_text(path).removeprefix("\ufeff")
         except Unreadable as error:
             raise self.refusal(f" {error}.", name) from error
 
@@ -105,24 +148,40 @@ class Folder:
                     f": '{name}' must be {said}, got {value!r}: such models are not read.", CONFIG
                 )
 
-    def tensors(self) -> dict[str, Tensor]:
-        """All weights by the names that the folder gives them."""
-        files = [WEIGHTS]
-        if self.has(INDEX):
-            places = self.json(INDEX).get("weight_map")
-            if not isinstance(places, dict):
-                raise self.refusal(" has no 'weight_map'.", INDEX)
-            files = sorted({str(name) for name in places.values()})
+    def tensors(self, names: Collection[str]) -> dict[str, Tensor]:
+        """Some of the weights, by the names that the folder gives them."""
         found: dict[str, Tensor] = {}
-        for name in files:
-            found |= read_tensors(self._weights(name))
+        for path, here in self._files().items():
+            found |= read_tensors(path, [name for name in here if name in names])
         return found
 
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of all weights; no numbers are read."""
+        return {
+            name: shape for path in self._files() for name, (_, shape) in tensor_forms(path).items()
+        }
+
     def tensor_names(self) -> set[str]:
-        """The names alone, which are quickly read."""
-        if self.has(INDEX):
-            return set(self.json(INDEX).get("weight_map", {}))
-        return set(tensor_forms(self._weights(WEIGHTS)))
+        """The names of all weights."""
+        return {name for names in self._files().values() for name in names}
+
+    def _files(self) -> dict[Path, list[str]]:
+        """The files of weights, and the names that each of them holds."""
+        if not self.has(INDEX):
+            path = self._weights(WEIGHTS)
+            return {path: [*tensor_forms(path)]}
+        places = self.json(INDEX).get("weight_map")
+        if not isinstance(places, dict):
+            raise self.refusal(" has no 'weight_map'.", INDEX)
+        files: dict[Path, list[str]] = {}
+        for name, file in places.items():
+            files.setdefault(self._weights(str(file)), []).append(name)
+        for path, names in files.items():
+            if lacking := sorted({*names} - tensor_forms(path).keys()):
+                raise self.refusal(
+                    f" lacks '{lacking[0]}', which {INDEX} says is there.", path.name
+                )
+        return files
 
     def _weights(self, name: str) -> Path:
         if Path(name).name != name or not self.has(name):
@@ -134,4 +193,16 @@ class Folder:
                 else " Fetch the model's weights into the folder too: nothing is downloaded."
             )
             raise self.refusal(f" has no {name}.{hint}")
-        return self.path / name
+        return self.file(name)
+
+
+def _named_code(held: Any) -> str:
+    """The code that an object of a file names, however deep; empty if it names none."""
+    found, left = set[str](), [held]
+    while left:
+        one = left.pop()
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        own = one.get("auto_map") if isinstance(one, dict) else None
+        if own:
+            found |= {str(name) for name in own.values()} if isinstance(own, dict) else {str(own)}
+    return ", ".join(sorted(found))

@@ -5,10 +5,12 @@ Paper: Radford et al. 2019.
 
 from regard.interop.importing.bert import ACTIVATIONS
 from regard.interop.importing.family import (
+    GOES_ON,
     Family,
     Layout,
     PublishedTensor,
     Roles,
+    always,
     by_piece_with_bias,
     modules,
     stacked,
@@ -74,7 +76,7 @@ def spec_of(folder: Folder) -> Gpt2Spec:
     )
 
 
-def layout_of(spec: Gpt2Spec) -> Layout:
+def layout_of(folder: Folder, spec: Gpt2Spec) -> Layout:
     """Every tensor."""
     layers = stacked("layers.{i}.", "h.{i}.", LAYER, spec.n_layers)
     return Layout({**WHOLE, **layers}, LEFT_OUT, COPIES)
@@ -94,8 +96,9 @@ def _n_positions(folder: Folder) -> int:
 GPT2 = Family(
     "gpt2",
     "transformer.",
-    Roles(padding=None, begin="<|endoftext|>", end="<|endoftext|>", unknown=None),
+    always(Roles(padding=None, begin="<|endoftext|>", end="<|endoftext|>", unknown=None)),
     spec_of,
     layout_of,
+    GOES_ON,
     notes_on,
 )

@@ -7,16 +7,19 @@ from typing import Any
 
 from regard.interop.importing.bert import ACTIVATIONS
 from regard.interop.importing.family import (
+    WRITES,
     Family,
     Layout,
     Roles,
+    Table,
+    always,
     by_piece,
     by_piece_with_bias,
     modules,
     stacked,
 )
 from regard.interop.importing.folder import CONFIG, Folder
-from regard.models import MarianSpec
+from regard.models import BartSpec, MarianSpec
 
 PREFIX = "model."
 
@@ -80,9 +83,8 @@ EQUAL_SIZES = {
 """Sizes that must be equal on both sides."""
 
 
-def spec_of(folder: Folder) -> MarianSpec:
-    """config.json → [model]."""
-    folder.check_switches(SWITCHES)
+def sizes_of(folder: Folder) -> dict[str, Any]:
+    """The sizes of an encoder-decoder of this layout, in our names."""
     for one, other in EQUAL_SIZES.items():
         if folder.setting(int, one) != folder.setting(int, other):
             raise folder.refusal(
@@ -90,12 +92,17 @@ def spec_of(folder: Folder) -> MarianSpec:
                 f"{folder.config[other]}: such models are not read.",
                 CONFIG,
             )
-    sizes: dict[str, Any] = {
+    return {
         ours: folder.setting(float, theirs) if "dropout" in ours else folder.setting(int, theirs)
         for ours, theirs in SIZES.items()
     }
+
+
+def spec_of(folder: Folder) -> MarianSpec:
+    """config.json → [model]."""
+    folder.check_switches(SWITCHES)
     return MarianSpec(
-        **sizes,
+        **sizes_of(folder),
         feed_forward=ACTIVATIONS[folder.config.get("activation_function", "gelu")],
         is_scaled=folder.config.get("scale_embedding") is True,
         is_shared=folder.config.get("share_encoder_decoder_embeddings", True) is not False,
@@ -113,21 +120,23 @@ def layout_of(spec: MarianSpec) -> Layout:
             "target.E.weight": by_piece_with_bias(TARGET, BIAS),
         }
         copies = {OUTPUT: TARGET}
-    encoder, decoder = (
-        stacked(f"{stack}.{{i}}.", f"{stack}.layers.{{i}}.", layer, count)
-        for stack, layer, count in (
-            ("encoder", ENCODER_LAYER, spec.n_encoder_layers),
-            ("decoder", DECODER_LAYER, spec.n_decoder_layers),
-        )
-    )
-    return Layout({**tables, **encoder, **decoder}, LEFT_OUT, copies)
+    return Layout({**tables, **layers_of(spec)}, LEFT_OUT, copies)
+
+
+def layers_of(spec: MarianSpec | BartSpec) -> Table:
+    """The tensors of all layers."""
+    return {
+        **stacked("encoder.{i}.", "encoder.layers.{i}.", ENCODER_LAYER, spec.n_encoder_layers),
+        **stacked("decoder.{i}.", "decoder.layers.{i}.", DECODER_LAYER, spec.n_decoder_layers),
+    }
 
 
 MARIAN = Family(
     "marian",
     PREFIX,
     # decoding begins with padding; in our vocabulary that is a piece of its own
-    Roles(padding="<pad>", begin="<pad>", end="</s>", unknown="<unk>"),
+    always(Roles(padding="<pad>", begin="<pad>", end="</s>", unknown="<unk>")),
     spec_of,
-    layout_of,
+    lambda folder, spec: layout_of(spec),
+    WRITES,
 )

@@ -4,6 +4,7 @@ No code is run and no value is guessed: sizes come from config.json, every tenso
 family's table, and what is missing, left over or of another shape is named.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +16,34 @@ from torch import Tensor
 import regard
 from regard.choices import Choice
 from regard.data.atomic_writes import PARTIAL, write_text
-from regard.data.subword_kinds import MASK_PIECE
 from regard.data.subwords import Subwords
 from regard.errors import RunError
+from regard.hardware.memory import available_memory
+from regard.interop.importing.bart import BART, M2M100, MBART
 from regard.interop.importing.bert import BERT
 from regard.interop.importing.big_bird import BIG_BIRD
-from regard.interop.importing.family import Family, PieceRows, converted, left_rows
-from regard.interop.importing.folder import Folder
+from regard.interop.importing.family import (
+    GOES_ON,
+    NO_LANGUAGES,
+    READS,
+    WRITES,
+    Family,
+    Languages,
+    PieceRows,
+    check_forms,
+    converted,
+    left_rows,
+)
+from regard.interop.importing.folder import CONFIG, Folder
 from regard.interop.importing.gpt2 import GPT2
+from regard.interop.importing.llama import LLAMA, QWEN2, QWEN3
 from regard.interop.importing.marian import MARIAN
+from regard.interop.importing.roberta import ROBERTA, XLM_ROBERTA
+from regard.interop.importing.t5 import T5
 from regard.interop.importing.vocabularies import Vocabulary, vocabularies
 from regard.models import Spec, build_model, shapes_of
-from regard.recipes.recipe import DataRecipe, Recipe, TokensRecipe, TrainingRecipe
+from regard.recipes.recipe import DataRecipe, Recipe, TokensRecipe
+from regard.recipes.training_recipe import TrainingRecipe
 from regard.tasks import task_of
 from regard.tasks.loaded_run import subword_files
 from regard.training.card_json import (
@@ -42,9 +59,26 @@ from regard.training.checkpoints import load_weights, write_tensors
 from regard.training.run_folder import check_can_be_made
 
 FAMILIES: Mapping[str, Family[Any]] = {
-    one.model_type: one for one in (BERT, BIG_BIRD, MARIAN, GPT2)
+    one.model_type: one
+    for one in (
+        BERT,
+        ROBERTA,
+        XLM_ROBERTA,
+        BIG_BIRD,
+        MARIAN,
+        BART,
+        MBART,
+        M2M100,
+        T5,
+        GPT2,
+        LLAMA,
+        QWEN2,
+        QWEN3,
+    )
 }
 """By config.json's `model_type`."""
+BYTES = 4
+"""Of a number as it is kept."""
 
 
 @final
@@ -63,24 +97,34 @@ class Imported:
     """Notes for the reader of the card."""
 
 
-def read_published(path: Path) -> Imported:
-    """Read a folder; inconsistent files are refused."""
+def read_published(path: Path, languages: Languages = NO_LANGUAGES) -> Imported:
+    """Read a folder; inconsistent files are refused.
+
+    A model of many languages is read as one that translates between two of them.
+    """
     folder = Folder(path)
+    folder.check_safe()
     family = _family(folder)
     spec = family.spec(folder)
-    found = vocabularies(folder, family.roles)
-    source, target = found[0], found[-1]
-    recipe = _recipe(folder, spec, found)
+    sides = vocabularies(folder, family.sides, languages)
+    source, target = sides[0], sides[-1]
+    recipe = _recipe(folder, spec, sides)
     if task_of(recipe).hides_words and not source.subwords.has_mask:
         raise folder.refusal(
-            ": the model guesses hidden words, but its vocabulary has no "
-            f"'{family.roles.mask or MASK_PIECE}' to hide them with."
+            ": the model guesses hidden words, but its vocabulary has no piece ([MASK] or "
+            "<mask>) to hide them with."
         )
     n_source, n_target = len(source.subwords), len(target.subwords)
-    tensors = _named(family, folder.tensors())
-    layout = family.layout(spec)
+    layout = family.layout(folder, spec)
     rows = {"source": source.rows, "target": target.rows}
     shapes = shapes_of(spec, n_source_tokens=n_source, n_target_tokens=n_target)
+    _check_memory(folder, shapes)
+    stored = folder.tensor_shapes()
+    names = {_name(family, name): name for name in stored}
+    found = {name: stored[there] for name, there in names.items()}
+    needed = check_forms(layout, found, shapes)
+    read = folder.tensors({names[name] for name in needed})
+    tensors = {name: read[names[name]] for name in needed}
     return Imported(
         folder,
         recipe,
@@ -92,12 +136,12 @@ def read_published(path: Path) -> Imported:
     )
 
 
-def import_run(path: Path, out: Path) -> Imported:
+def import_run(path: Path, out: Path, languages: Languages = NO_LANGUAGES) -> Imported:
     """Write a run directory from a folder; a run is never overwritten."""
     check_can_be_made(out, "import")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"import: '{out}' is not empty. Choose another --out.")
-    imported = read_published(path)
+    imported = read_published(path, languages)
     recipe, sides = imported.recipe, (imported.source, imported.target)
     out.mkdir(parents=True, exist_ok=True)
     heading = (
@@ -122,22 +166,44 @@ def import_run(path: Path, out: Path) -> Imported:
 def _family(folder: Folder) -> Family[Any]:
     name = folder.setting(str, "model_type")
     if name not in FAMILIES:
-        *most, last = FAMILIES
+        form = _form(folder.config)
+        *most, last = [one.model_type for one in FAMILIES.values() if one.form == form]
         raise folder.refusal(
-            f" holds a model of type '{name}', which is not read here. Give a model of type "
-            f"{', '.join(most)} or {last}."
+            f" holds a model of type '{name}', which is not read here. It is {form}; of those, "
+            f"{', '.join(most)} and {last} are read. It can be looked at as it is: regard look "
+            f"--model {folder.path}."
         )
     return FAMILIES[name]
 
 
-def _named(family: Family[Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors without the prefix that some files have, and by the later of two habits of naming."""
-    return {
+def _form(config: Mapping[str, Any]) -> str:
+    """What a model does, by what its configuration says; that of an encoder if it says nothing."""
+    names = config.get("architectures")
+    named = str(names[0]) if isinstance(names, list) and names else ""
+    if config.get("is_encoder_decoder") is True or "ConditionalGeneration" in named:
+        return WRITES
+    goes_on = "CausalLM" in named or "LMHead" in named or config.get("is_decoder") is True
+    return GOES_ON if goes_on else READS
+
+
+def _name(family: Family[Any], name: str) -> str:
+    """A tensor's name without the prefix of some files, by the later of two habits of naming."""
+    return (
         name.removeprefix(family.prefix)
         .replace("LayerNorm.gamma", "LayerNorm.weight")
-        .replace("LayerNorm.beta", "LayerNorm.bias"): tensor
-        for name, tensor in tensors.items()
-    }
+        .replace("LayerNorm.beta", "LayerNorm.bias")
+    )
+
+
+def _check_memory(folder: Folder, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a model that does not fit here, before any of it is read."""
+    needed = BYTES * sum(map(math.prod, shapes.values()))
+    if needed > (free := available_memory()):
+        raise folder.refusal(
+            f": the model that it describes takes {needed / 2**30:,.1f} GiB, and this machine has "
+            f"{free / 2**30:,.1f} free. Import it on a larger one.",
+            CONFIG,
+        )
 
 
 def _recipe(folder: Folder, spec: Spec, found: tuple[Vocabulary, ...]) -> Recipe:

@@ -1,7 +1,7 @@
 """A sentencepiece file (.spm), read byte by byte: pieces, their scores, a table of characters.
 
     field 1   a piece:        1 its text, 2 its score (32-bit float), 3 its type
-    field 2   the trainer:    3 the kind of model (1 is unigram)
+    field 2   the trainer:    3 the kind of model (1 is unigram, 2 is byte pairs)
     field 3   the normaliser: 2 the table of characters
 
 The format is that of protocol buffers: a number gives the next field and its encoding, then
@@ -14,25 +14,33 @@ import base64
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.errors import CheckpointError
 from regard.interop.importing.folder import MAX_BYTES
 
-UNIGRAM = 1
+UNIGRAM, PAIRS = 1, 2
 NORMAL, USER = 1, 4
 """The types of pieces that texts are cut into."""
 
 
-def read_pieces(path: Path) -> tuple[dict[str, float], dict[str, Any] | None]:
-    """The log-probability of each piece, and the characters' table as a tokenizer file holds it.
+class SpacedPieces(NamedTuple):
+    """The pieces of a file, as a tokenizer file holds them."""
 
-    A file that is damaged, or of another kind than unigram, is refused.
-    """
+    scores: dict[str, float]
+    """The log-probability of each piece, or its negative rank where pairs are merged."""
+    merges: list[tuple[str, str]] | None
+    """The pairs that are merged, the first ones first; None where the likeliest row is taken."""
+    changes: dict[str, Any] | None
+    """The table of characters, if there is one."""
+
+
+def read_pieces(path: Path) -> SpacedPieces:
+    """The pieces of a file; one that is damaged, or of another kind, is refused."""
     if path.stat().st_size > MAX_BYTES:
         raise CheckpointError(f"import: '{path}' is larger than {MAX_BYTES >> 20} MiB.")
     scores: dict[str, float] = {}
-    table = b""
+    table, kind = b"", UNIGRAM
     try:
         for number, field in _fields(path.read_bytes()):
             if number == 1:
@@ -41,11 +49,11 @@ def read_pieces(path: Path) -> tuple[dict[str, float], dict[str, Any] | None]:
                     text = _bytes(piece[1]).decode("utf-8")
                     scores[text] = struct.unpack("<f", _bytes(piece.get(2, bytes(4))))[0]
             elif number == 2:
-                kind = dict(_fields(_bytes(field))).get(3, UNIGRAM)
-                if kind != UNIGRAM:
+                kind = _whole(dict(_fields(_bytes(field))).get(3, UNIGRAM))
+                if kind not in (UNIGRAM, PAIRS):
                     raise CheckpointError(
-                        f"import: '{path}' must be a unigram model, got kind {kind!r}: such "
-                        "vocabularies are not read."
+                        f"import: '{path}' must be a model of unigrams or pairs, got kind "
+                        f"{kind!r}: such vocabularies are not read."
                     )
             elif number == 3:
                 table = _bytes(dict(_fields(_bytes(field))).get(2, b""))
@@ -57,7 +65,23 @@ def read_pieces(path: Path) -> tuple[dict[str, float], dict[str, Any] | None]:
         "type": "Precompiled",
         "precompiled_charsmap": base64.b64encode(table).decode("ascii"),
     }
-    return scores, changes if table else None
+    merges = _merges(scores) if kind == PAIRS else None
+    return SpacedPieces(scores, merges, changes if table else None)
+
+
+def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
+    """The pairs that make each piece, the piece with the highest score first."""
+    ranked = sorted(scores, key=lambda piece: -scores[piece])
+    rank = {piece: number for number, piece in enumerate(ranked)}
+    return [
+        pair
+        for piece in ranked
+        for pair in sorted(
+            ((piece[:i], piece[i:]) for i in range(1, len(piece))),
+            key=lambda pair: [rank.get(half, len(rank)) for half in pair],
+        )
+        if pair[0] in rank and pair[1] in rank
+    ]
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -88,6 +112,12 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128 or shift > 63:
             return value, at
+
+
+def _whole(field: int | bytes) -> int:
+    if isinstance(field, bytes):
+        raise TypeError("bytes stand where a number should")
+    return field
 
 
 def _bytes(field: int | bytes) -> bytes:

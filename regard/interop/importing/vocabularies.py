@@ -8,21 +8,33 @@ what one of them does takes its place; all others follow in the order that they 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from regard.choices import find
-from regard.data.published_subwords import MAX_CHARACTERS, PART, SENTENCEPIECE, SPACE, WORDPIECE
-from regard.data.subword_kinds import BPE, MASK_PIECE, SPECIALS, Kind
+from regard.data.published_subwords import (
+    MAX_CHARACTERS,
+    PART,
+    SENTENCEPIECE,
+    SPACE,
+    SPACED_BPE,
+    SPLIT_BPE,
+    WORDPIECE,
+    split_pattern,
+)
+from regard.data.subword_kinds import BPE, MASK_PIECE, SPECIALS, Kind, framed
 from regard.data.subwords import Subwords
 from regard.errors import RegardError
-from regard.interop.importing.family import PieceRow, Roles
+from regard.interop.importing.family import Languages, PieceRow, Side, TwoSides
 from regard.interop.importing.folder import Folder
 from regard.interop.importing.sentencepieces import read_pieces
 
 TOKENIZER, WORDS, MERGES, LIST = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 SOURCE, TARGET, TARGET_WORDS = "source.spm", "target.spm", "target_vocab.json"
+SHARED, SPECIAL_PIECES = "sentencepiece.bpe.model", "special_tokens_map.json"
+HABITS = ("fuse_unk", "byte_fallback", "ignore_merges")
+"""The switches of pairs that are merged."""
 MIN_SCORE = -1e4
 """The score of a piece of the other language only, so low that it is the last choice."""
 CHANGES = ("Sequence", "Precompiled", "Replace", "Strip")
@@ -46,11 +58,38 @@ class Vocabulary:
     rows: tuple[PieceRow, ...]
 
 
-def vocabularies(folder: Folder, roles: Roles) -> tuple[Vocabulary, ...]:
+@final
+@dataclass(frozen=True)
+class Pieces:
+    """A published vocabulary: how text is cut, and the number of each piece there."""
+
+    kind: Kind
+    numbers: Mapping[str, int]
+    settings: Held
+    """What the kind needs to be rebuilt, besides its pieces."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Of pieces, where the kind has them."""
+
+
+def vocabularies(
+    folder: Folder,
+    sides: Callable[[Folder, Mapping[str, int], Languages], TwoSides],
+    languages: Languages,
+) -> tuple[Vocabulary, ...]:
     """One vocabulary for both sides, or the source's and the target's."""
+    found = _published(folder)
+    source, target = found[0], found[-1]
+    own = sides(folder, source.numbers, languages)
+    if source is target and own.source == own.target:
+        return (_adopted(folder, source, own.source),)
+    return _adopted(folder, source, own.source), _adopted(folder, target, own.target)
+
+
+def _published(folder: Folder) -> tuple[Pieces, ...]:
+    """What a folder says of its vocabulary, or of those of its two sides."""
     if folder.has(TOKENIZER):
         try:
-            return (_of_tokenizer(folder, roles, folder.json(TOKENIZER)),)
+            return (_of_tokenizer(folder, folder.json(TOKENIZER)),)
         except RegardError:
             raise
         except DAMAGE_ERRORS as error:
@@ -60,26 +99,27 @@ def vocabularies(folder: Folder, roles: Roles) -> tuple[Vocabulary, ...]:
     if all(folder.has(name) for name in (SOURCE, TARGET, WORDS)):
         target = TARGET_WORDS if folder.has(TARGET_WORDS) else WORDS
         return (
-            _of_sentencepieces(folder, roles, SOURCE, WORDS),
-            _of_sentencepieces(folder, roles, TARGET, target),
+            _of_sentencepieces(folder, SOURCE, WORDS),
+            _of_sentencepieces(folder, TARGET, target),
         )
+    if folder.has(SHARED) and folder.has(WORDS):
+        return (_of_sentencepieces(folder, SHARED, WORDS),)
     if folder.has(WORDS) and folder.has(MERGES):
-        return (_of_merges(folder, roles),)
+        return (_of_merges(folder),)
     if folder.has(LIST):
-        return (_of_list(folder, roles),)
+        return (_of_list(folder),)
     raise folder.refusal(
-        f" has no vocabulary. Expected {TOKENIZER}, {WORDS} with {MERGES}, {LIST}, or {SOURCE}, "
-        f"{TARGET} and {WORDS}."
+        f" has no vocabulary. Expected {TOKENIZER}, {WORDS} with {MERGES} or {SHARED}, {LIST}, or "
+        f"{SOURCE}, {TARGET} and {WORDS}."
     )
 
 
-def _of_tokenizer(folder: Folder, roles: Roles, content: Held) -> Vocabulary:
+def _of_tokenizer(folder: Folder, content: Held) -> Pieces:
     """From a file of the tokenizers library, if its kind is supported."""
-    model, cut = (
-        found if isinstance(found := content.get(name), dict) else {}
-        for name in ("model", "pre_tokenizer")
-    )
-    kind, checks = find(_type(model), ADOPTED, key=f"import: '{folder.path / TOKENIZER}'")
+    model = found if isinstance(found := content.get("model"), dict) else {}
+    cut = found if isinstance(found := content.get("pre_tokenizer"), dict) else {}
+    where = f"import: '{folder.path / TOKENIZER}'"
+    kind, checks = find(_type(model, cut), ADOPTED, key=where)
     changes = content.get("normalizer")
     for name, value, able in checks(model, cut, changes):
         if value not in able:
@@ -88,8 +128,10 @@ def _of_tokenizer(folder: Folder, roles: Roles, content: Held) -> Vocabulary:
                 f": '{name}' must be {said}, got {value!r}: such vocabularies are not read.",
                 TOKENIZER,
             )
-    merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", [])]
-    settings = {"merges": merges} if kind == BPE else {"normalizer": changes}
+    settings = {"normalizer": changes, "pre_tokenizer": cut}
+    if kind.model == "BPE":
+        merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", [])]
+        settings |= {"merges": merges, **{name: model.get(name) for name in HABITS}}
     vocabulary, scores = model.get("vocab"), dict[str, float]()
     if isinstance(vocabulary, list):
         for piece, score in vocabulary:
@@ -103,18 +145,17 @@ def _of_tokenizer(folder: Folder, roles: Roles, content: Held) -> Vocabulary:
         vocabulary = {piece: number for number, piece in enumerate(scores)}
     added = content.get("added_tokens") or []
     numbers = {**_numbers(folder, vocabulary), **{one["content"]: one["id"] for one in added}}
-    return _adopted(folder, kind, _numbers(folder, numbers), roles, settings, scores)
+    return Pieces(kind, _numbers(folder, numbers), settings, scores)
 
 
-def _of_merges(folder: Folder, roles: Roles) -> Vocabulary:
+def _of_merges(folder: Folder) -> Pieces:
     """From GPT-2's two files."""
     lines = folder.text(MERGES).splitlines()
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    numbers = _numbers(folder, folder.json(WORDS))
-    return _adopted(folder, BPE, numbers, roles, {"merges": merges}, {})
+    return Pieces(BPE, _numbers(folder, folder.json(WORDS)), {"merges": merges})
 
 
-def _of_list(folder: Folder, roles: Roles) -> Vocabulary:
+def _of_list(folder: Folder) -> Pieces:
     """From BERT's list, one piece a line."""
     pieces = folder.text(LIST).split("\n")
     numbers = {piece.rstrip("\r"): number for number, piece in enumerate(pieces) if piece}
@@ -126,46 +167,63 @@ def _of_list(folder: Folder, roles: Roles) -> Vocabulary:
         "strip_accents": said.get("strip_accents"),
         "lowercase": said.get("do_lower_case", True),
     }
-    return _adopted(folder, WORDPIECE, numbers, roles, {"normalizer": changes}, {})
+    return Pieces(WORDPIECE, numbers, {"normalizer": changes})
 
 
-def _of_sentencepieces(folder: Folder, roles: Roles, pieces: str, words: str) -> Vocabulary:
-    """From Marian's files: one side's pieces with their scores, and the numbers of all pieces."""
-    known, changes = read_pieces(folder.path / pieces)
+def _of_sentencepieces(folder: Folder, pieces: str, words: str) -> Pieces:
+    """From sentencepiece's file, with the scores, and one with the numbers of all pieces."""
+    known, merges, changes = read_pieces(folder.file(pieces))
     numbers = _numbers(folder, folder.json(words))
+    numbers |= _added(folder, len(numbers))
+    if merges is not None:
+        return Pieces(
+            SPACED_BPE,
+            numbers,
+            {
+                "normalizer": changes,
+                "merges": [pair for pair in merges if {*pair, "".join(pair)} <= numbers.keys()],
+                "fuse_unk": True,
+                "pre_tokenizer": {"split": True},
+            },
+        )
     scores = {piece: known.get(piece, MIN_SCORE) for piece in numbers}
-    return _adopted(folder, SENTENCEPIECE, numbers, roles, {"normalizer": changes}, scores)
+    return Pieces(SENTENCEPIECE, numbers, {"normalizer": changes}, scores)
 
 
-def _adopted(
-    folder: Folder,
-    kind: Kind,
-    numbers: Mapping[str, int],
-    roles: Roles,
-    settings: Held,
-    scores: Mapping[str, float],
-) -> Vocabulary:
+def _added(folder: Folder, first: int) -> dict[str, int]:
+    """The pieces of languages that follow those of a file, in their order."""
+    if not folder.has(SPECIAL_PIECES):
+        return {}
+    said = folder.json(SPECIAL_PIECES).get("additional_special_tokens") or []
+    added = [one.get("content") if isinstance(one, dict) else one for one in said]
+    return _numbers(folder, {piece: first + i for i, piece in enumerate(added)})
+
+
+def _adopted(folder: Folder, published: Pieces, side: Side) -> Vocabulary:
     """Pieces in our order, as sub-words, and the row of each; only some kinds have scores."""
+    kind, numbers, roles, scores = published.kind, published.numbers, side.roles, published.scores
     taken = {piece for piece in roles if piece is not None and piece in numbers}
     clash = sorted((set(SPECIALS) | {MASK_PIECE}) & set(numbers) - taken)
     if clash:
         raise folder.refusal(
             f": the vocabulary has {clash} beside {sorted(taken)}; these names are taken here."
         )
-    if roles.end not in numbers:
+    needed = (roles.end, *side.before, *side.after)
+    if lacking := [piece for piece in needed if piece not in numbers]:
         raise folder.refusal(
-            f": the vocabulary has no '{roles.end}', which ends a text in models of this family."
+            f": the vocabulary has no '{lacking[0]}', which stands around a text in models of this "
+            "family."
         )
     rows = {
         name: PieceRow(None if piece is None else numbers.get(piece))
         for name, piece in zip(SPECIALS, roles, strict=False)
     }
-    if roles.begin in (roles.padding, roles.end):
+    if roles.begin in (roles.padding, roles.end, *side.before, *side.after):
         # a begin piece that doubles as another is only read; the other one may be written
         rows[SPECIALS[1]] = rows[SPECIALS[1]]._replace(is_writable=False)
     if roles.mask is not None and roles.mask in numbers:
         rows[MASK_PIECE] = PieceRow(numbers[roles.mask])
-    rest = sorted(numbers.keys() - taken, key=lambda piece: numbers[piece])
+    rest = sorted(numbers.keys() - (taken - set(needed[1:])), key=lambda piece: numbers[piece])
     if len({numbers[piece] for piece in rest}) != len(rest):
         raise folder.refusal(": two pieces have one number.")
     rows |= {piece: PieceRow(numbers[piece]) for piece in rest}
@@ -175,7 +233,9 @@ def _adopted(
             [piece, scores.get(piece, 0.0 if piece in SPECIALS else MIN_SCORE)] for piece in rows
         ]
     try:
-        tokenizer = kind.rebuild({**settings, "vocab": known})
+        tokenizer = framed(
+            kind.rebuild({**published.settings, "vocab": known}), side.before, side.after
+        )
     except Exception as error:
         raise folder.refusal(f": its vocabulary: {error}.") from error
     return Vocabulary(Subwords(kind, tokenizer), tuple(rows.values()))
@@ -190,13 +250,20 @@ def _numbers(folder: Folder, vocabulary: Any) -> dict[str, int]:
     return dict(vocabulary)
 
 
-def _type(model: Held) -> str:
-    """The kind of model in a file; in older files it is inferred from the fields."""
-    if "type" in model:
-        return str(model["type"])
-    if "merges" in model:
-        return "BPE"
-    return "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
+def _type(model: Held, cut: Held) -> str:
+    """The kind of a file's model, and what cuts texts for it if there are several such.
+
+    In older files the kind is inferred from the fields.
+    """
+    kind = model.get("type")
+    if kind is None:
+        is_scored = isinstance(model.get("vocab"), list)
+        kind = "BPE" if "merges" in model else "Unigram" if is_scored else "WordPiece"
+    if kind != "BPE":
+        return str(kind)
+    if cut.get("type") == "Sequence":
+        return "BPE of split words"
+    return "BPE" if cut.get("type") == "ByteLevel" else "BPE with spaces"
 
 
 def _wordpiece(model: Held, cut: Held, changes: Any) -> Checks:
@@ -211,10 +278,50 @@ def _bpe(model: Held, cut: Held, changes: Any) -> Checks:
     yield "add_prefix_space", cut.get("add_prefix_space"), (False,)
     yield "normalizer", changes, (None,)
     yield "use_regex", cut.get("use_regex", True), (True,)
-    for name in ("ignore_merges", "byte_fallback", "dropout"):
+    yield from _merging(model, ("ignore_merges", "byte_fallback", "dropout"))
+
+
+def _split_bpe(model: Held, cut: Held, changes: Any) -> Checks:
+    is_known = split_pattern(cut) is not None
+    yield "pre_tokenizer", is_known or cut, (True,)
+    kind = changes.get("type") if isinstance(changes, dict) else changes
+    yield "normalizer", kind, (None, "NFC")
+    yield from _merging(model, ("byte_fallback", "dropout"))
+
+
+def _spaced_bpe(model: Held, cut: Held, changes: Any) -> Checks:
+    yield "pre_tokenizer", cut.get("type"), (None, "Metaspace")
+    yield from _spaces(cut, schemes=("always", "first"))
+    parts = _parts(changes)
+    for part in parts:
+        yield "normalizer", part.get("type"), ("Prepend", "Replace", "Precompiled")
+        yield "prepend", part.get("prepend", SPACE), (SPACE,)
+        if part.get("type") == "Replace":
+            yield "pattern", part.get("pattern"), (SEVERAL_SPACES, {"String": " "})
+            yield "content", part.get("content"), (" ", SPACE)
+    # without a cut, spaces must be changed before
+    are_changed = bool(cut) or any(part.get("type") == "Prepend" for part in parts)
+    yield "pre_tokenizer", are_changed or None, (True,)
+    yield from _merging(model, ("dropout", "ignore_merges"))
+
+
+def _merging(model: Held, switches: Sequence[str]) -> Checks:
+    for name in switches:
         yield name, model.get(name), (None, False)
     for name in ("continuing_subword_prefix", "end_of_word_suffix"):
         yield name, model.get(name), (None, "")
+
+
+def _spaces(cut: Held, schemes: Sequence[str]) -> Checks:
+    # older files use the key add_prefix_space
+    yield "add_prefix_space", cut.get("add_prefix_space", True), (True,)
+    yield "prepend_scheme", cut.get("prepend_scheme", "always"), schemes
+    yield "replacement", cut.get("replacement", SPACE), (SPACE,)
+
+
+def _parts(changes: Any) -> Sequence[Held]:
+    """The changes of a text, one by one."""
+    return changes.get("normalizers", [changes]) if isinstance(changes, dict) else []
 
 
 def _unigram(model: Held, cut: Held, changes: Any) -> Checks:
@@ -222,13 +329,10 @@ def _unigram(model: Held, cut: Held, changes: Any) -> Checks:
     yield "pre_tokenizer", last.get("type"), ("Metaspace",)
     for one in before:
         yield "pre_tokenizer", one.get("type"), ("WhitespaceSplit",)
-    # older files use the key add_prefix_space
-    yield "add_prefix_space", last.get("add_prefix_space", True), (True,)
-    yield "prepend_scheme", last.get("prepend_scheme", "always"), ("always",)
-    yield "replacement", last.get("replacement", SPACE), (SPACE,)
+    yield from _spaces(last, schemes=("always",))
     yield "split", last.get("split", True), (True,)
     yield "byte_fallback", model.get("byte_fallback", False), (False,)
-    for part in changes.get("normalizers", [changes]) if isinstance(changes, dict) else []:
+    for part in _parts(changes):
         yield "normalizer", part.get("type"), CHANGES
         if part.get("type") == "Replace":
             yield "pattern", part.get("pattern"), (SEVERAL_SPACES,)
@@ -238,6 +342,8 @@ def _unigram(model: Held, cut: Held, changes: Any) -> Checks:
 ADOPTED = {
     "WordPiece": (WORDPIECE, _wordpiece),
     "BPE": (BPE, _bpe),
+    "BPE of split words": (SPLIT_BPE, _split_bpe),
+    "BPE with spaces": (SPACED_BPE, _spaced_bpe),
     "Unigram": (SENTENCEPIECE, _unigram),
 }
 """How text is cut, and what has to be so in a tokenizer file, by the kind of its model."""

@@ -3,6 +3,7 @@
     separated   s1 … sn end begin y1 … ym end       T-D; the begin token is its separator
     running     begin s1 … sn y1 … ym               a text, cut anywhere, that goes on
     continued   s1 … sn y1 … ym end                 GPT-2; begin is read where there is no source
+    begun       begin s1 … sn y1 … ym end           Llama
 
 Corpora put an end token behind either side. Where the target continues the source, the source's end
 is removed, and in a running text the target's too; a removed token has no loss.
@@ -111,6 +112,7 @@ ROWS: Mapping[str, Rows] = {
     "separated": Rows(continues_source=False),
     "running": Rows(continues_source=True, ends=False),
     "continued": Rows(continues_source=True, begins=False),
+    "begun": Rows(continues_source=True),
 }
 """The names that `model.rows` may have."""
 

@@ -35,7 +35,7 @@ class LanguageSpec(ChainSpec):
     None sees the future."""
     rows: str = "separated"
     """"separated": source, end, begin, target, end in one row; "running": a text that continues;
-    "continued": one that continues and ends, as GPT-2's."""
+    "continued": one that continues and ends, as GPT-2's; "begun": the same behind a begin token."""
     asks: str = "target"
     """The tokens with a loss: "target", or "all" tokens of a row, the source's too."""
     word_dropout: float = 0.0

@@ -38,6 +38,16 @@ def attention_form(heads: GroupedQueryHeads, *, is_causal: bool) -> PortableAtte
         raise NotPortable(
             f"the pattern {name_of(chain.pattern)} hides keys that other runtimes show; take 'full'"
         )
+    if heads.query_norm is not None or heads.key_norm is not None:
+        raise NotPortable(
+            "each head norms its queries and keys, which other runtimes do not; take "
+            "model.norms_heads = false"
+        )
+    if heads.rotary is not None and not heads.rotary.is_plain:
+        raise NotPortable(
+            "its rotary positions turn by other waves than those of the paper; take rotary "
+            "without settings"
+        )
     weight = heads.W_Q.weight
     identity = torch.eye(heads.dims.d_head, dtype=weight.dtype, device=weight.device)
     identity = identity.expand(1, n_heads, -1, -1)

@@ -20,12 +20,14 @@ from regard.models.portable.forms import (
 
 T = TypeVar("T")
 
-SILU = "swish"
-"""The activation of a gate."""
-
 
 def norm_form(norm: Norm) -> PortableNorm:
     """A norm with all its numbers; those that it lacks are ones and zeros."""
+    if not norm.is_centred:
+        raise NotPortable(
+            "its norms are not centred (RMS norm), and other runtimes are given layer norms; take "
+            "a kind with layer norms"
+        )
     held = norm.gain if norm.gain is not None else norm.bias
     if held is None:
         raise NotPortable("norms without numbers have no width; give them a gain")
@@ -83,8 +85,9 @@ def _plain(part: FeedForward, width: int) -> PortableFeedForward:
 
 
 def _gated(part: GatedFeedForward, width: int) -> PortableFeedForward:
+    name = activation_name(part.activation)
     return PortableFeedForward(
-        linear_form(part.W1), linear_form(part.W2), SILU, linear_form(part.W3)
+        linear_form(part.W1), linear_form(part.W2), name, linear_form(part.W3)
     )
 
 

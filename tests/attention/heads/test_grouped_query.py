@@ -100,3 +100,28 @@ def test_groups_that_do_not_divide_the_heads_are_refused(n_groups):
     )
     with pytest.raises(DimsError, match=said):
         GroupedQueryHeads(DIMS, n_groups=n_groups)
+
+
+def test_heads_may_be_wider_than_their_share_and_norm_their_queries_and_keys():
+    dims = Dims(d_model=10, n_heads=4, head_width=6)
+    norms = [torch.nn.RMSNorm(6, eps=1e-6) for _ in range(2)]
+    heads = GroupedQueryHeads(dims, n_groups=2, query_norm=norms[0], key_norm=norms[1]).double()
+    for norm in norms:
+        norm.weight.data.normal_()
+    x = doubles(2, 7, 10)
+
+    def normed(vectors, norm):
+        root = (vectors.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        return vectors / root * norm.weight
+
+    parts = []
+    for h in range(4):
+        group = slice(6 * (h // 2), 6 * (h // 2) + 6)
+        query = normed(x @ heads.W_Q.weight[6 * h : 6 * h + 6].T, norms[0])
+        key = normed(x @ heads.W_K.weight[group].T, norms[1])
+        value = x @ heads.W_V.weight[group].T
+        parts.append((query @ key.mT / 6**0.5).softmax(-1) @ value)
+    want = torch.cat(parts, -1) @ heads.W_O.weight.T
+    assert_close("context", heads(x).context, want)
+    heads.stack()
+    assert_close("stacked", heads(x).context, want)

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from regard.data.subword_kinds import BYTES
 from regard.interop.importing import Imported, read_published
+from regard.interop.importing.family import NO_LANGUAGES, Languages
 from regard.models import build_model
 from regard.training.checkpoints import load_weights, write_tensors
 
@@ -114,9 +116,9 @@ def gpt2(folder: Path, *, n_positions: int = 64):
     return saved(folder, model, byte_pairs()), model.eval()
 
 
-def imported_model(folder: Path, tmp_path: Path):
+def imported_model(folder: Path, tmp_path: Path, languages: Languages = NO_LANGUAGES):
     """What a folder holds, and our model with those weights."""
-    imported = read_published(folder)
+    imported = read_published(folder, languages)
     model = build_model(
         imported.recipe.model,
         n_source_tokens=len(imported.source),
@@ -141,6 +143,13 @@ def their_columns(imported: Imported):
         if row.is_writable and row.number is not None
     ]
     return [i for i, _ in said], [number for _, number in said]
+
+
+def change(folder: Path, changing) -> None:
+    """Read the weights, change them, and write them back."""
+    tensors = load_file(folder / "model.safetensors")
+    changing(tensors)
+    save_file(tensors, folder / "model.safetensors")
 
 
 def rewrite(path: Path, **changes) -> None:

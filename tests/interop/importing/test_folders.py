@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.errors import CheckpointError, RunError, UnknownChoice
 from regard.interop.importing import import_run, read_published
-from tests.interop.importing.published import bert, gpt2, marian, rewrite
+from tests.interop.importing.published import bert, change, gpt2, marian, rewrite
 
 
 @pytest.fixture
@@ -16,23 +16,30 @@ def folder(tmp_path):
     return bert(tmp_path / "bert")[0]
 
 
-def change(folder, changing):
-    """Read the weights, change them, and write them back."""
-    tensors = load_file(folder / "model.safetensors")
-    changing(tensors)
-    save_file(tensors, folder / "model.safetensors")
-
-
 @pytest.mark.parametrize(
-    "name", ["bart", "roberta", "distilbert", "electra", "t5", "llama", "opt", "mbart", "gpt_neo"]
-)
-def test_an_unknown_architecture_is_named_with_those_that_are_known(folder, name):
-    rewrite(folder / "config.json", model_type=name)
+    ("name", "architecture", "said"),
+    [
+        ("distilbert", "DistilBertForMaskedLM",
+         "an encoder; of those, bert, roberta, xlm-roberta and big_bird"),
+        ("electra", "ElectraModel",
+         "an encoder; of those, bert, roberta, xlm-roberta and big_bird"),
+        ("pegasus", "PegasusForConditionalGeneration",
+         "an encoder-decoder; of those, marian, bart, mbart, m2m_100 and t5"),
+        ("opt", "OPTForCausalLM",
+         "a language model; of those, gpt2, llama, qwen2 and qwen3"),
+        ("gpt_bigcode", "GPTBigCodeLMHeadModel",
+         "a language model; of those, gpt2, llama, qwen2 and qwen3"),
+    ],
+)  # fmt: skip
+def test_an_unknown_architecture_is_named_with_those_that_are_nearest(
+    folder, name, architecture, said
+):
+    rewrite(folder / "config.json", model_type=name, architectures=[architecture])
     with pytest.raises(CheckpointError) as caught:
         read_published(folder)
     assert str(caught.value) == (
-        f"import: '{folder}' holds a model of type '{name}', which is not read here. Give a model "
-        "of type bert, big_bird, marian or gpt2."
+        f"import: '{folder}' holds a model of type '{name}', which is not read here. It is {said} "
+        f"are read. It can be looked at as it is: regard look --model {folder}."
     )
 
 

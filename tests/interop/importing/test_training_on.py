@@ -6,16 +6,19 @@ import torch
 
 import regard
 from regard.interop.importing import import_run
+from regard.interop.importing.family import NO_LANGUAGES, Languages
 from regard.recipes import read_recipe
 from regard.training.checkpoints import read_tensors
 from regard.training.run import Finished, run
+from tests.interop.importing.families import bart, llama, mbart, roberta, t5
 from tests.interop.importing.published import bert, gpt2, marian
 
 
-@pytest.mark.parametrize("make", [bert, marian, gpt2])
+@pytest.mark.parametrize("make", [bert, marian, gpt2, bart, mbart, t5, llama, roberta])
 def test_training_goes_on_from_imported_weights(tmp_path, make):
     folder, _ = make(tmp_path / "published")
-    import_run(folder, tmp_path / "imported")
+    languages = Languages("en", "de") if make is mbart else NO_LANGUAGES
+    import_run(folder, tmp_path / "imported", languages)
     (tmp_path / "pairs.tsv").write_text("the cat sat\ta dog\na mat\tthe dog run home\n" * 4)
     table = read_recipe(tmp_path / "imported" / "recipe.toml").as_table()
     pairs = {"name": "tsv", "path": str(tmp_path / "pairs.tsv")}

@@ -11,7 +11,9 @@ from regard.data.subword_kinds import BOS, EOS, MASK_NUMBER, PAD, SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.errors import CheckpointError, DataError
 from regard.interop.importing import import_run, read_published
+from regard.interop.importing.family import Languages
 from regard.interop.importing.sentencepieces import read_pieces
+from tests.interop.importing.families import MANY_PIECES, m2m100
 from tests.interop.importing.published import (
     BERT_PIECES,
     GPT2_MERGES,
@@ -66,9 +68,10 @@ def opus(folder):
 def test_a_sentencepiece_file_gives_pieces_and_scores(tmp_path):
     table = struct.pack("<I", 4) + bytes(8)
     (tmp_path / "a.spm").write_bytes(spm({"▁the": -1.5, "猫": -2.25}, table=table))
-    scores, changes = read_pieces(tmp_path / "a.spm")
-    assert scores == {"▁the": -1.5, "猫": -2.25}
-    assert changes["type"] == "Precompiled"
+    found = read_pieces(tmp_path / "a.spm")
+    assert found.scores == {"▁the": -1.5, "猫": -2.25}
+    assert found.merges is None
+    assert found.changes["type"] == "Precompiled"
 
 
 @pytest.mark.parametrize("length", [1, 5, 9])
@@ -79,10 +82,40 @@ def test_a_sentencepiece_file_that_breaks_off_is_refused(tmp_path, length):
         read_pieces(tmp_path / "a.spm")
 
 
-def test_a_sentencepiece_model_that_is_not_unigram_is_refused(tmp_path):
-    (tmp_path / "a.spm").write_bytes(spm({"▁the": -1.5}, kind=2))
-    with pytest.raises(CheckpointError, match="must be a unigram model, got kind 2"):
+def test_a_sentencepiece_model_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "a.spm").write_bytes(spm({"▁the": -1.5}, kind=3))
+    with pytest.raises(CheckpointError, match="must be a model of unigrams or pairs, got kind 3"):
         read_pieces(tmp_path / "a.spm")
+
+
+def test_a_sentencepiece_file_of_pairs_gives_them_in_the_order_of_their_pieces(tmp_path):
+    ranked = ["▁t", "he", "▁the", "▁", "t", "h", "e"]
+    scores = {piece: float(-i) for i, piece in enumerate(ranked)}
+    (tmp_path / "a.spm").write_bytes(spm(scores, kind=2))
+    found = read_pieces(tmp_path / "a.spm")
+    assert found.merges == [("▁", "t"), ("h", "e"), ("▁t", "he")]
+
+
+def test_a_shared_sentencepiece_file_with_a_list_of_languages_is_read(tmp_path):
+    folder, _ = m2m100(tmp_path / "m2m100")
+    (folder / "tokenizer.json").unlink()
+    ranked = ["▁t", "he", "▁the", "▁", "t", "h", "e"]
+    first = MANY_PIECES.index("de_DE")
+    words = [*MANY_PIECES[:4], *ranked, *(f"other{i}" for i in range(first - 4 - len(ranked)))]
+    (folder / "sentencepiece.bpe.model").write_bytes(
+        spm({piece: float(-i) for i, piece in enumerate(ranked)}, kind=2)
+    )
+    (folder / "vocab.json").write_text(json.dumps(numbered(words)))
+    (folder / "special_tokens_map.json").write_text(
+        json.dumps({"additional_special_tokens": ["__de__", "__en__", "__fr__"]})
+    )
+    imported = read_published(folder, Languages("de", "fr"))
+    assert imported.source.kind.name == "spaced_bpe"
+    read = imported.source.encode("the the")
+    rows = [imported.rows["source"][i].number for i in read]
+    assert rows == [first, words.index("▁the"), words.index("▁the")]
+    assert imported.source.decode(read) == "the the"
+    assert imported.target.readable(imported.target.before[0]) == "__fr__"
 
 
 def test_marians_own_files_give_one_numbering_and_two_ways_of_cutting(tmp_path):
@@ -280,7 +313,7 @@ def test_a_model_of_hidden_words_needs_something_to_hide_them_with(tmp_path):
     folder, _ = bert(tmp_path / "bert")
     pieces = numbered(["[GONE]" if piece == "[MASK]" else piece for piece in BERT_PIECES])
     changed(folder, lambda content: content["model"].update(vocab=pieces))
-    with pytest.raises(CheckpointError, match=r"has no '\[MASK\]' to hide them with"):
+    with pytest.raises(CheckpointError, match=r"has no piece \(\[MASK\] or <mask>\) to hide"):
         read_published(folder)
 
 
