@@ -10,7 +10,7 @@ bpe and unigram work on UTF-8 bytes, so that no text is lost; BPE-dropout is in 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unicodedata import east_asian_width
@@ -52,6 +52,8 @@ class Kind:
     """The head of each word of a text, where texts come with their trees (parsed_words.py)."""
     goes_on: Callable[[str], bool] | None = None
     """Whether a piece continues the word before it; None if pieces do not show that."""
+    special_names: Sequence[str] = SPECIALS
+    """What padding, begin, end and unknown are called where pieces are shown."""
     covers_all: bool = False
     """Whether a text's pieces have as many characters as the text, spaces apart, or more. Where an
     unknown word is one piece, of whatever length, they may have fewer."""

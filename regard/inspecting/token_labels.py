@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, final
 
-from regard.data.subword_kinds import SPECIALS, UNKNOWN
+from regard.data.subword_kinds import UNK, UNKNOWN
 from regard.data.subwords import Subwords
 from regard.evaluating.attention_links import LEFT_OUT
 
@@ -136,8 +136,12 @@ def _read(
     before: Sequence[int],
     after: Sequence[int],
 ) -> Tokens:
-    pieces = [(subwords.readable(i), span) for i, span in zip(ids, spans, strict=True)]
-    first, last = ([(SPECIALS[i], None) for i in some] for some in (before, after))
+    called = subwords.kind.special_names
+    pieces = [
+        (called[UNK] if i == UNK else subwords.readable(i), span)
+        for i, span in zip(ids, spans, strict=True)
+    ]
+    first, last = ([(called[i], None) for i in some] for some in (before, after))
     return Tokens.of(text, [*first, *pieces, *last])
 
 

@@ -1,9 +1,11 @@
 """The runs that are served, by name; each answers one request at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.data import Example
-from regard.errors import DataError, RunError
+from regard.errors import DataError, RegardError, RunError
 from regard.evaluating import Gold, check_links
 from regard.evaluating.attention_links import DecoderRow
 from regard.inspecting.caption_record import CaptionRecord
@@ -20,7 +22,10 @@ from regard.inspecting.record import Record
 from regard.inspecting.record_files import load_caption, load_record
 from regard.runs.example_inputs import ExampleInputs, own_examples
 from regard.runs.trained import Engine, Trained, load
+from regard.runs.unlike_texts import Familiar, familiar_rows
 from regard.serving.lru_cache import LruCache, Once
+from regard.training.checkpoints import checkpoints, update_of
+from regard.training.run_folder import is_unfinished_run
 
 MAX_TILES = 512
 """How many tiles of maps are kept; each takes a quarter of a megabyte."""
@@ -64,13 +69,33 @@ class Served:
 
     name: str
     trained: Trained
+    step: int | None = None
+    """The update of the checkpoint that it was loaded from; None for a finished run."""
     busy: RLock = field(default_factory=RLock)
     """Held while the model computes."""
     example_inputs: Once[ExampleInputs] = field(init=False, repr=False)
     """Examples of its own data; read when first needed."""
+    familiar: Once[Familiar | None] = field(init=False, repr=False)
+    """What stood in its training texts; read when first needed."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "example_inputs", Once(lambda: own_examples(self.trained)))
+        object.__setattr__(self, "familiar", Once(lambda: familiar_rows(self.trained)))
+
+    @property
+    def version(self) -> str:
+        """Other weights of the same run have another version."""
+        return "" if self.step is None else f"step-{self.step}"
+
+    @property
+    def key(self) -> str:
+        """A part of the names of its answers: the run and the version."""
+        return f"{self.name} {self.version}".strip()
+
+    @property
+    def verb(self) -> str:
+        """What it does to an input, as a view of the page is called."""
+        return self.trained.task.verb(self.trained.loaded.recipe)
 
     @property
     def reads(self) -> str:
@@ -83,7 +108,7 @@ class Served:
 class Registry:
     """All runs, records and caches of the server."""
 
-    runs: Mapping[str, Served]
+    runs: MutableMapping[str, Served]
     gold: GoldPairs | None = None
     saved: Mapping[str, Record] = field(default_factory=dict)
     """Records from files, by name; they are never dropped."""
@@ -95,10 +120,54 @@ class Registry:
     errors_of_heads: LruCache[dict[str, object]] = field(default_factory=LruCache)
     word_weights: LruCache[GoldWeights] = field(default_factory=lambda: LruCache(MAX_WEIGHED_RUNS))
     matrices: LruCache[Matrices] = field(default_factory=lambda: LruCache(MAX_MATRICES))
+    learning: Mapping[str, Path] = field(default_factory=dict)
+    """Runs that were not finished when they were opened; their newest weights are loaded."""
+    order: Sequence[str] = ()
+    """The names of all runs as they were given."""
+    load: Callable[[Path], Trained] = load
+    """How weights are loaded."""
+    loading: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Every run, those without weights too."""
+        return [*self.order] or [*self.runs]
 
     def run(self, name: str) -> Served:
         """One run by its name, or an error that names the nearest."""
+        if name in self.learning and name not in self.runs:
+            raise RunError(
+                f"serve: '{name}' is being trained and has no checkpoint yet. Wait for its first "
+                "one; the Training view shows how far it is."
+            )
         return find(name, self.runs, key="run")
+
+    def home(self, name: str) -> Path:
+        """The folder of a run."""
+        return self.learning[name] if name in self.learning else self.run(name).trained.home
+
+    def is_finished(self, name: str) -> bool:
+        """Whether the weights that are served are final."""
+        return name in self.runs and self.runs[name].step is None
+
+    def refresh(self) -> None:
+        """Load the newest weights of runs that are being trained."""
+        with self.loading:
+            for name, home in self.learning.items():
+                if not self.is_finished(name):
+                    self._load_newest(name, home)
+
+    def _load_newest(self, name: str, home: Path) -> None:
+        found = checkpoints(home / "checkpoints")
+        newest = home if (home / "model.safetensors").is_file() else found[-1] if found else None
+        if newest is None:
+            return
+        step = None if newest == home else update_of(newest)
+        if name in self.runs and self.runs[name].step == step:
+            return
+        # another process writes there, and deletes old checkpoints: what fails now may load later
+        with suppress(RegardError, OSError):
+            self.runs[name] = Served(name, self.load(newest), step)
 
     def record(self, name: str) -> Record:
         """A record that was saved, or that is still kept."""
@@ -118,7 +187,9 @@ def open_runs(
     gold: GoldPairs | None = None,
     saved: Sequence[Path] = (),
 ) -> Registry:
-    """Load finished runs, and records in files; equal names are extended by their folders.
+    """Load runs, and records in files; equal names are extended by their folders.
+
+    A run that is being trained is served with its newest checkpoint, as soon as it has one.
 
     The device is "cpu" or "cuda"; a GPU where there is one, unless given. An engine other than
     torch searches for the answers of all runs.
@@ -129,14 +200,20 @@ def open_runs(
         )
     folders = [path.resolve() for path in paths if not path.is_file()]
     files = [path.resolve() for path in (*filter(Path.is_file, paths), *saved)]
+    opened = partial(load, device=device, engine=engine)
+    homes = dict(zip(names_of(folders), folders, strict=True))
+    learning = {name: path for name, path in homes.items() if is_unfinished_run(path)}
     runs = {
-        name: Served(name, load(path, device=device, engine=engine))
-        for name, path in zip(names_of(folders), folders, strict=True)
+        name: Served(name, opened(path)) for name, path in homes.items() if name not in learning
     }
     read = {name: _read(path) for name, path in zip(names_of(files), files, strict=True)}
     texts = {name: one for name, one in read.items() if isinstance(one, Record)}
     captions = {name: one for name, one in read.items() if isinstance(one, CaptionRecord)}
-    return Registry(runs, gold, texts, captions)
+    registry = Registry(
+        runs, gold, texts, captions, learning=learning, order=tuple(homes), load=opened
+    )
+    registry.refresh()
+    return registry
 
 
 def _read(path: Path) -> Record | CaptionRecord:

@@ -29,6 +29,20 @@ Matrix = list[list[float]]
 Form = TypeVar("Form", bound=BaseModel)
 
 
+class SampleRequest(BaseModel):
+    """How answers are drawn, token by token, instead of searched for."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    temperature: float = Field(default=1.0, gt=0, le=20)
+    """Below 1 the likely is likelier."""
+    top_k: int | None = Field(default=None, ge=1)
+    """Among so many tokens; all unless given."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Among the fewest tokens that together have this probability."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+
 class PredictRequest(BaseModel):
     """A text to answer."""
 
@@ -40,6 +54,16 @@ class PredictRequest(BaseModel):
     n_best: int = Field(default=DEFAULT_BEAM_WIDTH, ge=1, le=DEFAULT_BEAM_WIDTH)
     max_tokens: int | None = None
     """Longest answer; 50 tokens beyond the text, 300 at most, unless given."""
+    sampling: SampleRequest | None = None
+    """Answers are drawn so; searched for unless given."""
+
+
+class TextRequest(BaseModel):
+    """A text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
 class WorkedHead(BaseModel):

@@ -19,7 +19,11 @@ class Labelling(Task):
     has_free_length = False
 
     def __init__(self, *, is_per_token: bool) -> None:
-        self.is_per_token = is_per_token
+        self.is_per_token = self.labels_words = is_per_token
+
+    def verb(self, recipe: Recipe) -> str:
+        """Tags for tokens, or the class of a text."""
+        return "Tag" if self.is_per_token else "Classify"
 
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """How many labels and whole texts are right, the scores of each label, and the loss."""

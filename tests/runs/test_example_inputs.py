@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from regard.runs.example_inputs import SENTENCES, own_examples
 from regard.serving import build_app
 from regard.serving.registry import open_runs
-from regard.tasks.masked_words import MaskedWords
+from regard.tasks.masked_words import with_hidden_word
 from tests.factories import ENCODER, make_run
 from tests.serving.serving import write_card
 
@@ -106,7 +106,7 @@ def test_texts_longer_than_the_model_reads_are_not_offered(tmp_path):
     ],
 )
 def test_one_word_is_hidden_and_all_else_stays(text, hidden):
-    assert MaskedWords().as_example(text) == hidden
+    assert with_hidden_word(text) == hidden
 
 
 def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path, monkeypatch):
