@@ -131,7 +131,7 @@ class Registry:
     @property
     def names(self) -> list[str]:
         """Every run, those without weights too."""
-        return [*self.order] or [*self.runs]
+        return [*dict.fromkeys((*self.order, *self.runs))]
 
     def run(self, name: str) -> Served:
         """One run by its name, or an error that names the nearest."""

@@ -122,8 +122,20 @@ def _told(one: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
 
 def described(form: type[BaseModel]) -> dict[str, object]:
     """The entry in /openapi.json for a body that `read_json` reads."""
-    content = {JSON: {"schema": form.model_json_schema()}}
+    schema = form.model_json_schema()
+    content = {JSON: {"schema": _inlined(schema, schema.pop("$defs", {}))}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _inlined(part: Any, parts: Mapping[str, Any]) -> Any:
+    """A schema with its named parts in place of their names, which the whole document lacks."""
+    if isinstance(part, list):
+        return [_inlined(each, parts) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _inlined(parts[part["$ref"].rpartition("/")[2]], parts)
+    return {key: _inlined(value, parts) for key, value in part.items()}
 
 
 class Upload(NamedTuple):

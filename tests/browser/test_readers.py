@@ -71,7 +71,7 @@ def test_an_answer_of_one_s_own_is_asked_for_only_where_it_is_read(page, faults)
     expect(page.get_by_role("alert")).to_contain_text("Leave it out")
     faults.clear()
     page.get_by_label("Answer", exact=True).fill("")
-    page.get_by_role("button", name="Translate", exact=True).click()
+    page.get_by_role("button", name="Tag", exact=True).click()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 

@@ -24,29 +24,35 @@ SAMPLES = [
 ]
 
 
-@pytest.fixture
-def begun(tmp_path):
-    run = make_run(tmp_path / "begun", *TEXTS, max_len=48)
-    (run / "model.safetensors").rename(tmp_path / "weights")
-    (run / "metrics.jsonl").write_text(FIRST)
-    return run
+@pytest.fixture(scope="session")
+def begun(tmp_path_factory):
+    """Two runs of which only the beginning is written; their weights lie beside them."""
+    folder = tmp_path_factory.mktemp("begun")
+    for name in ("curves", "checkpoint"):
+        run = make_run(folder / name, *TEXTS, max_len=48)
+        (run / "model.safetensors").rename(folder / f"{name}-weights")
+        (run / "metrics.jsonl").write_text(FIRST)
+    return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def base_url(begun):
-    with running(build_app(open_runs([begun], device="cpu"))) as address:
+    runs = [begun / "curves", begun / "checkpoint"]
+    with running(build_app(open_runs(runs, device="cpu"))) as address:
         yield address.rstrip("/")
 
 
 def test_curves_scores_and_samples_grow_while_a_run_trains(fresh, begun):
     fresh.goto("/")
     expect(fresh.locator("nav a")).to_have_text(["Worked example", "Training"])
-    fresh.goto("/#/training")
+    fresh.goto("/#/training?run=curves")
     expect(fresh.locator(".state")).to_contain_text("Training")
     expect(fresh.locator(".scores")).to_contain_text("4")
-    with (begun / "metrics.jsonl").open("a") as file:
+    with (begun / "curves" / "metrics.jsonl").open("a") as file:
         file.write(SECOND + VALID + '{"step": 3, "tr')
-    (begun / "samples.jsonl").write_text("\n".join(map(json.dumps, SAMPLES)) + '\n{"step": 3')
+    (begun / "curves" / "samples.jsonl").write_text(
+        "\n".join(map(json.dumps, SAMPLES)) + '\n{"step": 3'
+    )
     expect(fresh.locator(".scores")).to_contain_text("0.75")
     expect(fresh.locator(".scores")).to_contain_text("3.25")
     expect(fresh.locator(".samples .right .said")).to_have_text("dog a")
@@ -55,13 +61,13 @@ def test_curves_scores_and_samples_grow_while_a_run_trains(fresh, begun):
     assert violations(fresh) == []
 
 
-def test_a_run_has_its_other_views_from_its_first_checkpoint_on(fresh, begun, tmp_path):
+def test_a_run_has_its_other_views_from_its_first_checkpoint_on(fresh, begun):
     fresh.goto("/#/training")
     expect(fresh.locator("nav a")).to_have_text(["Worked example", "Training"])
-    place = begun / "checkpoints" / "step-000002"
+    place = begun / "checkpoint" / "checkpoints" / "step-000002"
     place.mkdir(parents=True)
-    shutil.copy(tmp_path / "weights", place / "model.safetensors")
+    shutil.copy(begun / "checkpoint-weights", place / "model.safetensors")
     expect(fresh.locator("nav a").first).to_have_text("Translate")
-    fresh.goto("/#/answer?text=a dog&target=dog")
+    fresh.goto("/#/answer?run=checkpoint&text=a dog&target=dog")
     expect(fresh.locator(".map canvas")).to_be_visible()
     expect(fresh.locator("footer")).to_contain_text("(update 2)")

@@ -91,7 +91,7 @@ def test_every_word_of_a_long_text_has_its_tag_and_what_is_written_freely_ends(t
     (want,) = registry.run("tags").trained.predict([text])
     assert len(want.tokens) == 450
     assert (said["text"], said["has_ended"]) == (want.text, True)
-    usual = {name: info(registry.run(name))["usual_answer"] for name in ("tags", "writer")}
+    usual = {name: info(registry, name)["usual_answer"] for name in ("tags", "writer")}
     assert usual == {"tags": None, "writer": 300}
 
 

@@ -64,7 +64,6 @@ function Studio({ served, ramps }) {
   const { view, params, change } = useAddress(views[0].name);
   const { theme, setTheme, isDark } = useTheme();
   const help = useRef(null), main = useRef(null);
-  const [isTouring, setTouring] = useState(params.tour != null);
   const here = views.find((one) => one.name === view) ?? views[0];
   const { fitting, run } = runOf(here, served, params);
   const { info, error } = useFacts(run);
@@ -89,7 +88,7 @@ function Studio({ served, ramps }) {
           ...(info?.examples?.includes(params.text) ? { text: undefined } : {}) })} />`}
       <label><span class="unseen">theme</span><select value=${theme} onChange=${(event) => setTheme(event.target.value)}>
         ${THEMES.map(([key, name]) => html`<option key=${key} value=${key} selected=${key === theme}>${name}</option>`)}</select></label>
-      <button type="button" onClick=${() => setTouring(true)}>Tour</button>
+      <button type="button" onClick=${() => change({ tour: "1" })}>Tour</button>
       <button type="button" aria-label="keys" onClick=${() => help.current.showModal()}>?</button></div></div></header>
     <main id="main" ref=${main} tabIndex="-1"><h1 class="unseen">${title}</h1>
       ${error && html`<p class="error" role="alert">${error}</p>`}
@@ -98,8 +97,8 @@ function Studio({ served, ramps }) {
       ${" "}${info.parameters.toLocaleString("en-GB")} parameters, on ${info.device}${info.step ? ` (update ${
         info.step.toLocaleString("en-GB")})` : ""}. `}
       regard ${served.version}. Everything on this page is computed on your machine.</footer>
-    ${isTouring && html`<${Tour} views=${views} here=${here} go=${go} params=${params} change=${change}
-      close=${() => { setTouring(false); change({ tour: "" }); }} />`}
+    ${params.tour && html`<${Tour} views=${views} here=${here} go=${go} params=${params} change=${change}
+      close=${() => change({ tour: "" })} />`}
     <${Help} dialog=${help} />`;
 }
 

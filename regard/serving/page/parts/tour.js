@@ -17,7 +17,7 @@ const STOPS = [
     + "place to see which words look at it." },
   { view: "worked", at: [".stages"], title: "Every number", text: "Three words attend to themselves. Change any number "
     + "and everything to its right is computed again, exactly as Python does it." },
-  { view: "mechanisms", at: [".side-by-side"], title: "The same text, other mechanisms", text: "The queries and keys of "
+  { view: "mechanisms", at: [".side-by-side figure"], title: "The same text, other mechanisms", text: "The queries and keys of "
     + "the loaded model, weighed by other mechanisms; point at one cell and see it in all." },
   { view: "atlas", at: [".atlas"], title: "Long texts", text: "The map of a long text is drawn by tiles. Scroll to "
     + "zoom, drag to move; the list names the strongest far links." },

@@ -100,7 +100,11 @@ function Example({ wish, start, params, change, above, choice }) {
   const { names, keyNames } = wish;
   const isAsLoaded = wish.given && !Object.keys(edits).length && wish.temperature === 1 && wish.isScaled
     && wish.isCausal === wish.given.is_causal;
-  return html`<section class="picture" aria-label="every number">${above}
+  // the settings come first: Tab would reach them only behind all numbers
+  return html`<${SidePanel}><${Group} title="What is computed">${choice}
+      <${Settings} wish=${wish} start=${start} params=${params} change=${change} /></${Group}>
+      <${Group} title="Is it right?"><${Verify} wish=${wish} done=${done} edits=${edits} /></${Group}></${SidePanel}>
+    <section class="picture" aria-label="every number">${above}
     <p class="readout" role="status">${pointed ? html`<b>${stage}</b> ${told(done, stage, h, i, j)}`
       : "Point at a number to see the sum that made it; change it, and everything to its right follows."}</p>
     ${!wish.given && html`<div class="stages">
@@ -121,10 +125,7 @@ function Example({ wish, start, params, change, above, choice }) {
       <${Stage} stage="out" title="output" rows=${done.out} names=${names} ...${outside} /></div></section>`}
     ${isAsLoaded && html`<p class="as-loaded">These are the weights of the model itself: the largest difference is
       ${" "}${apart(done.heads[0].weights, wish.given.weights).toExponential(1)}.</p>`}
-    </section>
-    <${SidePanel}><${Group} title="What is computed">${choice}
-      <${Settings} wish=${wish} start=${start} params=${params} change=${change} /></${Group}>
-      <${Group} title="Is it right?"><${Verify} wish=${wish} done=${done} edits=${edits} /></${Group}></${SidePanel}>`;
+    </section>`;
 }
 
 function Loaded({ run, info, params, change, choice }) {
