@@ -35,7 +35,7 @@ SCORES: Mapping[str, str] = {
 RECENT_UPDATES = 50
 """Updates over which the speed is a median."""
 QUIET_SECONDS = 120
-"""From so long without a new line on, a training counts as stopped; longer if updates are slow."""
+"""From so long without a new line on, a training is quiet: it validates, or was stopped."""
 MAX_SAMPLE_BYTES = 1 << 20
 """How much of the end of `samples.jsonl` is read."""
 MAX_SAMPLE_STEPS = 60
@@ -87,13 +87,13 @@ def _curves(path: Path, marks: tuple[int, int]) -> dict[str, Any]:
 
 
 def _progress(home: Path, seen: Mapping[str, Any], written: float) -> dict[str, object]:
-    """How far the training is: "finished", "running" or "stopped", and the time that is left."""
+    """How far the training is: "finished", "running" or "quiet", and the time that is left."""
     steps, speed = _steps(home), seen["seconds_per_update"]
     quiet = max(time.time() - written, 0.0) if written else None
     is_finished = (home / "model.safetensors").is_file()
     # a run that has written nothing yet prepares its data
     is_quiet = quiet is not None and quiet > max(QUIET_SECONDS, 20 * (speed or 0))
-    state = "finished" if is_finished else "stopped" if is_quiet else "running"
+    state = "finished" if is_finished else "quiet" if is_quiet else "running"
     left = None
     if state == "running" and steps is not None and speed is not None:
         left = max(steps - seen["step"], 0) * speed

@@ -53,11 +53,11 @@ def test_lines_that_come_later_are_seen(begun):
     assert training_view(begun)["scores"]["training loss"] == 3.0
 
 
-def test_a_training_that_writes_nothing_any_more_has_stopped(begun):
+def test_a_training_that_writes_nothing_any_more_is_quiet(begun):
     old = time.time() - 3600
     os.utime(begun / "metrics.jsonl", (old, old))
     seen = training_view(begun)
-    assert (seen["state"], seen["seconds_left"]) == ("stopped", None)
+    assert (seen["state"], seen["seconds_left"]) == ("quiet", None)
     assert seen["quiet_seconds"] == pytest.approx(3600, abs=60)
 
 

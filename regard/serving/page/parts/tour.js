@@ -70,7 +70,7 @@ export function Tour({ views, go, here, params, change, close }) {
   const where = seen && { left: px(seen.place[0]), top: px(seen.place[1]), bottom: "auto" };
   return html`${seen && html`<i class="spot" aria-hidden="true" style=${Object.fromEntries(
       Object.entries(seen.spot).map(([side, size]) => [side, px(size)]))}></i>`}
-    <aside class="tour" role="dialog" aria-modal="false" aria-label="tour" tabIndex="-1" style=${where ?? {}}
+    <div class="tour" role="dialog" aria-modal="false" aria-label="tour" tabIndex="-1" style=${where ?? {}}
     ref=${card} onKeyDown=${(event) => event.key === "Escape" && close()}>
     <h2>${stop.title}</h2><p>${stop.text}</p>
     <div class="bar"><button type="button" disabled=${place === 0}
@@ -79,5 +79,5 @@ export function Tour({ views, go, here, params, change, close }) {
         ? html`<button type="button" class="main" onClick=${() => visit(place + 1)}>Next</button>`
         : html`<button type="button" class="main" onClick=${close}>Done</button>`}
       <span class="quiet small">${place + 1} of ${stops.length}</span>
-      <button type="button" class="plain" onClick=${close}>End the tour</button></div></aside>`;
+      <button type="button" class="plain" onClick=${close}>End the tour</button></div></div>`;
 }

@@ -85,13 +85,14 @@ function lasting(seconds) {
 }
 
 const whole = (count) => count.toLocaleString("en-GB");
-const STATES = { running: "Training", stopped: "Not running", finished: "Finished" };
+const STATES = { running: "Training", quiet: "Quiet", finished: "Finished" };
 
 function Progress({ step, steps, state, seconds_left: left, quiet_seconds: quiet, seconds_per_update: speed, scores }) {
   const told = [steps && state !== "finished" ? `update ${whole(step)} of ${whole(steps)}` : `${whole(step)} updates`,
     left != null && `about ${lasting(left)} left`, speed && `${speed < 1 ? `${(1 / speed).toFixed(1)} updates a second`
       : `${speed.toFixed(1)} s an update`}`,
-    state !== "finished" && quiet != null && `last line ${lasting(quiet)} ago`].filter(Boolean);
+    state === "running" && quiet != null && `last line ${lasting(quiet)} ago`,
+    state === "quiet" && `nothing written for ${lasting(quiet)}: it validates, or was stopped`].filter(Boolean);
   return html`<section class=${`progress ${state}`} aria-label="progress"><p class="state"><b>${STATES[state]}</b> ${told.join(" · ")}</p>
     ${steps && state !== "finished" && html`<progress max=${steps} value=${Math.min(step, steps)} aria-label="updates made"></progress>`}
     <dl class="scores">${Object.entries(scores).map(([name, value]) => html`<div key=${name}><dt>${name}</dt>
