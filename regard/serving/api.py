@@ -59,7 +59,14 @@ def info(registry: Registry, name: str) -> dict[str, object]:
     """The facts about a run that the page shows; few of one that has no weights yet."""
     home = registry.home(name)
     if name in registry.learning and name not in registry.runs:
-        return {"name": name, "path": str(home), "is_ready": False, "has_metrics": True}
+        why = registry.problems.get(name)
+        return {
+            "name": name,
+            "path": str(home),
+            "is_ready": False,
+            "why_not": why,
+            "has_metrics": True,
+        }
     served = registry.run(name)
     trained, loaded, recipe = served.trained, served.trained.loaded, served.trained.loaded.recipe
     return {

@@ -1,7 +1,6 @@
 """The runs that are served, by name; each answers one request at a time."""
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -127,6 +126,8 @@ class Registry:
     load: Callable[[Path], Trained] = load
     """How weights are loaded."""
     loading: Lock = field(default_factory=Lock, repr=False)
+    problems: MutableMapping[str, str] = field(default_factory=dict)
+    """Why the newest weights of a run could not be loaded; they are tried again."""
 
     @property
     def names(self) -> list[str]:
@@ -137,8 +138,9 @@ class Registry:
         """One run by its name, or an error that names the nearest."""
         if name in self.learning and name not in self.runs:
             raise RunError(
-                f"serve: '{name}' is being trained and has no checkpoint yet. Wait for its first "
-                "one; the Training view shows how far it is."
+                self.problems.get(name)
+                or f"serve: '{name}' is being trained and has no checkpoint yet. Wait for its "
+                "first one; the Training view shows how far it is."
             )
         return find(name, self.runs, key="run")
 
@@ -165,9 +167,12 @@ class Registry:
         step = None if newest == home else update_of(newest)
         if name in self.runs and self.runs[name].step == step:
             return
-        # another process writes there, and deletes old checkpoints: what fails now may load later
-        with suppress(RegardError, OSError):
+        try:
             self.runs[name] = Served(name, self.load(newest), step)
+            self.problems.pop(name, None)
+        except (RegardError, OSError) as error:
+            # another process writes there, and deletes old checkpoints: it may load later
+            self.problems[name] = str(error)
 
     def record(self, name: str) -> Record:
         """A record that was saved, or that is still kept."""

@@ -110,6 +110,19 @@ def test_answers_of_two_checkpoints_have_two_records(begun, tmp_path):
     assert [*names, registry.run("begun").key] == ["begun step-4", "begun"]
 
 
+def test_weights_that_cannot_be_loaded_say_why_and_are_tried_again(begun, tmp_path):
+    place = begun / "checkpoints" / "step-000002"
+    place.mkdir(parents=True)
+    (place / "model.safetensors").write_bytes(b"half")
+    registry = open_runs([begun], device="cpu")
+    with pytest.raises(RunError, match=r"model\.safetensors"):
+        registry.run("begun")
+    shutil.copy(tmp_path / "weights", place / "model.safetensors")
+    registry.refresh()
+    assert registry.run("begun").step == 2
+    assert not registry.problems
+
+
 def test_a_folder_that_is_no_run_is_still_refused(tmp_path):
     with pytest.raises(RunError, match="no run"):
         open_runs([tmp_path])

@@ -91,7 +91,7 @@ function Studio({ served, ramps }) {
       <button type="button" onClick=${() => change({ tour: "1" })}>Tour</button>
       <button type="button" aria-label="keys" onClick=${() => help.current.showModal()}>?</button></div></div></header>
     <main id="main" ref=${main} tabIndex="-1"><h1 class="unseen">${title}</h1>
-      ${error && html`<p class="error" role="alert">${error}</p>`}
+      ${(error || info?.why_not) && html`<p class="error" role="alert">${error ?? info.why_not}</p>`}
       <${here.View} key=${here.name} ...${shared} /></main>
     <footer class="quiet small">${here.lead} ${info?.is_ready && html`${info.name}: ${info.model},
       ${" "}${info.parameters.toLocaleString("en-GB")} parameters, on ${info.device}${info.step ? ` (update ${
