@@ -1,16 +1,19 @@
 """Pictures of the studio for its page: every view of real runs, light and dark.
 
 python docs/studio_pictures.py TEXT_RUN OTHER_TEXT_RUN CAPTION_RUN
+python docs/studio_pictures.py TEXT_RUN OTHER_TEXT_RUN CAPTION_RUN --sizes FOLDER
 
-The gold view needs links that are known: a small Transformer is trained on made sentences for it,
-in a minute. Without runs only this view is drawn.
+The first line makes those of the page, as a window of 1,280 by 800 shows them. The second makes
+every view at three sizes, to be looked at before a change of the page is kept. The gold view needs
+links that are known: a small Transformer is trained on made sentences for it, in a minute. Without
+runs only this view is drawn.
 """
 
+import argparse
 import itertools
 import os
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from io import BytesIO
@@ -33,7 +36,7 @@ TEXT = "Mittwoch, 9. Mai 2029"
 LONG = " ".join(["Mittwoch, 9. Mai 2029", "dom., 4 de fev. de 2080", "mer. 12 janv. 2056"] * 6)
 Wanted = Mapping[str, tuple[str, Mapping[str, object]]]
 VIEWS: Wanted = {
-    "translate": (".map canvas", {"text": TEXT, "pin": "q10", "head": 1}),
+    "translate": (".map canvas", {"text": TEXT, "pin": "q10"}),
     "heads": (".heads canvas", {"text": TEXT, "kind": "encoder", "picture": "heads"}),
     "links": (".links path", {"text": TEXT, "unit": "words", "picture": "links", "pin": "q5"}),
     "worked": (".stage input", {"scaled": "on", "edits": "X.0.1.2~4"}),
@@ -43,9 +46,12 @@ VIEWS: Wanted = {
     "gold": (".map canvas", {"run": "en-fr", "pair": 1}),
     "compare": (".pane:nth-child(2) canvas", {"text": TEXT}),
     "training": (".chart svg", {}),
+    "tour": (".spot", {"text": TEXT, "tour": 3}),
 }
-PLACES = {"heads": "translate", "links": "translate"}
-TALLEST = 1800
+PLACES = {"translate": "answer", "heads": "answer", "links": "answer", "tour": "answer"}
+WINDOW = (1280, 800)
+SIZES = (WINDOW, (1920, 1080), (390, 844))
+"""Windows of a laptop, of a large screen and of a phone."""
 
 NOUNS = {"cat": "chat", "dog": "chien", "horse": "cheval", "wolf": "loup", "rabbit": "lapin"}
 ADJECTIVES = {"green": "vert", "calm": "calme", "sad": "triste", "timid": "timide", "grey": "gris"}
@@ -119,26 +125,38 @@ def aligned(folder: Path) -> tuple[Path, GoldPairs]:
 
 def main() -> None:
     """Draw them."""
-    runs = [Path(name) for name in sys.argv[1:]]
-    OUT.mkdir(parents=True, exist_ok=True)
+    read = argparse.ArgumentParser(description=__doc__)
+    read.add_argument("runs", nargs="*", type=Path)
+    read.add_argument("--sizes", type=Path, help="A folder for pictures at three sizes.")
+    given = read.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         words, gold = aligned(Path(folder))
-        registry = open_runs([*runs, words], device="cpu", gold=gold)
-        _show(registry, VIEWS if runs else {"gold": VIEWS["gold"]})
+        registry = open_runs([*given.runs, words], device="cpu", gold=gold)
+        views = VIEWS if given.runs else {"gold": VIEWS["gold"]}
+        _show(registry, views, given.sizes)
 
 
-def _show(registry: Registry, views: Wanted) -> None:
+def _show(registry: Registry, views: Wanted, folder: Path | None) -> None:
+    out = folder or OUT
+    out.mkdir(parents=True, exist_ok=True)
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with running(build_app(registry)) as address, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        for theme in ("light", "dark"):
-            _draw(browser, address, theme, views)
+        for size in SIZES if folder else (WINDOW,):
+            for theme in ("light", "dark"):
+                end = f"{size[0]}-{theme}" if folder else theme
+                for name, picture in _drawn(browser, address, theme, views, size):
+                    picture.save(out / f"{name}-{end}.png", optimize=True)
+                    print(f"{name} {end}")
         browser.close()
 
 
-def _draw(browser: Browser, address: str, theme: str, views: Wanted) -> None:
+def _drawn(
+    browser: Browser, address: str, theme: str, views: Wanted, size: tuple[int, int]
+) -> Iterator[tuple[str, Image.Image]]:
+    """Each view as the window shows it."""
     context = browser.new_context(
-        viewport={"width": 1000, "height": 800},
+        viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if theme == "dark" else "light",
         reduced_motion="reduce",
     )
@@ -150,12 +168,7 @@ def _draw(browser: Browser, address: str, theme: str, views: Wanted) -> None:
         page.wait_for_selector(whole)
         page.wait_for_load_state("networkidle")
         page.wait_for_timeout(500)
-        tall = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
-        clip = {"x": 0, "y": 0, "width": 1000, "height": tall}
-        shot = page.screenshot(full_page=True, clip=clip)
-        picture = Image.open(BytesIO(shot)).convert("RGB")
-        picture.save(OUT / f"{name}-{theme}.png", optimize=True)
-        print(f"{name} {theme}")
+        yield name, Image.open(BytesIO(page.screenshot())).convert("RGB")
     context.close()
 
 

@@ -52,10 +52,11 @@ def look(
     head: int | None = typer.Option(None, min=1, help="Counted from 1; the mean unless given."),
     pieces: bool = typer.Option(False, "--pieces", help="Sub-word pieces instead of words."),
     heads: bool = typer.Option(
-        False, "--heads", help="Every layer and head in one picture (--out x.png or x.svg)."
+        False, "--heads", help="Every layer and head in one picture (--out x.png, x.svg or x.pdf)."
     ),
     out: Path | None = typer.Option(
-        None, help="Write x.html, x.png, x.svg, x.gif, x.txt, x.json or x.safetensors instead."
+        None,
+        help="Write x.html, x.png, x.svg, x.pdf, x.gif, x.txt, x.json or x.safetensors instead.",
     ),
     imports: list[Path] = IMPORTS,
     threads: ThreadCount = None,
@@ -74,7 +75,7 @@ def look(
     """
     check_file("look", f"--out ends in {', '.join(WRITERS)}", out, WRITERS)
     if heads and (out is None or out.suffix not in GRID_SUFFIXES):
-        raise SettingError("look: --heads is a picture. Write it with --out x.png or x.svg.")
+        raise SettingError("look: --heads is a picture. Write it with --out x.png, x.svg or x.pdf.")
     if heads:
         _refuse("--heads draws every head of every layer", {"--layer": layer, "--head": head})
     if out is not None and out.suffix == RECORD_SUFFIX and not as_json:

@@ -13,7 +13,9 @@ from regard.tasks.loaded_run import TORCH
 
 
 def serve(
-    run: list[Path] | None = typer.Argument(None, help="Finished runs, or records in files."),
+    run: list[Path] | None = typer.Argument(
+        None, help="Runs, also while they train, or records in files."
+    ),
     port: int = typer.Option(8000, min=0, max=65535, help="0 takes any that is free."),
     host: str = typer.Option("127.0.0.1", help="Others than this machine may ask elsewhere."),
     opens: bool = typer.Option(False, "--open", help="Show the page in a browser."),
@@ -36,7 +38,7 @@ def serve(
     alignment_first: options.AlignmentFirst = None,
     alignment_swapped: options.AlignmentSwapped = False,
 ) -> None:
-    """Serve runs to a browser: see what they look at while they answer.
+    """Serve runs to a browser: see what they look at and how they learn.
 
     The page asks nothing of the network; only this machine may ask the server, unless --host says
     otherwise. With --model the studio looks inside models of transformers, of which nothing is run

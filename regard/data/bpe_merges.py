@@ -12,6 +12,7 @@ Cost: O(n log n) for n characters, without dropout and with little of it.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -20,6 +21,18 @@ from typing import final
 
 MAX_CACHED_WORDS = 1 << 17
 """Words whose merges without dropout are cached."""
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """How `encode_all` drops merges: the same in one epoch, different in the next."""
+
+    dropout: float
+    """The probability that a merge is left out."""
+    seed: str
+    """The seed of the draws: the pieces are a pure function of the seed and the text."""
+    max_pieces: int
+    """A text that dropout would cut into more pieces than this is cut without dropout."""
 
 
 @final

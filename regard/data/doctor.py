@@ -16,6 +16,7 @@ import numpy as np
 
 from regard.data.examples import Example, FileReader, FileRow, names_columns
 from regard.data.subwords import Subwords
+from regard.data.unknown_words import unknown_rate
 
 MAX_PLACES = 10
 """How many places of a finding are listed; its count includes all."""
@@ -157,7 +158,7 @@ class _Side:
             # a lone surrogate, which only JSON can bring, has no sub-words
             whole = text.encode("utf-8", errors="replace").decode("utf-8")
             self.pieces.append(len(self._subwords.encode(whole)))
-            self.unknown.append(self._subwords.unknown_rate([whole]) * len(whole))
+            self.unknown.append(unknown_rate(self._subwords, [whole]) * len(whole))
 
     def lengths(self) -> tuple[str, np.ndarray]:
         """The unit in which the side is measured, and the length of each text."""

@@ -200,6 +200,7 @@ def _rebuild_split(model: Mapping[str, Any]) -> Tokenizer:
 WORDPIECE = Kind(
     "wordpiece", _refuse_to_learn, _rebuild_wordpiece, _read_wordpiece, _join_wordpiece,
     model="WordPiece", cut="BertPreTokenizer", goes_on=_is_part,
+    special_names=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
 )  # fmt: skip
 SENTENCEPIECE = Kind(
     "sentencepiece", _refuse_to_learn, _rebuild_sentencepiece, _read_sentencepiece,

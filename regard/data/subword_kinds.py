@@ -68,6 +68,8 @@ class Kind:
     """Whether the spaces of a text stand in its pieces."""
     words_are_pieces: bool = False
     """Whether each word between spaces is one piece."""
+    special_names: Sequence[str] = SPECIALS
+    """What padding, begin, end and unknown are called where pieces are shown."""
     covers_all: bool = False
     """Whether a text's pieces have as many characters as the text, spaces apart, or more. Where an
     unknown word is one piece, of whatever length, they may have fewer."""

@@ -13,9 +13,8 @@ Paper: Provilkov, Emelianenko & Voita 2020 (BPE-dropout), algorithm 1.
 import hashlib
 import json
 import random as random_numbers
-import re
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import final
@@ -24,7 +23,7 @@ from unicodedata import east_asian_width
 from tokenizers import Encoding, Tokenizer
 
 from regard.data.atomic_writes import write_text
-from regard.data.bpe_merges import Merging
+from regard.data.bpe_merges import Dropping, Merging
 from regard.data.parsed_words import MAX_WORDS, heads_of_source, with_heads
 from regard.data.subword_kinds import (
     BPE,
@@ -40,18 +39,6 @@ from regard.data.subword_kinds import (
 )
 from regard.data.vocabulary_files import read_vocabulary
 from regard.errors import DataError, SettingError
-
-
-@dataclass(frozen=True)
-class Dropping:
-    """How `encode_all` drops merges: the same in one epoch, different in the next."""
-
-    dropout: float
-    """The probability that a merge is left out."""
-    seed: str
-    """The seed of the draws: the pieces are a pure function of the seed and the text."""
-    max_pieces: int
-    """A text that dropout would cut into more pieces than this is cut without dropout."""
 
 
 @final
@@ -308,36 +295,10 @@ class Subwords:
         """The range of characters that each piece covers, end exclusive."""
         return self._encoding(text).offsets
 
-    def unknown_rate(self, texts: Iterable[str]) -> float:
-        """The share of characters for which there is no piece: unknown, or spelt byte by byte."""
-        unknown, all_of_them = 0, 0
-        for text in texts:
-            encoding = self._encoding(text)
-            covered = zip(self._ids(encoding), encoding.offsets, strict=True)
-            missed = {
-                place
-                for number, (start, end) in covered
-                if number == UNK or self.kind.read(self._piece(number)) is None
-                for place in range(start, end)
-                if number == UNK or not text[place].isascii()
-            }
-            unknown += len(missed)
-            all_of_them += len(text)
-        return unknown / all_of_them if all_of_them else 0.0
-
-    def words_with(self, text: str, pieces: Container[int]) -> list[str]:
-        """The words of a text, each once, that have one of these pieces.
-
-        >>> subwords = Subwords.train(["to be or not to be"], size=300)
-        >>> subwords.words_with("to be or", subwords.encode(" or"))
-        ['or']
-        """
+    def covered(self, text: str) -> list[tuple[int, tuple[int, int]]]:
+        """Each piece of a text, without any mark, and the range of characters that it covers."""
         encoding = self._encoding(text)
-        covered = zip(self._ids(encoding), encoding.offsets, strict=True)
-        places = {i for number, span in covered if number in pieces for i in range(*span)}
-        words = re.finditer(r"\S+", text)
-        held = (word.group() for word in words if not places.isdisjoint(range(*word.span())))
-        return list(dict.fromkeys(held))
+        return list(zip(self._ids(encoding), encoding.offsets, strict=True))
 
     @cached_property
     def _longest_piece(self) -> int:

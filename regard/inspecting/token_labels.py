@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, final
 
-from regard.data.subword_kinds import SPECIALS, UNKNOWN
+from regard.data.subword_kinds import UNK, UNKNOWN
 from regard.data.subwords import Subwords
 from regard.evaluating.attention_links import LEFT_OUT
 
@@ -150,11 +150,15 @@ def _read(
     before: Sequence[int],
     after: Sequence[int],
 ) -> Tokens:
+    called = subwords.kind.special_names
     pieces = [
-        (subwords.readable(i), None if i in subwords.framing else span)
+        (
+            called[UNK] if i == UNK else subwords.readable(i),
+            None if i in subwords.framing else span,
+        )
         for i, span in zip(ids, spans, strict=True)
     ]
-    first, last = ([(SPECIALS[i], None) for i in some] for some in (before, after))
+    first, last = ([(called[i], None) for i in some] for some in (before, after))
     return Tokens.of(text, [*first, *pieces, *last])
 
 

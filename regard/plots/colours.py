@@ -1,10 +1,16 @@
 """Two colour ramps for weights, for light and dark backgrounds; zero has the background's colour.
 
 Lightness changes evenly along both (in OKLab), so that they can be read without seeing colours.
-Terminal and page draw with the same tables.
+Terminal, page and figures draw with the same tables.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
 
 RGB = tuple[int, int, int]
 
@@ -20,6 +26,13 @@ DARK = (
 """On a dark ground."""
 RAMPS = {"light": LIGHT, "dark": DARK}
 """The ramps in the form that pages use."""
+
+
+def weight_colours() -> Colormap:
+    """The light ramp as a colour map of matplotlib, whose figures stand on white paper."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("regard", LIGHT)
 
 
 def colour(ramp: Sequence[str], share: float) -> RGB:

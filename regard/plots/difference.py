@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from regard.errors import ShapeError
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
+from regard.plots.colours import weight_colours
 from regard.plots.heatmap import MAX_NAMED_ROWS, name_axes, new_figure, on_axis
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def comparison_plot(
     axes = figure.subplots(1, len(sizes), squeeze=False)[0]
     top = max(first.top, second.top)
     for ax, panel, name in zip(axes, (first, second), names, strict=False):
-        image = ax.imshow(panel.weights.numpy(), cmap="cividis", vmin=0.0, vmax=top, aspect="auto")
+        image = ax.imshow(
+            panel.weights.numpy(), cmap=weight_colours(), vmin=0.0, vmax=top, aspect="auto"
+        )
         name_axes(ax, panel)
         ax.set_title(name, fontsize="medium")
     figure.colorbar(image, ax=list(axes[:2]), fraction=0.046, pad=0.02, label="weight")

@@ -5,6 +5,7 @@ import { html, render, useMemo, useState } from "./drawing/vendor/preact.js";
 import { LONG_SCALES, stopsOf, topOf } from "./drawing/colours.js";
 import { Select } from "./drawing/controls.js";
 import { useMedia } from "./drawing/focus.js";
+import { tellHeight } from "./drawing/frame_height.js";
 import { HeatMap } from "./drawing/heatmap.js";
 import { Legend } from "./drawing/words.js";
 
@@ -74,3 +75,4 @@ function Page() {
 }
 
 render(html`<${Page} />`, document.getElementById("look"));
+tellHeight();

@@ -11,6 +11,7 @@ from regard.choices import find
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
 from regard.inspecting.statistics import head_statistics
+from regard.plots.colours import weight_colours
 from regard.plots.heatmap import new_figure, on_axis, write_numbers
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def heads_grid(record: Record, kind: str = "cross", *, figure: Figure | None = N
     for i, layer in enumerate(heads):
         for j, head in enumerate(layer):
             ax = axes[i, j]
-            ax.imshow(head.numpy(), cmap="cividis", vmin=0.0, vmax=top, aspect="auto")
+            ax.imshow(head.numpy(), cmap=weight_colours(), vmin=0.0, vmax=top, aspect="auto")
             ax.set(xticks=[], yticks=[])
             if i == 0:
                 ax.set_title(f"head {j + 1}", fontsize="small")
@@ -62,7 +63,7 @@ def entropy_plot(
     nats = torch.tensor([row.entropy for row in rows], dtype=torch.float64).view(n_layers, n_heads)
     figure, ax = on_axis(ax, 2.6 + 0.62 * max(n_heads, 5), 1.7 + 0.5 * max(n_layers, 2))
     top = max(math.log(len(one.keys)), 1e-9)
-    image = ax.imshow(nats.numpy(), cmap="cividis", vmin=0.0, vmax=top, aspect="auto")
+    image = ax.imshow(nats.numpy(), cmap=weight_colours(), vmin=0.0, vmax=top, aspect="auto")
     write_numbers(ax, nats, top=top, size=8)
     ax.set_xticks(range(n_heads), [str(head + 1) for head in range(n_heads)])
     ax.set_yticks(range(n_layers), [str(layer + 1) for layer in range(n_layers)])

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.errors import MissingExtra
 from regard.inspecting.panels import OVERVIEW, Panel, View
 from regard.inspecting.record import Record
+from regard.plots.colours import ink, weight_colours
 from regard.plots.fonts import MISSING, Labels, drawable
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ BINS = 512
 """Rows and columns of a pooled picture."""
 NUMBERED = 12
 """The most rows and columns of a picture that has its numbers in the cells."""
-BRIGHT = 0.45
-"""From this share of the scale on, a number is written in black."""
+LETTER = 0.08
+"""About the width of a letter, in inches."""
 
 
 def heatmap(
@@ -38,18 +39,20 @@ def heatmap(
     row_title: str = "queries",
     column_title: str = "keys",
     meaning: str = "weight",
+    colours: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw one head's weights, or any matrix from -1 to 1, with the names of its rows and columns.
 
-    Numbers below zero turn the scale into a two-sided one.
+    Numbers below zero turn the scale into a two-sided one. `colours` names a colour map of
+    matplotlib; weights have regard's own unless one is given, and 0 is white in it.
     """
     rows, columns = weights.shape
     figure, ax = on_axis(ax, 2.2 + 2.4 * min(2.0, columns / rows), 2.9)
     is_signed = bool((weights < 0).any())
     image = ax.imshow(
         weights.detach().cpu().numpy(),
-        cmap="RdBu" if is_signed else "cividis",
+        cmap=colours or ("RdBu" if is_signed else weight_colours()),
         vmin=-1.0 if is_signed else 0.0,
         vmax=1.0 if is_signed else max(float(weights.max()), 1e-9),
         aspect="equal",
@@ -64,10 +67,17 @@ def heatmap(
     return figure
 
 
-def record_map(record: Record, view: View = OVERVIEW, *, ax: Axes | None = None) -> Figure:
+def record_map(
+    record: Record,
+    view: View = OVERVIEW,
+    *,
+    colours: str | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Draw one view of a record, its tokens beside it; a long text is pooled and has no names."""
     is_long = max(record.shape(view)) > MAX_NAMED_ROWS
-    figure, ax = _pooled_map(record, view, ax) if is_long else _named_map(record, view, ax)
+    draw = _pooled_map if is_long else _named_map
+    figure, ax = draw(record, view, colours, ax)
     ax.set_aspect("auto")
     ax.set_title(record.title(view), fontsize="medium")
     return figure
@@ -98,7 +108,8 @@ def new_figure(width: float, height: float) -> Figure:
 def name_axes(ax: Axes, panel: Panel, *, size: str = "small", room: float = 0.0) -> None:
     """Label rows and columns with tokens, in fonts that have them; long sides are not labelled.
 
-    Names of columns stand upright, unless they fit the inches of `room` that a column has.
+    Names of columns stand upright, all of them, unless each fits the inches of `room` that a column
+    has.
     """
     ax.set(ylabel=panel.query_title, xlabel=panel.key_title)
     labels = drawable([_shortened(name) for name in (*panel.queries, *panel.keys)])
@@ -108,11 +119,8 @@ def name_axes(ax: Axes, panel: Panel, *, size: str = "small", room: float = 0.0)
             # without this, matplotlib reads a token with two dollar signs as a formula
             axis.set_ticks(range(len(texts)), texts, parse_math=False, family=labels.families)
     ax.tick_params(labelsize=size)
-    if not room:
+    if any(len(text) * LETTER > room for text in labels.texts[split:]):
         ax.tick_params(axis="x", rotation=90)
-    for tick in ax.get_xticklabels():
-        if len(tick.get_text()) * 0.08 > room:
-            tick.set(rotation=90)
     note_missing(ax, labels)
 
 
@@ -131,28 +139,34 @@ def note_missing(ax: Axes, labels: Labels) -> None:
 
 
 def write_numbers(ax: Axes, numbers: Float[Tensor, "q k"], *, top: float, size: int = 7) -> None:
-    """Write each number into its cell, in black or white by its share of `top`."""
+    """Write each number into its cell, in black or white, whichever reads better there."""
+    colours = ax.images[0].get_cmap()
     for row, line in enumerate(numbers.tolist()):
         for column, number in enumerate(line):
-            ink = "black" if number / top > BRIGHT else "white"
+            red, green, blue, _ = colours(number / top, bytes=True)
+            written = "black" if ink((int(red), int(green), int(blue))) == (0, 0, 0) else "white"
             text = f"{number:.2f}"
-            ax.text(column, row, text, ha="center", va="center", fontsize=size, color=ink)
+            ax.text(column, row, text, ha="center", va="center", fontsize=size, color=written)
 
 
-def _named_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:
+def _named_map(
+    record: Record, view: View, colours: str | None, ax: Axes | None
+) -> tuple[Figure, Axes]:
     panel = record.panel(view)
     rows, columns = panel.weights.shape
     has_numbers = max(rows, columns) <= NUMBERED
     cell = 0.46 if has_numbers else 0.22
     figure, ax = on_axis(ax, 2.4 + cell * max(columns, 6), 1.5 + cell * max(rows, 5))
-    heatmap(panel.weights, ax=ax)
+    heatmap(panel.weights, colours=colours, ax=ax)
     name_axes(ax, panel, size="medium" if has_numbers else "small", room=cell)
     if has_numbers:
         write_numbers(ax, panel.weights, top=panel.top)
     return figure, ax
 
 
-def _pooled_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Axes]:
+def _pooled_map(
+    record: Record, view: View, colours: str | None, ax: Axes | None
+) -> tuple[Figure, Axes]:
     one = record.attention[view.kind]
     weights = record.pooled(view, BINS)
     figure, ax = on_axis(ax, 7.0, 6.0)
@@ -163,6 +177,7 @@ def _pooled_map(record: Record, view: View, ax: Axes | None) -> tuple[Figure, Ax
         row_title=f"{one.query_title}, {rows}",
         column_title=f"{one.key_title}, {columns}",
         meaning="weight of a bin (mean of its rows, sum of its columns)",
+        colours=colours,
         ax=ax,
     )
     return figure, ax

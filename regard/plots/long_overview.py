@@ -15,6 +15,7 @@ from regard.choices import find
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
 from regard.inspecting.tiles import Pyramid
+from regard.plots.colours import weight_colours
 from regard.plots.heatmap import on_axis
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def long_overview(
     shown = np.ma.masked_array(np.clip(lift, LEAST, None), masked)
     ax.set_facecolor("#b9b9b9")
     image = ax.imshow(
-        shown, cmap="cividis", norm=LogNorm(LEAST, MOST), extent=edges, aspect="auto",
+        shown, cmap=weight_colours(), norm=LogNorm(LEAST, MOST), extent=edges, aspect="auto",
         interpolation="nearest",
     )  # fmt: skip
     ax.set(xlim=(-0.5, len(one.keys) - 0.5), ylim=(len(one.queries) - 0.5, -0.5))

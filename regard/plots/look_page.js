@@ -3,6 +3,7 @@
 import { html, render, useMemo, useState } from "./drawing/vendor/preact.js";
 import { stopsOf } from "./drawing/colours.js";
 import { useMedia } from "./drawing/focus.js";
+import { tellHeight } from "./drawing/frame_height.js";
 import { Look } from "./drawing/look.js";
 import { MEAN, said } from "./drawing/numbers.js";
 
@@ -35,7 +36,8 @@ function Page() {
   const [params, change] = useChosen(), isDark = useMedia("(prefers-color-scheme: dark)");
   const stops = useMemo(() => stopsOf(ramps[isDark ? "dark" : "light"]), [isDark]);
   const numbers = useMemo(() => numbersOf(params.kind), [params.kind]);
-  return html`<${Look} record=${shown} numbers=${numbers} params=${params} change=${change} stops=${stops} isOpen />`;
+  return html`<div class="workbench"><${Look} record=${shown} numbers=${numbers} params=${params} change=${change} stops=${stops} /></div>`;
 }
 
 render(html`<${Page} />`, document.getElementById("look"));
+tellHeight();

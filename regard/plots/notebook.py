@@ -26,16 +26,28 @@ T = TypeVar("T")
 
 MAX_BYTES = 5_000_000
 """The largest page that a cell of a notebook gets; notebooks drop more than that."""
-HEIGHT = 640
-"""Pixels; what is longer scrolls inside the frame."""
+HEIGHT = 900
+"""Pixels of a frame until its page has told its own height, and where notebooks run no scripts."""
+MAX_HEIGHT = 6000
+"""The most pixels that a page may ask for."""
+GROWING = (
+    "<script>(() => { if (window.regardFrames) return; window.regardFrames = true;"
+    ' addEventListener("message", ({ data, source }) => { const high = data?.regardHeight;'
+    " if (!(high > 99)) return;"
+    ' for (const one of document.querySelectorAll("iframe[data-regard]"))'
+    f" if (one.contentWindow === source) one.height = Math.min(high, {MAX_HEIGHT}); }}); }})();"
+    "</script>"
+)
+"""Makes each frame as high as its page, so that all of it is seen without a scroll bar inside."""
 DOTS_PER_INCH = 110
 
 
 def framed(page: str, *, title: str) -> str:
     """A whole HTML document in a frame of another page; screen readers read out its title."""
     return (
-        f'<iframe title="{escape(title, quote=True)}" sandbox="allow-scripts" height="{HEIGHT}" '
-        f'style="width:100%;border:0" srcdoc="{escape(page, quote=True)}"></iframe>'
+        f'<iframe data-regard title="{escape(title, quote=True)}" sandbox="allow-scripts" '
+        f'height="{HEIGHT}" style="width:100%;border:0" srcdoc="{escape(page, quote=True)}">'
+        f"</iframe>{GROWING}"
     )
 
 

@@ -1,6 +1,7 @@
 // The words of captions, and the pictures, tables and settings that follow the word in focus.
 
 import { cellAt, cellBox } from "./drawing/cells.js";
+import { tellHeight } from "./drawing/frame_height.js";
 import { ARROWS, heaviest, largest, limited, MEAN, named, places, quoted, said as counted, written as number } from "./drawing/numbers.js";
 import { cellsOf, draw, fitting, groundOf, make, overlays, records, smoothed, spreadOf, state, titleOf } from "./picture_maps.js";
 
@@ -292,3 +293,4 @@ viewers.forEach((one, i) => {
   if (image.complete) one.start();
   else image.addEventListener("load", () => one.start(), { once: true });
 });
+tellHeight();

@@ -28,6 +28,7 @@ from regard.training.card_json import file_hash, recorded_data
 from regard.training.kept_examples import kept_examples
 
 N_EXAMPLES = 4
+NO_EXAMPLES = "No examples of this run's data: none of them can be asked."
 N_EXAMPLES_READ = 50
 """How many rows are read to find them; some may be empty or too long for the model."""
 SENTENCES = (
@@ -58,12 +59,13 @@ def own_examples(trained: Trained) -> ExampleInputs:
         # the data may have stayed on the machine that the run was trained on
         return ExampleInputs((), f"No examples of this run's data: {error}")
     short = (
-        task.as_example(text)
+        task.as_example(trained.loaded.recipe, text)
         for text in texts
         if text.strip()
         and (not task.sources.has_lengths or trained.length(text) <= trained.longest)
     )
-    return ExampleInputs(tuple(islice(short, N_EXAMPLES)))
+    found = tuple(islice(dict.fromkeys(short), N_EXAMPLES))
+    return ExampleInputs(found, None if found else NO_EXAMPLES)
 
 
 def _kept(trained: Trained) -> list[str]:
@@ -87,7 +89,7 @@ def other_examples(trained: Trained) -> list[str]:
     task = trained.task
     if not task.takes_any_text(trained.loaded.recipe):
         return []
-    return [task.as_example(sentence) for sentence in SENTENCES]
+    return [task.as_example(trained.loaded.recipe, sentence) for sentence in SENTENCES]
 
 
 def _known_examples(run: Path, choice: Choice, split: str) -> Iterator[Example]:

@@ -12,57 +12,74 @@ import torch
 
 import regard
 from regard.choices import find
-from regard.decoding import Hypothesis
+from regard.data.subword_kinds import EOS
+from regard.decoding import Hypothesis, Sampling, Search
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH, Beam
 from regard.errors import LengthError, SettingError
 from regard.inspecting.record import MAX_JSON_WEIGHTS, Record
 from regard.inspecting.statistics import head_statistics
-from regard.runs.example_inputs import other_examples
 from regard.runs.trained import Trained
+from regard.runs.unlike_texts import unlike_note
 from regard.serving.lru_cache import name_of_answer
 from regard.serving.quantities import QuantitySettings, numbers_of, offered, spans_of
 from regard.serving.registry import Matrices, Registry, Served
 from regard.serving.request_limits import WatchedSearch, held
+from regard.serving.schemas import SampleRequest
 from regard.tasks.input_format import text_of_line
 from regard.tasks.predictions import Request
-from regard.training.metrics_file import rows as read_metrics
 
 STATISTICS_ROWS = 512
 """About how many queries the statistics of a long text are made of."""
-MAX_CURVE_POINTS = 600
-CHARTS: Mapping[str, Mapping[str, str]] = {
-    "Loss, nats per target token": {"training": "train_loss", "validation": "valid_loss"},
-    "Exact match, greedy": {"validation": "exact_match"},
-    "Accuracy of labels": {"validation": "accuracy"},
-    "ROUGE-L, greedy": {"validation": "rouge_l"},
-    "BLEU, greedy": {"validation": "bleu"},
-    "Learning rate": {"rate": "learning_rate"},
-    "Gradient norm": {"norm": "gradient_norm"},
-}
-"""The lines of each training chart, and their keys in `metrics.jsonl`."""
 USUAL_MAX_TOKENS = 300
 """The default limit of a generated answer, in tokens; without it the limit grows with the text,
 and a reader would wait long for the answer to a document."""
 
 
 def runs(registry: Registry) -> dict[str, object]:
-    """All runs, in the order they were given."""
+    """All runs, in the order they were given; one that is being trained may have no model yet."""
+    registry.refresh()
     return {
         "version": regard.__version__,
-        "runs": [{"name": name, "reads": one.reads} for name, one in registry.answering.items()],
+        "runs": [_in_list(registry, name) for name in registry.names],
         "has_gold": registry.gold is not None,
         "records": list(registry.saved),
         "captions": list(registry.saved_captions),
     }
 
 
-def info(served: Served) -> dict[str, object]:
-    """The facts about a run that the page shows."""
+def _in_list(registry: Registry, name: str) -> dict[str, object]:
+    served = registry.answering.get(name)
+    return {
+        "name": name,
+        "reads": None if served is None else served.reads,
+        "verb": None if served is None else served.verb,
+        "version": None if served is None else served.version,
+        "is_finished": registry.is_finished(name),
+    }
+
+
+def info(registry: Registry, name: str) -> dict[str, object]:
+    """The facts about a run that the page shows; few of one that has no weights yet."""
+    home = registry.home(name)
+    if name in registry.learning and name not in registry.runs:
+        why = registry.problems.get(name)
+        return {
+            "name": name,
+            "path": str(home),
+            "is_ready": False,
+            "why_not": why,
+            "has_metrics": True,
+        }
+    served = registry.run(name)
     trained, loaded, recipe = served.trained, served.trained.loaded, served.trained.loaded.recipe
     return {
         "name": served.name,
         "path": str(trained.path),
+        "is_ready": True,
+        "version": served.version,
+        "step": served.step,
         "reads": served.reads,
+        "verb": served.verb,
         "model": type(recipe.model).__name__.removesuffix("Spec").lower(),
         "settings": {
             name: value
@@ -73,14 +90,15 @@ def info(served: Served) -> dict[str, object]:
         "longest": trained.longest,
         "reads_answers": loaded.model.reads_answers,
         "usual_answer": _usual(trained) if trained.task.has_free_length else None,
+        "labels_words": trained.task.labels_words,
+        "may_sample": trained.task.is_searched and trained.engine is None,
         "source_tokens": len(loaded.source),
         "target_tokens": len(loaded.target),
         "device": str(trained.hardware.device),
         "engine": trained.engine_name,
         "examples": [trained.task.sources.title(one) for one in served.example_inputs().inputs],
         "why_no_examples": served.example_inputs().why_none,
-        "other_examples": other_examples(trained),
-        "has_metrics": (trained.home / "metrics.jsonl").is_file(),
+        "has_metrics": name in registry.learning or (home / "metrics.jsonl").is_file(),
         "versions": {"regard": regard.__version__, "torch": torch.__version__},
     }
 
@@ -91,7 +109,8 @@ def _usual(trained: Trained) -> int:
     A model that does not read its answers gives an output for each place of a text, so all count.
     """
     most = trained.default_search().limits.max_tokens
-    return min(most, USUAL_MAX_TOKENS) if trained.loaded.model.reads_answers else most
+    usual = trained.task.usual_max_tokens(trained.loaded.recipe)
+    return min(most, usual) if trained.loaded.model.reads_answers else most
 
 
 def prepare_prediction(
@@ -102,6 +121,7 @@ def prepare_prediction(
     target: str | None = None,
     n_best: int = DEFAULT_BEAM_WIDTH,
     max_tokens: int | None = None,
+    sampling: SampleRequest | None = None,
 ) -> Callable[[], dict[str, object]]:
     """Check a request, and give back the function that answers it; the model does not run yet.
 
@@ -131,6 +151,10 @@ def prepare_prediction(
     search = trained.default_search()
     if not 1 <= n_best <= search.width:
         raise SettingError(f"predict: n_best must be from 1 to {search.width}, got {n_best}.")
+    if sampling is not None:
+        _check_may_sample(trained)
+        drawn = Sampling(n_samples=n_best, limits=limits, **dict(sampling))
+        return partial(_searched, registry, served, text, drawn)
     search = replace(search, n_best=n_best, limits=limits)
     answered = _searched if trained.task.is_searched else _read_off
     return partial(answered, registry, served, text, search)
@@ -155,7 +179,16 @@ def _unanswered(served: Served, text: str) -> dict[str, object]:
     )
 
 
-def _searched(registry: Registry, served: Served, text: str, search: Beam) -> dict[str, object]:
+def _check_may_sample(trained: Trained) -> None:
+    """Refuse to draw answers that are read off, or that another program searches for."""
+    if not trained.task.is_searched or trained.engine is not None:
+        raise SettingError(
+            "predict: sampling draws an answer token by token with torch, which this run does not. "
+            "Leave sampling out."
+        )
+
+
+def _searched(registry: Registry, served: Served, text: str, search: Search) -> dict[str, object]:
     """The answers that a search finds, each with a record of its own."""
     watched = WatchedSearch(search, served.busy)
     (answer,) = served.trained.predict([text], search=watched)
@@ -174,7 +207,7 @@ def _read_off(registry: Registry, served: Served, text: str, search: Beam) -> di
         {"text": one.text, "score": one.score, "filled": [*zip(one.tokens, shares, strict=True)]}
         for one, shares in zip(found.prediction.n_best, found.probabilities, strict=True)
     ] or [{"text": record.target, "score": None}]
-    name = name_of_answer(served.name, text, None)
+    name = name_of_answer(served.key, text, None)
     registry.records.put(name, lambda: record)
     return _answered(served, text, answers, name, found.prediction.note)
 
@@ -183,7 +216,7 @@ def _looked(registry: Registry, served: Served, text: str, target: str) -> dict[
     """The target of the request as an answer, with the record of a teacher-forced pass over it."""
     with held(served.busy):
         record = served.trained.look(text, target)
-    name = name_of_answer(served.name, text, target)
+    name = name_of_answer(served.key, text, target)
     registry.records.put(name, lambda: record)
     return _answered(served, text, [{"text": record.target, "score": None}], name)
 
@@ -205,7 +238,7 @@ def _with_words(
 ) -> dict[str, object]:
     loaded = served.trained.loaded
     # a language model that began a text itself read no source, so that there is no record
-    name = name_of_answer(served.name, read, one.tokens) if read.strip() else None
+    name = name_of_answer(served.key, read, one.tokens) if read.strip() else None
 
     def look() -> Record:
         with held(served.busy):
@@ -213,7 +246,7 @@ def _with_words(
 
     if name is not None:
         registry.records.put(name, look)
-    names = [*(loaded.target.readable(token) for token in one.tokens), "<eos>"]
+    names = [*map(loaded.target.readable, one.tokens), loaded.target.kind.special_names[EOS]]
     chances = np.exp(one.token_log_probabilities).tolist()
     return {
         "text": loaded.target.decode(one.tokens),
@@ -280,20 +313,10 @@ def statistics(registry: Registry, name: str, kind: str) -> dict[str, object]:
     return {"every": every, "heads": heads}
 
 
-def curves(served: Served) -> dict[str, object]:
-    """The training curves from `metrics.jsonl`; long trainings are thinned."""
-    rows = read_metrics(served.trained.home / "metrics.jsonl")
-    learned = [row for row in rows if "train_loss" in row]
-    every = max(1, -(-len(learned) // MAX_CURVE_POINTS))
-    drawn = [*learned[::every], *(row for row in rows if "valid_loss" in row)]
-    # values that were NaN or infinite are null in the file
-    drawn = [{key: value for key, value in row.items() if value is not None} for row in drawn]
-    charts = []
-    for title, keys in CHARTS.items():
-        series = {
-            name: [[float(row["step"]), float(row[key])] for row in drawn if key in row]
-            for name, key in keys.items()
-        }
-        lines = {name: line for name, line in series.items() if line}
-        charts.append({"title": title, "series": lines})
-    return {"updates": len(learned), "every": every, "charts": charts}
+def familiarity(served: Served, text: str) -> dict[str, object]:
+    """Whether a text is unlike all that a run learned from; null if it is not."""
+    trained = served.trained
+    if not text.strip():
+        return {"unlike": None}
+    read = text_of_line(trained.loaded.recipe.data.train, text, "the text")
+    return {"unlike": unlike_note(trained, served.familiar(), read)}

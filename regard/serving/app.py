@@ -23,6 +23,7 @@ from regard.plots.scripts import DRAWING
 from regard.serving import api, captions, gold
 from regard.serving.atlas import TileRequest, atlas, profile, tile
 from regard.serving.colour_maps import colour_ramps
+from regard.serving.figures import FigureSettings, figure
 from regard.serving.guard import AllowedHosts, Guard, error_body
 from regard.serving.loaded_head import loaded_head
 from regard.serving.quantities import QuantitySettings
@@ -30,6 +31,7 @@ from regard.serving.registry import Registry
 from regard.serving.request_limits import CLIENT_CLOSED, Pools
 from regard.serving.schemas import (
     PredictRequest,
+    TextRequest,
     WorkedExampleRequest,
     described,
     mistakes,
@@ -37,6 +39,7 @@ from regard.serving.schemas import (
     received,
 )
 from regard.serving.side_by_side import side_by_side
+from regard.serving.training_view import training_view
 from regard.serving.worked_steps import start, worked_steps
 
 STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
@@ -52,6 +55,7 @@ PAGE_TYPES: Mapping[str, str] = {
 }
 """Fixed here, since some systems map .js to plain text, and modules then fail to load."""
 SentSettings = Annotated[QuantitySettings, Depends()]
+SentFigure = Annotated[FigureSettings, Depends()]
 SentDrawing = Annotated[gold.Drawing, Depends()]
 
 
@@ -61,7 +65,7 @@ def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
     app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
     _count(app)
     _answer_errors(app)
-    pools = Pools(registry.answering)
+    pools = Pools(registry.names)
     _about(app, registry, pools)
     _answers(app, registry, pools)
     _looks(app, registry)
@@ -79,8 +83,8 @@ def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
 
     @app.get("/api/runs", tags=["runs"])
     async def runs() -> dict[str, object]:
-        """All runs."""
-        return api.runs(registry)
+        """All runs; newer checkpoints of those that are being trained are loaded."""
+        return await pools.read(lambda: api.runs(registry))
 
     @app.get("/api/colours", tags=["server"])
     async def colours() -> dict[str, object]:
@@ -92,12 +96,12 @@ def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
         """What a run is."""
         if run in registry.models:
             return await pools.read(registry.models[run].info)
-        return await pools.read(lambda: api.info(registry.run(run)))
+        return await pools.read(lambda: api.info(registry, run))
 
     @app.get("/api/runs/{run}/curves", tags=["runs"])
     async def curves(run: str) -> dict[str, object]:
-        """How a run learned."""
-        return await pools.read(lambda: api.curves(registry.run(run)))
+        """How a run learned, or how it is learning: curves, progress and sample answers."""
+        return await pools.read(lambda: training_view(registry.home(run)))
 
 
 def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
@@ -112,6 +116,13 @@ def _answers(app: FastAPI, registry: Registry, pools: Pools) -> None:
         asked = dict(body)
         answer = await pools.read(lambda: api.prepare_prediction(registry, run, **asked))
         return await pools.run_on_model(run, answer)
+
+    @app.post("/api/runs/{run}/familiarity", tags=["looking"], openapi_extra=described(TextRequest))
+    async def familiarity(run: str, request: Request) -> dict[str, object]:
+        """Whether a text is unlike all that the run learned from, and how that was judged."""
+        served = api.reader(registry, run)
+        body = await read_json(request, TextRequest)
+        return await pools.read(lambda: api.familiarity(served, body.text))
 
     @app.post("/api/runs/{run}/caption", tags=["looking"])
     async def caption(run: str, request: Request) -> dict[str, object]:
@@ -165,6 +176,13 @@ def _looks(app: FastAPI, registry: Registry) -> None:
     def statistics(record: str, kind: str) -> dict[str, object]:
         """What each head does: entropy, distance, sink, neighbours, redundancy."""
         return api.statistics(registry, record, kind)
+
+    @app.get("/api/records/{record}/figure/{file}", tags=["looking"], response_class=Response)
+    def one_figure(record: str, file: str, wish: SentFigure) -> Response:
+        """The heat map as a figure for papers; the file is a kind and .pdf, .svg or .png."""
+        content, media, name = figure(registry, record, file, wish)
+        saved = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type=media, headers=saved)
 
     @app.get("/api/records/{record}/mechanisms/{kind}/{layer}/{head}", tags=["looking"])
     def mechanisms(record: str, kind: str, layer: int, head: int) -> dict[str, object]:

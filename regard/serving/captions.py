@@ -59,7 +59,7 @@ def _captioned(
     except DataError as error:
         raise DataError(str(error).replace(address, in_errors)) from error
     record = replace(found, picture=replace(found.picture, name=title))
-    small, name = replace(record, picture=_small(record.picture)), name_of_answer(served.name, mark)
+    small, name = replace(record, picture=_small(record.picture)), name_of_answer(served.key, mark)
     registry.captions.put(name, lambda: small)
     return {"record": name, **record.as_json()}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
-from typing import final
+from typing import ClassVar, final
 
 import torch
 
@@ -36,6 +36,16 @@ class ServedModel:
     published: PublishedModel
     busy: RLock = field(default_factory=RLock)
     """Held while the model computes."""
+
+    version: ClassVar[str] = ""
+    """Its weights stay as they are."""
+    verb: ClassVar[str] = "Look"
+    """What the page calls the view of its answers."""
+
+    @property
+    def key(self) -> str:
+        """A part of the names of its answers."""
+        return self.name
 
     @property
     def reads(self) -> str:

@@ -29,6 +29,20 @@ Matrix = list[list[float]]
 Form = TypeVar("Form", bound=BaseModel)
 
 
+class SampleRequest(BaseModel):
+    """How answers are drawn, token by token, instead of searched for."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    temperature: float = Field(default=1.0, gt=0, le=20)
+    """Below 1 the likely is likelier."""
+    top_k: int | None = Field(default=None, ge=1)
+    """Among so many tokens; all unless given."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Among the fewest tokens that together have this probability."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+
 class PredictRequest(BaseModel):
     """A text to answer."""
 
@@ -40,6 +54,16 @@ class PredictRequest(BaseModel):
     n_best: int = Field(default=DEFAULT_BEAM_WIDTH, ge=1, le=DEFAULT_BEAM_WIDTH)
     max_tokens: int | None = None
     """Longest answer; 50 tokens beyond the text, 300 at most, unless given."""
+    sampling: SampleRequest | None = None
+    """Answers are drawn so; searched for unless given."""
+
+
+class TextRequest(BaseModel):
+    """A text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
 class WorkedHead(BaseModel):
@@ -98,8 +122,20 @@ def _told(one: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
 
 def described(form: type[BaseModel]) -> dict[str, object]:
     """The entry in /openapi.json for a body that `read_json` reads."""
-    content = {JSON: {"schema": form.model_json_schema()}}
+    schema = form.model_json_schema()
+    content = {JSON: {"schema": _inlined(schema, schema.pop("$defs", {}))}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _inlined(part: Any, parts: Mapping[str, Any]) -> Any:
+    """A schema with its named parts in place of their names, which the whole document lacks."""
+    if isinstance(part, list):
+        return [_inlined(each, parts) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _inlined(parts[part["$ref"].rpartition("/")[2]], parts)
+    return {key: _inlined(value, parts) for key, value in part.items()}
 
 
 class Upload(NamedTuple):

@@ -74,6 +74,10 @@ class Captioning(Task):
         "lengths": "a picture has no length, by which losses are sorted"
     }
 
+    def verb(self, recipe: Recipe) -> str:
+        """A picture in words."""
+        return "Caption"
+
     def request_words(self, example: str) -> tuple[str, ...]:
         """A picture is a file."""
         return (example,)
@@ -265,6 +269,8 @@ def _write_sheet(records: Sequence[CaptionRecord], view: View, out: Path) -> Non
 WRITERS: Mapping[str, Callable[[Sequence[CaptionRecord], View, Path], object]] = {
     ".html": lambda records, view, out: write_text(out, picture_page(records)),
     ".png": _write_sheet,
+    ".svg": _write_sheet,
+    ".pdf": _write_sheet,
     ".txt": lambda records, view, out: write_text(out, _text(records, view) + "\n"),
     ".json": lambda records, view, out: write_text(out, _json(records) + "\n"),
 }
@@ -293,8 +299,8 @@ def check_pictures(
         )
     if view.unit != "words":
         raise SettingError("look: a caption is shown by its words. Leave --pieces out.")
-    is_sheet = out is not None and out.suffix == ".png"
-    several = {"--target": target is not None, "a .png": is_sheet}
+    is_sheet = out is not None and WRITERS.get(out.suffix) is _write_sheet
+    several = {"--target": target is not None, f"a {out and out.suffix}": is_sheet}
     if len(addresses) > 1 and any(several.values()):
         name = next(name for name, is_given in several.items() if is_given)
         raise SettingError(

@@ -82,6 +82,10 @@ class SentenceEmbedding(Task):
     is_searched = False
     has_free_length = False
 
+    def verb(self, recipe: Recipe) -> str:
+        """A vector for a text."""
+        return "Embed"
+
     def check_recipe(self, recipe: Recipe) -> None:
         """Refuse to train: a model without a head has no loss."""
         raise RecipeError(

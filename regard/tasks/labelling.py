@@ -65,7 +65,12 @@ class Labelling(Task):
     has_probabilities = True
 
     def __init__(self, *, is_per_token: bool) -> None:
-        self.is_per_token, self.answers_whole = is_per_token, not is_per_token
+        self.is_per_token = self.labels_words = is_per_token
+        self.answers_whole = not is_per_token
+
+    def verb(self, recipe: Recipe) -> str:
+        """Tags for tokens, or the class of a text."""
+        return "Tag" if self.is_per_token else "Classify"
 
     def as_trained(self, recipe: Recipe, examples: Iterable[Example]) -> list[Example]:
         """Normalised examples, without spaces around their labels."""

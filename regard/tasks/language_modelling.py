@@ -7,15 +7,38 @@ from typing import final
 from regard.decoding import Search
 from regard.models import LanguageModel, LanguageSpec
 from regard.models.language.cache_sizes import cache_size_note
+from regard.models.language.rows import ROWS
 from regard.recipes.recipe import Recipe
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.task import Task
 
+EXAMPLE_WORDS = 16
+"""How many words of a running text are offered to go on with."""
+CONTINUED_TOKENS = 24
+"""How far a text is continued unless more is asked for."""
+
+
+def _goes_on(recipe: Recipe) -> bool:
+    spec = recipe.model
+    return isinstance(spec, LanguageSpec) and ROWS[spec.rows].continues_source
+
 
 @final
 class LanguageModelling(Task):
     """A model reads and writes one row of tokens."""
+
+    def verb(self, recipe: Recipe) -> str:
+        """A model that goes on with texts continues them; another writes one after reading one."""
+        return "Continue" if _goes_on(recipe) else super().verb(recipe)
+
+    def as_example(self, recipe: Recipe, text: str) -> str:
+        """The end of a long text to go on with."""
+        return " ".join(text.split()[-EXAMPLE_WORDS:]) if _goes_on(recipe) else text
+
+    def usual_max_tokens(self, recipe: Recipe) -> int:
+        """A model that goes on with texts may never end one."""
+        return CONTINUED_TOKENS if _goes_on(recipe) else super().usual_max_tokens(recipe)
 
     def is_blank(self, run: LoadedRun, text: str) -> bool:
         """A model that goes on with texts begins one where a text is blank."""

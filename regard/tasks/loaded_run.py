@@ -12,6 +12,7 @@ from regard.data.corpus import Corpus
 from regard.data.labels import LABELS_FILE
 from regard.data.subword_kinds import MASK_NUMBER, SPECIALS, UNK
 from regard.data.subwords import Subwords
+from regard.data.unknown_words import words_with
 from regard.decoding import Beam, Decodable, Ensemble, Limits, SearchEngine, fast_model
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.errors import DataError, LengthError
@@ -137,7 +138,7 @@ class LoadedRun(ABC):
     def unseen_words(self, text: str) -> tuple[str, ...]:
         """The words of a text with pieces of which the model knows nothing."""
         read = self.read(text)
-        return tuple(self.loaded.source.words_with(read, self.unseen_pieces))
+        return tuple(words_with(self.loaded.source, read, self.unseen_pieces))
 
     @property
     def longest(self) -> int:

@@ -24,7 +24,7 @@ from regard.plots.playback import write_gif
 from regard.plots.terminal_words import plain_words, print_words
 
 DOTS_PER_INCH = 150
-GRID_SUFFIXES = (".png", ".svg")
+GRID_SUFFIXES = (".png", ".svg", ".pdf")
 """Of files in which every layer and head is drawn."""
 RECORD_SUFFIX = ".safetensors"
 """Of files that hold every number, whatever the view."""
@@ -111,6 +111,7 @@ WRITERS: Mapping[str, Callable[[Record, View, Path], object]] = {
     ".html": lambda record, view, out: write_text(out, record_page(record, view)),
     ".png": _write_map,
     ".svg": _write_map,
+    ".pdf": _write_map,
     ".gif": lambda record, view, out: write_gif(record, out, view),
     ".txt": lambda record, view, out: write_text(out, plain_words(record, view) + "\n"),
     ".json": lambda record, view, out: write_text(out, _json(record, view) + "\n"),

@@ -82,6 +82,10 @@ class MaskedWords(Task):
     }
     hides_words = True
 
+    def verb(self, recipe: Recipe) -> str:
+        """The hidden words of a text."""
+        return "Fill in"
+
     def check_recipe(self, recipe: Recipe) -> None:
         """Refuse R-Drop and BLEU: each pass hides other words, and no whole texts are written."""
         super().check_recipe(recipe)
@@ -156,7 +160,7 @@ class MaskedWords(Task):
 
     def sample_of(self, source: str, reference: str) -> tuple[str, str]:
         """A text in which one word is hidden, and the whole text; training reads the targets."""
-        return self.as_example(reference), reference
+        return with_hidden_word(reference), reference
 
     def sample_links(
         self, run: LoadedRun, text: str, answer: str, search: Search
@@ -188,18 +192,23 @@ class MaskedWords(Task):
         """One line with the answer and the candidates of its hidden words."""
         return answer_line(answer)
 
-    def as_example(self, text: str) -> str:
-        """A text with a word in its middle hidden; a word of letters only is preferred.
+    def as_example(self, recipe: Recipe, text: str) -> str:
+        """A text with a hidden word."""
+        return with_hidden_word(text)
 
-        >>> MaskedWords().as_example("Paris is the capital of France .")
-        'Paris is the [MASK] of France .'
-        """
-        if MASK_PIECE in text:
-            return text
-        words = list(re.finditer(r"\S+", text))
-        plain = [word for word in words if word[0].isalpha()] or words
-        hidden = plain[len(plain) // 2]
-        return f"{text[: hidden.start()]}{MASK_PIECE}{text[hidden.end() :]}"
+
+def with_hidden_word(text: str) -> str:
+    """A text with a word in its middle hidden; a word of letters only is preferred.
+
+    >>> with_hidden_word("Paris is the capital of France .")
+    'Paris is the [MASK] of France .'
+    """
+    if MASK_PIECE in text:
+        return text
+    words = list(re.finditer(r"\S+", text))
+    plain = [word for word in words if word[0].isalpha()] or words
+    hidden = plain[len(plain) // 2]
+    return f"{text[: hidden.start()]}{MASK_PIECE}{text[hidden.end() :]}"
 
 
 def _filled_each(

@@ -47,9 +47,12 @@ METRICS_BY_READER: Mapping[str, Sequence[str]] = {
     "running_text": ("words", "loss"),
 }
 """Default metrics of texts that are not translations, by the reader of the data."""
+VERBS_BY_READER: Mapping[str, str] = {"conllu": "Tag", "documents": "Summarise"}
+"""What a run that writes texts does, where the reader of its data tells."""
 METRICS_OF_LOSS = ("loss", "words", "lengths")
 METRICS_WITHOUT_ANSWERS = frozenset({*METRICS_OF_LOSS, "pointing"})
 """Metrics of the references under the model, for which no answers are decoded."""
+USUAL_MAX_TOKENS = 300
 NO_POINTING = "it is played on pictures, in which the boxes of a caption's words are known"
 
 
@@ -78,8 +81,14 @@ class Task:
     """Whether an answer is right or wrong as a whole, as a label of several words is."""
     has_probabilities: bool = False
     """Whether every possible answer has a probability that can be shown."""
+    labels_words: bool = False
+    """Whether an answer is one label for each word of a text."""
     hides_words: bool = False
     """Whether words of a text may be hidden, so that its vocabulary needs a mask piece."""
+
+    def verb(self, recipe: Recipe) -> str:
+        """What a run does to an input, as the name of the studio's view: "Translate"."""
+        return VERBS_BY_READER.get(recipe.data.train.name, "Translate")
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Refuse a recipe by which this task cannot be learned."""
@@ -251,9 +260,16 @@ class Task:
         """All answers to a request as `regard predict --n-best` prints them."""
         return n_best_lines(number, answer)
 
-    def as_example(self, text: str) -> str:
+    def as_example(self, recipe: Recipe, text: str) -> str:
         """A text of the run's data as a request that can be tried."""
         return text
+
+    def usual_max_tokens(self, recipe: Recipe) -> int:
+        """The default limit of an answer that a reader waits for, in tokens.
+
+        Without it the limit grows with the text, and the answer to a document takes long.
+        """
+        return USUAL_MAX_TOKENS
 
     def takes_any_text(self, recipe: Recipe) -> bool:
         """Whether any sentence can be tried; a run on parsed texts needs sentences with trees."""

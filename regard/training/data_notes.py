@@ -18,6 +18,7 @@ from regard.data.corpus import SIDES
 from regard.data.examples import names_columns
 from regard.data.subword_kinds import SPECIALS, UNK
 from regard.data.subwords import Subwords
+from regard.data.unknown_words import words_with
 from regard.errors import RegardError, counted
 from regard.recipes.data_paths import examples_of
 from regard.recipes.idle_settings import validates_on_training_data
@@ -250,7 +251,7 @@ def _words_with(
 ) -> list[str]:
     """Some words, each once, that have one of these pieces."""
     new = set(np.flatnonzero(is_new).tolist())
-    words = (word for text in texts for word in subwords.words_with(text, new))
+    words = (word for text in texts for word in words_with(subwords, text, new))
     found: dict[str, None] = {}
     for word in words:
         found[word] = None

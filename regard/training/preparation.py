@@ -17,10 +17,11 @@ import numpy as np
 
 from regard.choices import Choice
 from regard.data.batches import padding_share
+from regard.data.bpe_merges import Dropping
 from regard.data.corpus import Corpus
 from regard.data.labels import LABELS_FILE, LABELS_OF_TEXTS, LABELS_OF_WORDS, MAX_LABELS
 from regard.data.parsed_words import PARSED_WORDS, heads_of_source
-from regard.data.subwords import Dropping, Subwords
+from regard.data.subwords import Subwords
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import DataError, LengthError, RecipeError, RunError, SettingError, counted
 from regard.hardware.hardware import Hardware

@@ -154,6 +154,11 @@ def check_are_folders(run: Path) -> None:
             )
 
 
+def is_unfinished_run(path: Path) -> bool:
+    """Whether a folder holds a run that has been begun and has no final weights."""
+    return (path / "recipe.toml").is_file() and not os.path.lexists(path / "model.safetensors")
+
+
 def finished_weights(path: Path) -> Path:
     """The file of a finished run's weights."""
     weights, problem = path / "model.safetensors", f"'{path}' is not a finished run"

@@ -6,13 +6,13 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import TimeoutError as TookTooLong
 
 VIEWS = (
-    "translate", "worked", "mechanisms", "captions", "atlas", "gold", "compare", "training"
+    "answer", "worked", "mechanisms", "captions", "atlas", "gold", "compare", "training"
 )  # fmt: skip
 TEXT = "a dog ate"
 TARGET = "dog the food"
 """An answer that is given, so that nothing has to be searched for."""
 WHOLE = {
-    "translate": ".map canvas",
+    "answer": ".map canvas",
     "worked": ".stage input",
     "mechanisms": ".side-by-side canvas",
     "captions": ".photo canvas",

@@ -46,14 +46,14 @@ def base_url(papers):
 def _asked(page, text, most):
     page.get_by_label("Text", exact=True).fill(text)
     page.get_by_label("longest answer, in tokens").fill(str(most))
-    page.get_by_role("button", name="Answer", exact=True).click()
+    page.get_by_role("button", name="Translate", exact=True).click()
     page.wait_for_selector(".answers")
     settle(page)
 
 
 def _open(page, **params):
     query = "&".join(f"{name}={value}" for name, value in params.items())
-    page.goto(f"/#/translate?{query}")
+    page.goto(f"/#/answer?{query}")
     page.wait_for_selector(".answers")
     settle(page)
 

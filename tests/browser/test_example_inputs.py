@@ -49,7 +49,7 @@ def base_url(unknown):
         yield address.rstrip("/")
 
 
-@pytest.mark.parametrize(("view", "run"), [("translate", "texts"), ("captions", "pictures")])
+@pytest.mark.parametrize(("view", "run"), [("answer", "texts"), ("captions", "pictures")])
 def test_a_run_whose_data_are_not_known_says_why_it_offers_none(page, unknown, view, run):
     page.goto(f"/#/{view}?run={run}")
     said = page.locator(".ask").get_by_text("No examples of this run's data:")

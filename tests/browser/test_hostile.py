@@ -78,7 +78,7 @@ def test_names_that_are_html_are_text_in_every_view(page, view):
 
 @pytest.mark.parametrize("picture", ["links", "heads"])
 def test_so_they_are_in_links_and_in_the_grid_of_heads(page, picture):
-    open_view(page, "translate", run=NAME, text=TEXT, target=TEXT)
+    open_view(page, "answer", run=NAME, text=TEXT, target=TEXT)
     page.get_by_role("button", name={"links": "Links", "heads": "Every head"}[picture]).click()
     _stir(page)
     expect(page.locator("main")).to_contain_text(WORD)
@@ -93,7 +93,7 @@ def test_an_address_that_asks_for_html_shows_the_view_and_none_of_it(page, view)
 
 
 def test_a_refusal_says_it_as_text(page, faults):
-    page.goto(f"/#/translate?text={'%3Cb%20id%3Dcaught%3E' * 80}")
+    page.goto(f"/#/answer?text={'%3Cb%20id%3Dcaught%3E' * 80}")
     expect(page.get_by_role("alert")).to_contain_text("at most")
     assert _caught(page) == 0
     assert all("413" in fault for fault in faults)

@@ -183,7 +183,7 @@ def _mark_labels(page):
 
 
 OPERATE = {
-    "translate": _translate, "worked": _worked, "mechanisms": _mechanisms, "captions": _captions,
+    "answer": _translate, "worked": _worked, "mechanisms": _mechanisms, "captions": _captions,
     "atlas": _atlas, "gold": _gold, "compare": _compare, "training": _training,
 }  # fmt: skip
 

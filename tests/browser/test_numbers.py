@@ -38,7 +38,7 @@ def _pixel(page, selector, column, row):
     ],
 )
 def test_the_table_and_the_title_are_python_s(page, record, wishes, view):
-    open_view(page, "translate", run="first", **wishes)
+    open_view(page, "answer", run="first", **wishes)
     panel = record.panel(view)
     assert page.locator(".what").inner_text() == panel.title
     page.locator(".numbers summary").click()
@@ -49,7 +49,7 @@ def test_the_table_and_the_title_are_python_s(page, record, wishes, view):
 
 
 def test_every_cell_that_arrow_keys_reach_says_its_weight_and_has_its_colour(page, record):
-    open_view(page, "translate", run="first", kind="encoder", layer=1, head=1, unit="pieces")
+    open_view(page, "answer", run="first", kind="encoder", layer=1, head=1, unit="pieces")
     weights = record.weights("encoder", 0, 0)
     page.locator(".cells").focus()
     walk = [(0, 0, None), (0, 1, "ArrowRight"), (1, 1, "ArrowDown"), (1, 2, "ArrowRight")]
@@ -66,7 +66,7 @@ def test_every_cell_that_arrow_keys_reach_says_its_weight_and_has_its_colour(pag
 
 
 def test_the_words_take_the_colours_of_their_weights(page, record):
-    open_view(page, "translate", run="first", pin="q1")
+    open_view(page, "answer", run="first", pin="q1")
     panel = record.panel(View())
     shown = (
         page.locator(".line")
@@ -82,7 +82,7 @@ def test_the_words_take_the_colours_of_their_weights(page, record):
 
 
 def test_hidden_special_tokens_say_how_much_they_took_and_rows_sum_to_one(page, record):
-    open_view(page, "translate", run="first", specials="hidden")
+    open_view(page, "answer", run="first", specials="hidden")
     panel = record.panel(View())
     gone = panel.weights[:-1, -1].mean()
     assert (

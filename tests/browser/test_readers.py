@@ -32,7 +32,7 @@ def base_url(readers):
 
 
 def test_hidden_words_have_several_answers_each_with_its_probability(page, readers):
-    page.goto("/#/translate?run=words&text=a [MASK] [MASK] ate")
+    page.goto("/#/answer?run=words&text=a [MASK] [MASK] ate")
     page.wait_for_selector(".answers")
     settle(page)
     trained = readers.runs["words"].trained
@@ -56,28 +56,28 @@ def test_hidden_words_have_several_answers_each_with_its_probability(page, reade
 
 
 def test_a_text_without_a_hidden_word_is_shown_with_a_note(page):
-    page.goto("/#/translate?run=words&text=a dog ate")
+    page.goto("/#/answer?run=words&text=a dog ate")
     expect(page.locator(".note").first).to_contain_text("no word is hidden")
     expect(page.locator(".answers label")).to_have_count(1)
     expect(page.locator(".answers .quiet")).to_have_text("")
 
 
 def test_an_answer_of_one_s_own_is_asked_for_only_where_it_is_read(page, faults):
-    page.goto("/#/translate?run=tags&text=a dog ate")
+    page.goto("/#/answer?run=tags&text=a dog ate")
     page.wait_for_selector(".answers")
     expect(page.get_by_label("Answer", exact=True)).to_have_count(0)
     # unless one stands in the address, and somebody must be able to take it out
-    page.goto("/#/translate?run=tags&text=a dog ate&target=dog")
+    page.goto("/#/answer?run=tags&text=a dog ate&target=dog")
     expect(page.get_by_role("alert")).to_contain_text("Leave it out")
     faults.clear()
     page.get_by_label("Answer", exact=True).fill("")
-    page.get_by_role("button", name="Answer", exact=True).click()
+    page.get_by_role("button", name="Tag", exact=True).click()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_a_longest_answer_in_the_address_is_not_asked_of_a_run_that_writes_none(page):
     most = page.get_by_label("longest answer, in tokens")
-    page.goto("/#/translate?run=words&text=a [MASK] ate&most=5")
+    page.goto("/#/answer?run=words&text=a [MASK] ate&most=5")
     expect(page.locator(".answers label")).to_have_count(5)
     expect(most).to_have_count(0)
     expect(page.get_by_role("alert")).to_have_count(0)

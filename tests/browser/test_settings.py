@@ -87,7 +87,7 @@ def forced(page):
 
 
 def test_forced_colours_leave_weights_their_own(forced, registry):
-    open_view(forced, "translate", run="first", pin="q1")
+    open_view(forced, "answer", run="first", pin="q1")
     panel = registry.run("first").trained.look(TEXT, TARGET).panel(View())
     top = float(panel.weights.max())
     want = [colour(LIGHT, weight / top) for weight in panel.weights[0].tolist()]
@@ -101,7 +101,7 @@ def test_forced_colours_leave_weights_their_own(forced, registry):
 
 
 def test_forced_colours_still_show_focus_crosshair_and_what_is_pinned(forced):
-    open_view(forced, "translate", run="first", pin="q1")
+    open_view(forced, "answer", run="first", pin="q1")
     forced.locator(".cells").focus()
     forced.keyboard.press("ArrowRight")
     for part in ("row", "column"):
@@ -124,7 +124,7 @@ def test_forced_colours_still_show_focus_crosshair_and_what_is_pinned(forced):
 
 def test_at_200_per_cent_the_pointer_is_over_the_cell_that_it_seems_to_be(fresh):
     _zoom(fresh)
-    open_view(fresh, "translate", run="first", kind="encoder", unit="pieces")
+    open_view(fresh, "answer", run="first", kind="encoder", unit="pieces")
     cells = fresh.locator(".cells")
     cells.scroll_into_view_if_needed()
     box = cells.bounding_box()

@@ -14,7 +14,7 @@ NAMES = "(all) => all.map((one) => one.textContent)"
 
 
 def test_a_sentence_is_asked_looked_at_and_pinned_without_a_mouse(page):
-    open_view(page, "translate", run="first")
+    open_view(page, "answer", run="first")
     page.get_by_label("Text").focus()
     page.keyboard.press("Control+a")
     page.keyboard.type("the food")
@@ -39,7 +39,7 @@ def test_a_sentence_is_asked_looked_at_and_pinned_without_a_mouse(page):
 
 
 def test_hover_previews_and_a_click_pins(page):
-    open_view(page, "translate", run="first", pin="q1")
+    open_view(page, "answer", run="first", pin="q1")
     words = page.locator(".line").first.locator("button")
     pinned = page.locator(".readout").inner_text()
     words.nth(2).hover()
@@ -55,7 +55,7 @@ def test_hover_previews_and_a_click_pins(page):
 
 
 def test_an_address_shows_the_same_again(page):
-    open_view(page, "translate", run="second", kind="decoder", layer=2, head=1, pin="q2")
+    open_view(page, "answer", run="second", kind="decoder", layer=2, head=1, pin="q2")
     page.get_by_role("button", name="Links").click()
     said, title = page.locator(".readout").inner_text(), page.locator(".what").inner_text()
     page.reload()
@@ -67,7 +67,7 @@ def test_an_address_shows_the_same_again(page):
 
 
 def test_playback_goes_word_by_word_and_moves_alone_only_where_motion_is_welcome(page):
-    open_view(page, "translate", run="first", pin="q1")
+    open_view(page, "answer", run="first", pin="q1")
     assert page.get_by_role("button", name="play").count() == 0
     page.get_by_role("button", name="next word").click()
     expect(page.locator(".playback")).to_contain_text("word 2 of")
@@ -77,7 +77,7 @@ def test_playback_goes_word_by_word_and_moves_alone_only_where_motion_is_welcome
 
 
 def test_a_model_that_reads_letters_is_shown_by_letters_until_words_are_asked_for(page):
-    open_view(page, "translate", run="first", unit="")
+    open_view(page, "answer", run="first", unit="")
     keys, shown = page.locator(".line").nth(1).locator("button"), page.get_by_label("show")
     expect(keys).to_have_text([*"a▁dog▁ate", "<eos>"], use_inner_text=False)
     assert shown.locator("option:checked").inner_text() == "letters"
@@ -97,10 +97,10 @@ def test_a_model_that_reads_letters_is_shown_by_letters_until_words_are_asked_fo
     ],
 )
 def test_any_text_stays_text(page, registry, text, answer):
-    open_view(page, "translate", run="first")
+    open_view(page, "answer", run="first")
     page.get_by_label("Answer", exact=True).fill(answer)
     page.get_by_label("Text").fill(text)
-    page.get_by_role("button", name="Answer", exact=True).click()
+    page.get_by_role("button", name="Translate", exact=True).click()
     panel = registry.run("first").trained.look(text, answer or None).panel(View())
     queries, keys = (page.locator(".line").nth(i).locator("button") for i in (0, 1))
     # letter by letter what Python has, no more and no less
@@ -115,7 +115,7 @@ def test_any_text_stays_text(page, registry, text, answer):
 
 
 def test_words_of_the_right_to_left_run_from_right_to_left(page):
-    open_view(page, "translate", run="first", text="الكلب يأكل", kind="encoder")
+    open_view(page, "answer", run="first", text="الكلب يأكل", kind="encoder")
     line = page.locator(".line").nth(1)
     assert line.evaluate("(one) => getComputedStyle(one).direction") == "rtl"
     first, second = (line.locator("button").nth(i).bounding_box() for i in (0, 1))
@@ -202,7 +202,7 @@ def test_the_wheel_zooms_at_the_pointer_and_dragging_pans(page):
 
 
 def test_the_table_of_heads_is_sorted_by_what_one_chooses_and_leads_to_a_head(page):
-    open_view(page, "translate", run="first")
+    open_view(page, "answer", run="first")
     page.get_by_role("button", name="Every head").click()
     page.get_by_text("What each head does").click()
     page.get_by_role("button", name="entropy, nats").click()
@@ -247,18 +247,18 @@ def test_the_tour_leads_through_the_views_and_ends(page):
     open_view(page, "training")
     page.get_by_role("button", name="Tour").click()
     card = page.get_by_role("dialog", name="tour")
-    expect(card).to_contain_text("1 of 7")
+    expect(card).to_contain_text("1 of 9")
     expect(page.locator("h1")).to_have_text("Translate")
-    for _ in range(6):
+    for _ in range(8):
         page.get_by_role("button", name="Next", exact=True).last.click()
-    expect(card).to_contain_text("7 of 7")
+    expect(card).to_contain_text("9 of 9")
     expect(page.locator("h1")).to_have_text("Training")
     page.get_by_role("button", name="Done").click()
     expect(card).to_have_count(0)
 
 
 def test_a_text_that_is_too_long_is_told_and_the_page_lives_on(page, faults):
-    page.goto("/#/translate?run=first&text=" + "a" * 90)
+    page.goto("/#/answer?run=first&text=" + "a" * 90)
     expect(page.get_by_role("alert")).to_contain_text("at most 48")
     page.get_by_label("Text").fill(TEXT)
     page.keyboard.press("Enter")

@@ -232,7 +232,7 @@ def test_a_look_shows_the_whole_row(runs, capsys, name):
     assert list(json.loads(out)["attention"]) == ["encoder"]
     assert weights.shape == (len(shown["queries"]), len(shown["keys"]))
     assert np.allclose(weights.sum(1), 1.0, atol=1e-4)
-    assert (shown["keys"][0], shown["keys"][-1]) == ("<bos>", "<eos>")
+    assert (shown["keys"][0], shown["keys"][-1]) == ("[CLS]", "[SEP]")
 
 
 @pytest.mark.parametrize("text", [TEXT, "The Cat saw Paris"])

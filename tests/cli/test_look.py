@@ -203,8 +203,8 @@ def test_a_standard_input_that_is_closed_is_told(words, look, monkeypatch, capsy
         (["a", "--head", "3"], r"no head 3: cross attention has 2 heads"),
         (["a", "--kind", "crss"], r"look: --kind: There is no 'crss' here. Did you mean 'cross'\?"),
         (
-            ["a", "--out", "x.pdf"],
-            r"--out ends in .html, .png, .svg, .gif, .txt, .json, .safetensors; got 'x\.pdf'",
+            ["a", "--out", "x.doc"],
+            r"--out ends in .html, .png, .svg, .pdf, .gif, .txt, .json, .safetensors; got 'x\.doc'",
         ),
         (["a", "--out", "nowhere/x.png"], r"there is no folder 'nowhere'"),
         (["a", "--heads"], r"--heads is a picture\. Write it with --out x\.png"),

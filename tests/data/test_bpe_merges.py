@@ -6,8 +6,8 @@ from itertools import pairwise, product
 
 import pytest
 
-from regard.data.bpe_merges import Merging
-from regard.data.subwords import Dropping, Subwords
+from regard.data.bpe_merges import Dropping, Merging
+from regard.data.subwords import Subwords
 from regard.errors import SettingError
 
 MERGES = [("a", "b"), ("b", "c"), ("ab", "c"), ("c", "d"), ("abc", "d")]

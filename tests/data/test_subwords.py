@@ -120,14 +120,6 @@ def test_many_texts_are_encoded_as_one_by_one():
         assert subwords.encode_all(texts) == [subwords.encode(text) for text in texts]
 
 
-def test_unknown_rate_is_the_share_of_characters_without_a_piece():
-    assert TRAINED[CHARACTERS].unknown_rate(["the cat", "ZZZ"]) == pytest.approx(3 / 10)
-    assert TRAINED[WORDS].unknown_rate(["the zebra"]) == pytest.approx(5 / 9)
-    assert TRAINED[BPE].unknown_rate(["the cat", "狗x"]) == pytest.approx(1 / 9)
-    assert TRAINED[BPE].unknown_rate(["<unk>"]) == 0
-    assert TRAINED[BPE].unknown_rate([]) == 0
-
-
 @given(text=st.text(), seed=st.integers(0, 99))
 def test_dropout_cuts_finer_reads_the_same_and_repeats_with_its_seed(text, seed):
     subwords = TRAINED[BPE]

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.subword_kinds import BOS, BPE, BYTES, CHARACTERS, EOS, UNIGRAM, UNK, WORDS
+from regard.data.published_subwords import WORDPIECE
+from regard.data.subword_kinds import (
+    BOS,
+    BPE,
+    BYTES,
+    CHARACTERS,
+    EOS,
+    SPECIALS,
+    UNIGRAM,
+    UNK,
+    WORDS,
+)
 from regard.data.subwords import Subwords
 from regard.inspecting.token_labels import (
     read_ids,
@@ -28,6 +39,21 @@ def test_pieces_show_their_spaces_and_belong_to_words():
     assert tokens.names == ("to", "be", ",", "déjà", "<eos>")
     assert tokens.specials == {4}
     assert tokens.pieces[-1] == "<eos>"
+
+
+def test_special_pieces_of_bert_have_its_own_names():
+    vocabulary = [*SPECIALS, "[MASK]", "to", "be"]
+    said = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    plain = {"type": "BertNormalizer", "lowercase": True, **said}
+    numbers = {piece: number for number, piece in enumerate(vocabulary)}
+    parts = {"vocab": numbers, "normalizer": plain}
+    published = Subwords(WORDPIECE, WORDPIECE.rebuild(parts))
+    tokens = read_text(published, "to [MASK] zebra", before=[BOS], after=[EOS])
+    assert tokens.names[0] == "[CLS]"
+    assert tokens.names[-1] == "[SEP]"
+    assert tokens.pieces[1] == "to"
+    assert "[UNK]" in tokens.pieces
+    assert tokens.specials == {0, len(tokens.names) - 1}
 
 
 def test_letters_of_a_date_make_words_and_a_space_goes_with_the_word_after_it():

@@ -187,6 +187,27 @@ def test_two_notebook_outputs_on_one_page_both_work(offline, tmp_path):
     assert said in second.locator(".readout").inner_text()
 
 
+@pytest.mark.parametrize("width", [420, 900])
+def test_frames_of_a_notebook_show_all_without_scroll_bars_inside(offline, tmp_path, width):
+    torch.manual_seed(6)
+    record, _ = of_a_model()
+    caption = captioned([list(random_maps(2, 4, 16))], written("a", "red", "dog"))
+    cells = "".join(f"<div>{one._repr_html_()}</div>" for one in (record, caption))
+    written_page = f"<!doctype html><body>{cells}</body>"
+    (tmp_path / "notebook.html").write_text(written_page, encoding="utf-8")
+    page = offline(tmp_path / "notebook.html")
+    page.set_viewport_size({"width": width, "height": 700})
+    page.wait_for_timeout(300)
+    for i in range(2):
+        page.locator("iframe").nth(i).scroll_into_view_if_needed()
+        inside = page.locator("iframe").nth(i).element_handle().content_frame()
+        fits = "document.documentElement.scrollHeight <= innerHeight"
+        inside.wait_for_function(fits)
+        # and no taller than what is in it
+        high = inside.evaluate("[innerHeight, document.body.getBoundingClientRect().bottom]")
+        assert high[0] - high[1] < 80
+
+
 def test_a_translation_opens_from_disk_and_follows_the_keyboard(offline, tmp_path):
     torch.manual_seed(8)
     record, _ = of_a_model()

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from regard.errors import MissingExtra
 from regard.inspecting.panels import View
 from regard.plots import fonts, heads_grid, record_map
+from regard.plots.colours import LIGHT, colour
 from regard.plots.fonts import drawable
 from tests.inspecting.hand_made import of_a_model, tokens, written_down
 
@@ -41,12 +42,12 @@ def _cells(figure, ax, rows, columns):
     return out
 
 
-def test_the_brightest_cell_is_where_the_largest_weight_is():
+def test_the_darkest_cell_is_where_the_largest_weight_is():
     figure = record_map(_record([WEIGHTS]))
     cells = _cells(figure, figure.axes[0], 2, 3)
-    assert np.unravel_index(cells.argmax(), cells.shape) == (1, 1)
+    assert np.unravel_index(cells.argmin(), cells.shape) == (1, 1)
     order = np.argsort(np.asarray(WEIGHTS).ravel())
-    assert (np.diff(cells.ravel()[order]) >= 0).all()
+    assert (np.diff(cells.ravel()[order]) <= 0).all()
 
 
 def test_axes_are_named_query_and_key_and_ticks_are_tokens():
@@ -90,6 +91,26 @@ def test_dollars_are_no_formula():
     assert figure.axes[0].get_xticklabels()[1].get_text() == "$\\frac$"
 
 
+@pytest.mark.parametrize(
+    ("names", "turned"), [(("a", "of", "it"), 0.0), (("a", "of", "something"), 90.0)]
+)
+def test_names_of_columns_are_all_turned_or_none_is(names, turned):
+    figure = record_map(written_down([WEIGHTS], queries=tokens("x", "y"), keys=tokens(*names)))
+    _brightness(figure)
+    shown = figure.axes[0].get_xticklabels()
+    assert [tick.get_rotation() for tick in shown] == [turned] * 3
+
+
+def test_figures_have_the_colours_of_the_page():
+    figure = record_map(_record([WEIGHTS]))
+    colours = figure.axes[0].images[0].get_cmap()
+    assert colours(0.0, bytes=True)[:3] == colour(LIGHT, 0.0)
+    assert colours(1.0, bytes=True)[:3] == colour(LIGHT, 1.0)
+    assert record_map(_record([WEIGHTS]), colours="gray_r").axes[0].images[0].get_cmap().name == (
+        "gray_r"
+    )
+
+
 def test_a_long_text_is_pooled_and_says_so(monkeypatch):
     # the package's name `heatmap` is the function
     module = sys.modules[record_map.__module__]
@@ -117,7 +138,7 @@ def test_every_head_has_its_place_in_the_grid_and_all_share_one_scale():
     x, y = pictures[0].transData.transform((1, 1))
     best = brightness[len(brightness) - 1 - int(y), int(x)]
     x, y = pictures[0].transData.transform((0, 1))
-    assert best > brightness[len(brightness) - 1 - int(y), int(x)]
+    assert best < brightness[len(brightness) - 1 - int(y), int(x)]
 
 
 def test_a_character_that_no_font_has_is_a_square_and_is_explained(monkeypatch):

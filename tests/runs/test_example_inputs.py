@@ -6,10 +6,10 @@ from threading import Event
 import pytest
 from starlette.testclient import TestClient
 
-from regard.runs.example_inputs import SENTENCES, own_examples
+from regard.runs.example_inputs import NO_EXAMPLES, SENTENCES, other_examples, own_examples
 from regard.serving import build_app
 from regard.serving.registry import open_runs
-from regard.tasks.masked_words import MaskedWords
+from regard.tasks.masked_words import with_hidden_word
 from tests.factories import ENCODER, make_run
 from tests.serving.serving import write_card
 
@@ -41,11 +41,11 @@ def _offered(tmp_path, valid, *, model, kind="words"):
     registry = open_runs([run], device="cpu")
     with TestClient(build_app(registry), base_url="http://127.0.0.1:8000") as client:
         told = client.get("/api/runs/run/info").json()
-        for text in (*told["examples"], *told["other_examples"]):
+        for text in told["examples"]:
             said = client.post("/api/runs/run/predict", json={"text": text})
             assert said.status_code == 200, said.text
             assert "no word is hidden" not in (said.json()["note"] or "")
-    return told["examples"], told["other_examples"]
+    return told["examples"], other_examples(registry.run("run").trained)
 
 
 def _running_text(tmp_path, *, context=0):
@@ -86,11 +86,18 @@ def test_empty_texts_are_not_offered(tmp_path):
     assert own == ["the cat", "the dog"]
 
 
+def test_a_run_whose_data_have_nothing_to_ask_says_so(tmp_path):
+    run = make_run(tmp_path / "run", LINES, kind="words", model=TAGS)
+    (run / "examples.json").write_text('{"version": 1, "inputs": [" "]}')
+    found = own_examples(open_runs([run], device="cpu").run("run").trained)
+    assert (found.inputs, found.why_none) == ((), NO_EXAMPLES)
+
+
 def test_texts_longer_than_the_model_reads_are_not_offered(tmp_path):
     lines = ["the cat " * 40, *["the dog"] * 5, "cat " * 63, "cat " * 64]
     (tmp_path / "a.tsv").write_text("".join(f"{line}\tcat\n" for line in lines))
     own, _ = _offered(tmp_path, f'{{ name = "tsv", path = "{tmp_path / "a.tsv"}" }}', model=TAGS)
-    assert own == ["the dog"] * 4
+    assert own == ["the dog", lines[-2]]
     (tmp_path / "a.tsv").write_text("".join(f"{line}\tcat\n" for line in lines[-2:]))
     own, _ = _offered(tmp_path, f'{{ name = "tsv", path = "{tmp_path / "a.tsv"}" }}', model=TAGS)
     assert own == [lines[-2]]
@@ -106,7 +113,7 @@ def test_texts_longer_than_the_model_reads_are_not_offered(tmp_path):
     ],
 )
 def test_one_word_is_hidden_and_all_else_stays(text, hidden):
-    assert MaskedWords().as_example(text) == hidden
+    assert with_hidden_word(text) == hidden
 
 
 def test_examples_of_a_run_are_read_once_and_keep_no_other_run_waiting(tmp_path, monkeypatch):

@@ -57,8 +57,8 @@ def test_runs_and_their_facts(client, registry):
     model = registry.run("first").trained.loaded.model
     assert facts["parameters"] == sum(one.numel() for one in model.parameters())
     assert (facts["reads"], facts["longest"], facts["has_metrics"]) == ("texts", 48, True)
-    assert len(facts["examples"]) == 4
-    assert "A dog ate the food because it was hungry." in facts["other_examples"]
+    assert 1 <= len(facts["examples"]) <= 4
+    assert (facts["verb"], facts["is_ready"], facts["step"]) == ("Translate", True, None)
 
 
 def test_answers_are_those_of_the_run_best_first(client, registry, answers):
@@ -332,3 +332,32 @@ def test_a_name_that_another_run_has_already_is_made_longer(tmp_path):
 def test_runs_that_no_name_tells_apart_are_refused():
     with pytest.raises(RunError, match="Rename its folder"):
         names_of([Path("/a/run"), Path("/b/run"), Path("/a-run")])
+
+
+def test_answers_may_be_drawn_and_a_seed_repeats_them(client):
+    asked = {
+        "text": TEXT,
+        "n_best": 2,
+        "max_tokens": 6,
+        "sampling": {"temperature": 1.5, "seed": 3},
+    }
+    first, again = (client.post("/api/runs/first/predict", json=asked).json() for _ in range(2))
+    assert first["answers"] == again["answers"]
+    other = {**asked, "sampling": {**asked["sampling"], "seed": 4}}
+    drawn = client.post("/api/runs/first/predict", json=other).json()
+    assert [one["text"] for one in drawn["answers"]] != [one["text"] for one in first["answers"]]
+
+
+def test_a_temperature_of_nothing_is_refused(client):
+    asked = {"text": TEXT, "sampling": {"temperature": 0}}
+    answer = client.post("/api/runs/first/predict", json=asked)
+    assert answer.status_code == 422
+    assert "sampling.temperature" in answer.json()["error"]["message"]
+
+
+def test_a_text_may_be_unlike_what_was_learned(client):
+    said = client.post("/api/runs/first/familiarity", json={"text": "жжж жжж"}).json()
+    assert "has no piece for" in said["unlike"]
+    assert client.post("/api/runs/first/familiarity", json={"text": TEXT}).json() == {
+        "unlike": None
+    }

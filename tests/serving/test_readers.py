@@ -92,7 +92,7 @@ def test_every_word_of_a_long_text_has_its_tag_and_what_is_written_freely_ends(t
     assert len(want.tokens) == 450
     assert said["text"] == want.text
     assert len(said["filled"]) == 450
-    usual = {name: info(registry.run(name))["usual_answer"] for name in ("tags", "writer")}
+    usual = {name: info(registry, name)["usual_answer"] for name in ("tags", "writer")}
     assert usual == {"tags": None, "writer": 300}
 
 

@@ -152,4 +152,6 @@ def test_the_form_of_a_request_is_described(client):
     said = client.get("/openapi.json").json()["paths"]["/api/runs/{run}/predict"]["post"]
     form = said["requestBody"]["content"]["application/json"]["schema"]
     assert form["required"] == ["text"]
-    assert set(form["properties"]) == {"text", "target", "n_best", "max_tokens"}
+    assert set(form["properties"]) == {"text", "target", "n_best", "max_tokens", "sampling"}
+    drawn = next(one for one in form["properties"]["sampling"]["anyOf"] if "properties" in one)
+    assert set(drawn["properties"]) == {"temperature", "top_k", "top_p", "seed"}

@@ -1,5 +1,4 @@
-// Colours: ramps come from regard/plots/colours.py, by the server or inside the page; figures of
-// matplotlib have its cividis.
+// Colours: ramps come from regard/plots/colours.py, by the server or inside the page, as those of figures do.
 
 const parts = (text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16));
 

@@ -46,13 +46,13 @@ export function Controls({ record, view, params, change, hasWords = true }) {
     <${Select} label="attention" value=${view.kind}
       options=${Object.keys(record.attention).map((kind) => [kind, kind])}
       onChange=${(kind) => change({ kind, layer: "", head: "", pin: "" })} />
-    <${Shown} one=${one} view=${view} change=${change} />
     ${!quantity.is_joined && html`<${Select} label="layer" value=${said(view.layer)}
       options=${places(one.n_layers).map((i) => [said(i), named("layer", i)])}
       onChange=${(layer) => change({ layer })} />
     <${Select} label="head" value=${said(view.head)}
       options=${places(one.n_heads).map((i) => [said(i), named("head", i)])}
       onChange=${(head) => change({ head })} />`}
+    <${Shown} one=${one} view=${view} change=${change} />
     <${Select} label="show" value=${view.unit}
       options=${[["words", "words"], ["pieces", isOfLetters(one) ? "letters" : "sub-word pieces"]]}
       onChange=${(unit) => change({ unit, pin: "" })} />

@@ -7,7 +7,7 @@ import { visibleOf } from "./panel.js";
 
 const SIZE = 64;
 
-function Thumb({ part, scale, top, stops }) {
+export function Thumb({ part, scale, top, stops }) {
   const canvas = useRef(null);
   useEffect(() => { paint(canvas.current, part, scale, top, stops); }, [part, scale, top, stops]);
   return html`<canvas ref=${canvas} aria-hidden="true"></canvas>`;
@@ -23,10 +23,39 @@ function gridOf(one, numbers) {
   });
 }
 
+// the maps of one record, kept while it is shown: pictures of several sizes are made of them
+const GRIDS = new WeakMap();
+function keptGrid(one, numbers) {
+  if (!GRIDS.has(numbers)) GRIDS.set(numbers, gridOf(one, numbers));
+  return GRIDS.get(numbers);
+}
+
+// every head, and the means, at most `size` cells a side, and the largest value of all
+export function thumbsOf(one, numbers, scale, size) {
+  const grid = useMemo(() => keptGrid(one, numbers), [numbers]);
+  const top = useMemo(() => Math.max(...grid.flat().map((each) => topOf(scale, each))), [grid, scale]);
+  const parts = useMemo(() => grid.map((layer) => layer.map((each) => smaller(one, each, size))), [grid, size]);
+  return { grid, top, parts };
+}
+
+function smaller(one, { weights, visible, allowed }, size) {
+  const [n, keys] = [one.queries.pieces.length, one.keys.pieces.length], shown = pooled(weights, size);
+  return { weights: shown, visible: visible && pooled(visible, size),
+    allowed: shown.map((_, i) => allowed?.[Math.floor(i * n / Math.min(n, size))] ?? keys) };
+}
+
+// moves the focus in a grid of buttons by an arrow key
+export function walked(event, buttons, columns) {
+  const here = buttons.indexOf(document.activeElement);
+  if (!(event.key in ARROWS) || here < 0) return;
+  const [down, across] = ARROWS[event.key], next = here + down * columns + across;
+  if (Math.floor((here + across) / columns) === Math.floor(here / columns)) buttons[next]?.focus();
+  event.preventDefault();
+}
+
 export function Heads({ one, numbers, view, scale, stops, choose, focusRow }) {
   const box = useRef(null);
-  const grid = useMemo(() => gridOf(one, numbers), [numbers]);
-  const top = useMemo(() => Math.max(...grid.flat().map((each) => topOf(scale, each))), [grid, scale]);
+  const { grid, top, parts: whole } = thumbsOf(one, numbers, scale, SIZE);
   const walk = (event) => {
     const here = document.activeElement.closest("td");
     if (!(event.key in ARROWS) || !here) return;
@@ -38,16 +67,13 @@ export function Heads({ one, numbers, view, scale, stops, choose, focusRow }) {
   };
   // a word in focus makes a strip of each map: its row alone
   const parts = useMemo(() => {
-    const part = (matrix) => matrix && (focusRow == null ? pooled(matrix, SIZE)
-      : focusRow.map((place) => matrix[place]).filter(Boolean));
-    const [n, keys] = [one.queries.pieces.length, one.keys.pieces.length];
-    const rowOf = (i) => focusRow?.[i] ?? Math.floor(i * n / Math.min(n, SIZE));
-    return grid.map((layer) => layer.map(({ weights, visible, allowed }) => {
-      const shown = part(weights);
-      return { weights: shown, visible: part(visible), allowed: shown.map((_, i) => allowed?.[rowOf(i)] ?? keys) };
-    }));
-  }, [grid, String(focusRow)]);
-  return html`<div class="heads scroll" role="group" aria-label="every head" ref=${box}
+    if (focusRow == null) return whole;
+    const rows = (matrix) => matrix && focusRow.map((place) => matrix[place]).filter(Boolean);
+    const keys = one.keys.pieces.length;
+    return grid.map((layer) => layer.map(({ weights, visible, allowed }) => ({ weights: rows(weights), visible: rows(visible),
+      allowed: focusRow.map((place) => allowed?.[place] ?? keys) })));
+  }, [grid, whole, String(focusRow)]);
+  return html`<div class="heads scroll" role="group" aria-label="every head" style=${{ "--across": places(one.n_heads).length }} ref=${box}
     onKeyDown=${walk}><table>
     <thead><tr><td></td>${places(one.n_heads).map((head) =>
       html`<th scope="col" key=${head}>${named("head", head)}</th>`)}</tr></thead>

@@ -5,7 +5,8 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { paint } from "./colours.js";
 import { ARROWS, entropy, limited, quoted, received, written } from "./numbers.js";
 
-const LONG = 90;
+// cells a side from which on names are left out; letters of names that fit above a column
+const LONG = 90, UPRIGHT = 2;
 
 function cellText(panel, { query, key }) {
   const weight = panel.weights[query][key];
@@ -60,6 +61,8 @@ export function HeatMap({ panel, scale, top, stops, focus, label, marks, hasMarg
   const spread = Math.log(Math.max(columns, 2));
   const mass = hasMargins ? received(weights) : [];
   const heaviestMass = Math.max(...mass, 1e-9);
+  // names of columns are all turned, or none is
+  const isUpright = panel.keys.every((name) => [...String(name)].length <= UPRIGHT);
   const labels = (names, chosen) => html`${names.map((name, i) => html`<div key=${i} title=${name}
     class=${i === chosen ? "here" : ""}><bdi>${name}</bdi></div>`)}`;
   return html`<div class="map">
@@ -69,7 +72,7 @@ export function HeatMap({ panel, scale, top, stops, focus, label, marks, hasMarg
       style=${{ "--queries": rows, "--keys": columns,
         ...(size && { "--cell": `${size.wide}px`, "--tall": `${size.tall}px` }) }}>
       <div class="axis">${isShort ? "query" : panel.queryTitle} ↓<br />${isShort ? "key" : panel.keyTitle} →</div>
-      <div class="columns" aria-hidden="true">${!isLong && labels(panel.keys, markedKey)}</div>
+      <div class=${`columns${isUpright ? " upright" : ""}`} aria-hidden="true">${!isLong && labels(panel.keys, markedKey)}</div>
       <div class="rows" aria-hidden="true">${!isLong && labels(panel.queries, marked)}</div>
       <div class="cells" role="application" tabIndex="0" ref=${box}
         aria-label=${`${label ?? panel.title}: ${extent ?? `${rows} queries by ${columns} keys`}. Arrow keys move `
@@ -91,7 +94,7 @@ export function HeatMap({ panel, scale, top, stops, focus, label, marks, hasMarg
         ${mass.map((sum, j) => html`<i key=${j}
           style=${{ height: `${(100 * sum / heaviestMass).toFixed(1)}%` }}></i>`)}</div>`}
     </div></div>
-    ${hasMargins && html`<p class="quiet small">Bars at the right: how spread each row is (entropy,
+    ${hasMargins && html`<p class="quiet small margins">Bars at the right: how spread each row is (entropy,
       full width ${spread.toFixed(2)} nats = even). Bars below: weight that each key receives from all
       queries (the longest: ${heaviestMass.toFixed(2)}).</p>`}
   </div>`;

@@ -4,7 +4,7 @@
 import { html } from "./vendor/preact.js";
 import { largest, quoted, reaching, written } from "./numbers.js";
 
-const ROW = 26, WIDE = 220, MOST = 60;
+const ROW = 28, WIDE = 300, MOST = 60;
 
 function linksOf(panel, share) {
   return panel.weights.flatMap((row, query) =>
@@ -41,7 +41,7 @@ export function Links({ panel, focus, share, setShare }) {
     <div class="scroll"><div class="two">
       <div><div class="name">${panel.keyTitle}</div>${list("key", panel.keys)}</div>
       <div class="between"><div class="name"> </div>
-        <svg width=${WIDE} height=${rows * ROW} viewBox=${`0 0 ${WIDE} ${rows * ROW}`} role="img"
+        <svg height=${rows * ROW} viewBox=${`0 0 ${WIDE} ${rows * ROW}`} role="img"
           preserveAspectRatio="none"
           aria-label=${`${links.length} links between ${panel.queries.length} queries and `
             + `${panel.keys.length} keys; the table has the numbers`}>

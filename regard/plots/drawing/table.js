@@ -28,7 +28,7 @@ const isMasked = (panel, i, j) => Boolean(panel.visible) && !panel.visible[i][j]
 const classOf = (panel, row, i, j) => (isMasked(panel, i, j) ? "masked"
   : row[j] > 0 && row[j] === Math.max(...row) ? "most" : "");
 
-function download(panel) {
+export function download(panel) {
   // a quote keeps spreadsheets from running a cell that begins like a formula
   const safe = (name) => `"${String(name).replace(/^([=+\-@\t\r])/, "'$1").replaceAll('"', '""')}"`;
   const lines = [["", ...panel.keys.map(safe)], ...panel.weights.map((row, i) =>

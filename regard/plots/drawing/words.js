@@ -38,7 +38,7 @@ export function readout(panel, at) {
     .filter(([, place]) => !shades.isMasked(place)).slice(0, SHOWN).map(([weight, place]) => `${quoted(names[place])} ${written(weight)}`).join(", ");
 }
 
-export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers, lang }) {
+export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers, lang, tools, notes }) {
   const box = useRef(null);
   const [tabbed, setTabbed] = useState(0);
   const names = side === "query" ? panel.queries : panel.keys;
@@ -47,11 +47,11 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
   const shade = shades?.side === side ? shades.weights : null;
   const isLong = names.length > LONG;
   useEffect(() => {
-    if (!isLong || !shade) return;
+    if (!shade || box.current.scrollHeight <= box.current.clientHeight + 1) return;
     // scroll to the heaviest word
     const [line, word] = [box.current, box.current.children[shade.indexOf(Math.max(...shade))]];
     line.scrollTop += word.getBoundingClientRect().top - line.getBoundingClientRect().top - line.clientHeight / 2;
-  }, [shade, isLong]);
+  }, [shade]);
   const isIn = (list, place) => list.some((one) => one.side === side && one.place === place);
   const walk = (event) => {
     const words = [...box.current.children].map((one) => one.firstElementChild);
@@ -69,7 +69,7 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
     event.preventDefault();
   };
   return html`<div class="side">
-    <div class="name">${label}</div>
+    <div class="name"><span>${label}</span>${tools}</div>
     <div class=${`line ${panel.isWords ? "words" : "pieces"}${isLong ? " long" : ""}`} role="toolbar" aria-label=${label}
       dir="auto" lang=${lang} ref=${box} onKeyDown=${walk}>
       ${names.map((name, place) => {
@@ -87,7 +87,7 @@ export function Line({ panel, side, focus, shades, top, scale, stops, hasNumbers
           onFocus=${() => { setTabbed(place); focus.setHover({ side, place }); }}
           onBlur=${() => focus.setHover(null)}
           onClick=${(event) => focus.toggle(side, place, event.shiftKey)}
-          >${name}</button>${hasNumbers && html`<small aria-hidden="true">${
+          >${name}</button>${notes && html`<small class="label">${notes[place]}</small>`}${hasNumbers && html`<small aria-hidden="true">${
             shade ? (isMasked ? "masked" : written(shade[place])) : " "}</small>`}</span>`;
       })}
     </div></div>`;

@@ -47,3 +47,6 @@ export async function octets(parts, query, signal) {
 }
 
 export const picture = (record) => address(["captions", record, "picture"]);
+
+export const figure = (record, kind, format, query) =>
+  `${address(["records", record, "figure", `${kind}.${format}`])}?${new URLSearchParams(query)}`;

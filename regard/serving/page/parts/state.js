@@ -4,6 +4,8 @@ import { useCallback, useEffect, useRef, useState } from "../drawing/vendor/prea
 
 // A document is too long for an address, which holds a key instead; this tab keeps the text.
 const LONGEST = 2000, KEYS = new Map();
+// what views were called in links of former releases
+const FORMER = { translate: "answer" };
 
 function keyOf(text) {
   if (!KEYS.has(text)) {
@@ -25,7 +27,7 @@ function textAt(key) {
 function readAddress(hash = location.hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const said = [...new URLSearchParams(query)].map(([name, value]) => [name, textAt(value)]);
-  return { view: path, params: Object.fromEntries(said) };
+  return { view: FORMER[path] ?? path, params: Object.fromEntries(said) };
 }
 
 export function addressOf(view, params) {

@@ -43,7 +43,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
   const [, setTurn] = useState(0), [cell, setCell] = useState(null), [marks, setMarks] = useState(null);
   const [isLocked, setLocked] = useState(false), [hasMini, setMini] = useState(true);
   const [wide, setWide] = useState(700), [rate, setRate] = useState(null);
-  const high = Math.min(560, Math.max(340, wide * 0.7));
+  const high = Math.round(Math.min(Math.max(340, innerHeight - 310), Math.max(340, wide * 0.8)));
   const inner = { wide: wide - STRIP, high: high - STRIP };
   const tiles = useMemo(() => new Tiles(parts, size.max_zoom, () => setTurn((n) => n + 1)),
     [parts.join("/"), size.max_zoom]);
@@ -155,8 +155,7 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
     : `query ${shown.query + 1} ${quoted(tokens.queries[shown.query])} → key ${shown.key + 1} `
       + `${quoted(tokens.keys[shown.key])}: ` + (weight == null ? "…" : weight < 0 ? "masked"
         : `${weight.toFixed(4)} (lift ${(weight * allowedAt(tiles, shown.query, shown.key)).toFixed(2)})`);
-  return html`<p class="readout" role="status">${said}</p>
-    <div class="bar"><button type="button" onClick=${() => move(zoomed(1.5))} aria-label="zoom in">+</button>
+  return html`<div class="toolbar atlas-tools"><button type="button" onClick=${() => move(zoomed(1.5))} aria-label="zoom in">+</button>
       <button type="button" onClick=${() => move(zoomed(1 / 1.5))} aria-label="zoom out">−</button>
       <button type="button" onClick=${whole}>All</button>
       <button type="button" aria-pressed=${String(isLocked)} 
@@ -164,8 +163,9 @@ export function TileMap({ size, parts, tokens, profile, params, change, stops, i
       <button type="button" aria-pressed=${String(hasMini)} onClick=${() => setMini(!hasMini)}>Overview</button>
       <${Select} label="colours" value=${scale} options=${Object.entries(SCALES).map(([key, one]) => [key, one.name])}
         onChange=${(next) => change({ atlasScale: next })} /></div>
+    <div class="reading"><p class="readout" role="status">${said}</p>
     <${Legend} top=${top} stops=${stops} scale=${SCALES[scale]} digits=${(number) => number.toPrecision(3)}
-      note="; a pixel shows its largest cell; grey: masked" />
+      note="; a pixel shows its largest cell; grey: masked" /></div>
     <p class="quiet small exactness">${tiles.error ? html`<span class="error">${tiles.error}</span>` : exactness}
       ${" "}${zoom === size.max_zoom ? "A cell is a pixel or more." : `A pixel is ${pixel.queries} by ${pixel.keys} cells.`}
       ${rate && html`${" "}<span class="rate" data-rate=${JSON.stringify(rate)}>The last movement had${" "}

@@ -3,12 +3,14 @@
 import { html, useEffect, useMemo, useState } from "../drawing/vendor/preact.js";
 import { Select } from "../drawing/controls.js";
 import { quoted } from "../drawing/numbers.js";
+import { ColourMaps } from "../parts/colour_maps.js";
 import { HeadChoice, headOf } from "../parts/head_choice.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
+import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Table } from "../drawing/table.js";
 import { TileMap } from "../parts/tile_map.js";
-import { TextForm, textOf, useAnswers } from "./translate.js";
+import { TextForm, textOf, useAnswers } from "../parts/ask.js";
 
 function matches(names, wish) {
   const low = wish.trim().toLowerCase();
@@ -69,10 +71,10 @@ function FarLinks({ summary, tokens, far, setFar, jump }) {
       rows=${summary.heaviest.map(([key, sum]) => [tokens.keys[key], key + 1, sum.toFixed(4)])} /></details>`;
 }
 
-export function Atlas({ served, run, info, params, change, stops, isDark }) {
+export function Atlas({ served, run, info, params, change, stops, ramps, isDark }) {
   const text = textOf(params, info);
   const saved = served.records.includes(params.record) ? params.record : run ? "" : served.records[0];
-  const answered = useAnswers(!saved && info, text, params.most, params.target);
+  const answered = useAnswers(!saved && info, text, params);
   const wanted = saved || answered.value?.answers[0]?.record;
   // the record carries its name, so that later requests never combine it with another record's name
   const record = useAnswer(() => wanted && get(["records", wanted]).then((found_) => ({ ...found_, name: wanted })),
@@ -93,26 +95,26 @@ export function Atlas({ served, run, info, params, change, stops, isDark }) {
   const error = answered.error ?? record.error ?? size.error ?? summary.error;
   const next = () => found.keys.length && setJump({ query: found.queries[0] ?? 0,
     key: found.keys[(found.keys.indexOf(jump?.key) + 1) % found.keys.length] });
-  return html`${served.records.length > 0 && html`<div class="bar"><${Select} label="map of" value=${saved}
+  return html`<div class="workbench"><div>${served.records.length > 0 && html`<div class="bar"><${Select} label="map of" value=${saved}
       options=${[...(run ? [["", "a text of your own"]] : []), ...served.records.map((each) => [each, each])]}
       onChange=${(next_) => change({ record: next_, kind: "", layer: "", head: "", find: "" })} /></div>`}
     ${!saved && html`<${TextForm} text=${text} info=${info} params=${params}
       isBusy=${answered.isBusy || size.isBusy || summary.isBusy}
       ask=${change} />`}
-    ${error && html`<p class="error" role="alert">${error}</p>`}
-    ${one && html`<div class="bar">
+    ${error && html`<p class="error" role="alert">${error}</p>`}</div>
+    <section class="picture" aria-label="the map">${one && size.value && html`<${TileMap} size=${size.value} tokens=${tokens} profile=${summary.value?.received}
+      parts=${[...size.value.parts, Math.min(head, size.value.n_heads - 1)]} params=${params} change=${change} stops=${stops}
+      isDark=${isDark} jump=${jump} found=${found} />`}</section>
+    ${one && html`<${SidePanel}><${Group} title="What is shown"><div class="bar">
       <${HeadChoice} attention=${record.value.attention} kind=${kind} layer=${chosen.layer} head=${chosen.head}
-        change=${change} />
-      <label>find <input id="find" type="search" value=${params.find ?? ""} dir="auto"
+        change=${change} /></div></${Group}>
+      <${Group} title="Find"><div class="bar find"><label>find <input id="find" type="search" value=${params.find ?? ""} dir="auto"
         onInput=${(event) => change({ find: event.target.value })}
         onKeyDown=${(event) => event.key === "Enter" && next()} /></label>
-      <button type="button" disabled=${!found.keys.length} onClick=${next}>Next</button>
-      <span role="status" class="quiet">${params.find
-        ? `${found.keys.length} keys, ${found.queries.length} queries` : ""}</span>
-      </div>`}
-    ${one && size.value && html`<${TileMap} size=${size.value} tokens=${tokens} profile=${summary.value?.received}
-      parts=${[...size.value.parts, Math.min(head, size.value.n_heads - 1)]} params=${params} change=${change} stops=${stops}
-      isDark=${isDark} jump=${jump} found=${found} />`}
-    ${summary.value && one && html`<${FarLinks} summary=${summary.value} tokens=${tokens} far=${far}
-      setFar=${(next_) => change({ far: next_ })} jump=${setJump} />`}`;
+      <button type="button" disabled=${!found.keys.length} onClick=${next}>Next</button></div>
+      <p role="status" class="quiet">${params.find
+        ? `${found.keys.length} keys, ${found.queries.length} queries` : ""}</p></${Group}>
+      ${summary.value && html`<section class="group"><${FarLinks} summary=${summary.value} tokens=${tokens} far=${far}
+        setFar=${(next_) => change({ far: next_ })} jump=${setJump} /></section>`}
+      <${ColourMaps} ramps=${ramps} params=${params} change=${change} /></${SidePanel}>`}</div>`;
 }

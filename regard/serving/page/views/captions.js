@@ -10,8 +10,10 @@ import { counted } from "../parts/head_choice.js";
 import { ARROWS, entropy, heaviest, largest, limited, percent, quoted, written } from "../drawing/numbers.js";
 import { numbered } from "../drawing/panel.js";
 import { Playback } from "../drawing/playback.js";
+import { ColourMaps } from "../parts/colour_maps.js";
 import { get, picture, send } from "../parts/server.js";
 import { placeOf, useAnswer } from "../parts/state.js";
+import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Numbers } from "../drawing/table.js";
 import { Legend } from "../drawing/words.js";
 
@@ -50,16 +52,19 @@ function Overlay({ record, map, top, wish, onCell, label }) {
     const found = cellAt(record, event, event.currentTarget);
     if (found) onCell(found);
   };
-  return html`<div class="photo"><img src=${picture(record.record)} alt=${label}
+  return html`<div class="photo" style=${{ "--shape": record.picture.width / record.picture.height }}><img src=${picture(record.record)} alt=${label}
       width=${record.picture.width} height=${record.picture.height} />
     <canvas ref=${canvas} aria-hidden="true" onClick=${onCell && pointed}></canvas></div>`;
 }
 
-function Seen({ record, params, change, stops }) {
+// the word whose map is least spread, which is in focus until the reader chooses another
+const sharpest = (maps) => heaviest(maps.map((map) => -entropy(map.flat())))[0][1];
+
+function Seen({ record, params, change, stops, ramps }) {
   const [cell, setCell] = useState(null);
   const layer = numbered(params.layer, record.weights.length), head = numbered(params.head, record.weights[0].length);
   const maps = mapsOf(record, layer, head);
-  const focus = useFocus(params.pin || "q1", (pin) => change({ pin }));
+  const focus = useFocus(params.pin || `q${sharpest(maps) + 1}`, (pin) => change({ pin }));
   const place = Math.min(focus.at.find(({ side }) => side === "query")?.place ?? 0, record.words.length - 1);
   const [overlay, opacity] = [params.overlay in OVERLAYS ? params.overlay : "heat", Number(params.opacity || 0.7)];
   const isCommon = params.common === "on", isSmooth = params.smooth === "on";
@@ -82,22 +87,7 @@ function Seen({ record, params, change, stops }) {
     setCell({ row: limited(now.row + down, rows), column: limited(now.column + across, columns) });
     event.preventDefault();
   };
-  return html`${record.warning && html`<p class="note">${record.warning}</p>`}
-    <div class="bar">
-      <${Select} label="overlay" value=${overlay} options=${Object.keys(OVERLAYS).map((one) => [one, one])}
-        onChange=${(next) => change({ overlay: next })} />
-      <${Range} label="opacity" low="0.1" high="1" step="0.05" value=${opacity}
-        onInput=${(next) => change({ opacity: next })} />
-      <${Check} label="smoothed for display" isOn=${isSmooth}
-        onChange=${(isOn) => change({ smooth: isOn ? "on" : "" })} />
-      <${Check} label="one scale for all words" isOn=${isCommon}
-        onChange=${(isOn) => change({ common: isOn ? "on" : "" })} />
-      <${Check} label="contact sheet" isOn=${params.sheet === "on"}
-        onChange=${(isOn) => change({ sheet: isOn ? "on" : "" })} />
-      ${record.weights.length > 1 && html`<${Select} label="layer" value=${layer}
-        options=${counts(record.weights.length)} onChange=${(next) => change({ layer: next })} />`}
-      ${record.weights[0].length > 1 && html`<${Select} label="head" value=${head}
-        options=${counts(record.weights[0].length)} onChange=${(next) => change({ head: next })} />`}</div>
+  return html`<section class="picture" aria-label="where each word looked">${record.warning && html`<p class="note">${record.warning}</p>`}
     <div class="captioned"><div role="application" tabIndex="0" onKeyDown=${walk} aria-label=${
         `Picture in ${rows} by ${columns} cells. Arrow keys choose a cell and say which words look at it.`}>
       <${Overlay} record=${record} map=${maps[place]} top=${top} wish=${wish} onCell=${setCell}
@@ -123,7 +113,25 @@ function Seen({ record, params, change, stops }) {
         : "Click a place of the picture to see which words look at it."}</p></div></div>
     ${params.sheet === "on" && html`<${Sheet} record=${record} maps=${maps} place=${place} isCommon=${isCommon}
       wish=${wish} choose=${(i) => change({ pin: `q${i + 1}` })} />`}
-    <${Numbers} panel=${panel} />`;
+    <${Numbers} panel=${panel} /></section>
+    <${SidePanel}><${Group} title="What is shown"><div class="bar">
+      <${Select} label="overlay" value=${overlay} options=${Object.keys(OVERLAYS).map((one) => [one, one])}
+        onChange=${(next) => change({ overlay: next })} />
+      <${Range} label="opacity" low="0.1" high="1" step="0.05" value=${opacity}
+        onInput=${(next) => change({ opacity: next })} />
+      <${Check} label="smoothed for display" isOn=${isSmooth}
+        onChange=${(isOn) => change({ smooth: isOn ? "on" : "" })} />
+      <${Check} label="one scale for all words" isOn=${isCommon}
+        onChange=${(isOn) => change({ common: isOn ? "on" : "" })} />
+      <${Check} label="contact sheet" isOn=${params.sheet === "on"}
+        onChange=${(isOn) => change({ sheet: isOn ? "on" : "" })} />
+      ${record.weights.length > 1 && html`<${Select} label="layer" value=${layer}
+        options=${counts(record.weights.length)} onChange=${(next) => change({ layer: next })} />`}
+      ${record.weights[0].length > 1 && html`<${Select} label="head" value=${head}
+        options=${counts(record.weights[0].length)} onChange=${(next) => change({ head: next })} />`}</div></${Group}>
+      <${ColourMaps} ramps=${ramps} params=${params} change=${change} />
+      <${Group} title="What to make of it"><p class="quiet small">The map lies on the picture as it was sent; each cell shows what the
+        model saw there. Attention shows where a model read, not why it answered as it did.</p></${Group}></${SidePanel}>`;
 }
 
 // all words at once, as in figures of papers
@@ -139,18 +147,18 @@ function Sheet({ record, maps, place, isCommon, wish, choose }) {
       <span><bdi>${word}</bdi> <small>${written(largest(maps[i]))}</small></span></button></li>`)}</ol>`;
 }
 
-function Picture({ info, take, show, isBusy }) {
+function Picture({ info, take, show, shown, isBusy }) {
   return html`<div class="ask" onDragOver=${(event) => event.preventDefault()}
       onDrop=${(event) => { event.preventDefault(); take(event.dataTransfer.files[0]); }}>
-    <label>A picture of your own <input type="file" accept="image/*"
-      onChange=${(event) => take(event.target.files[0])} /></label>
-    ${info?.why_no_examples ? html`<p class="quiet small">${info.why_no_examples}</p>`
-      : html`<div class="offers"><span>From this run's data:</span>${(info?.examples ?? []).map((name, i) => html`
-        <button type="button" key=${name} onClick=${() => show(i)}>${name.split("/").at(-1)}</button>`)}</div>`}
-    <span role="status" class="quiet">${isBusy ? "The model is at work …" : ""}</span></div>`;
+    <div class="ask-row pictures"><label class="main">${info?.verb ?? "Caption"} a picture of your own <input type="file" accept="image/*"
+      onChange=${(event) => take(event.target.files[0])} /></label><span class="quiet small">or drop one here</span></div>
+    <div class="ask-more">${info?.why_no_examples ? html`<span class="quiet">${info.why_no_examples}</span>`
+      : html`<div class="offers scroll"><span>From this run's data:</span>${(info?.examples ?? []).map((name, i) => html`
+        <button type="button" key=${name} aria-pressed=${String(i === shown)} onClick=${() => show(i)}>${name.split("/").at(-1)}</button>`)}</div>`}
+    <span role="status" class="quiet">${isBusy ? "The model is at work …" : ""}</span></div></div>`;
 }
 
-export function Captions({ served, run, info, params, change, stops }) {
+export function Captions({ served, run, info, params, change, stops, ramps }) {
   const [sent, setSent] = useState(null);
   const saved = served.captions.includes(params.record) ? params.record : run ? "" : served.captions[0];
   const example = placeOf(params.example);
@@ -161,12 +169,12 @@ export function Captions({ served, run, info, params, change, stops }) {
   const seen = saved ? kept : sent ? own : ready;
   const take = (file) => { if (file) { setSent(file); change({ pin: "" }); } };
   const show = (i) => { setSent(null); change({ example: i + 1, pin: "" }); };
-  return html`${served.captions.length > 0 && html`<div class="bar"><${Select} label="caption of" value=${saved}
+  return html`<div class="workbench"><div>${served.captions.length > 0 && html`<div class="bar"><${Select} label="caption of" value=${saved}
       options=${[...(run ? [["", "a picture for the run"]] : []), ...served.captions.map((each) => [each, each])]}
       onChange=${(record) => change({ record, pin: "", layer: "", head: "" })} /></div>`}
-    ${!saved && html`<${Picture} info=${info} take=${take} show=${show} isBusy=${seen.isBusy} />`}
+    ${!saved && html`<${Picture} info=${info} take=${take} show=${show} shown=${sent ? -1 : example} isBusy=${seen.isBusy} />`}
     ${seen.error && html`<p class="error" role="alert">${seen.error}</p>`}
+    ${seen.value && !seen.value.words.length && html`<p class="note">The caption is empty.</p>`}</div>
     ${seen.value && seen.value.words.length > 0 && html`<${Seen} key=${seen.value.record} record=${seen.value}
-      params=${params} change=${change} stops=${stops} />`}
-    ${seen.value && !seen.value.words.length && html`<p class="note">The caption is empty.</p>`}`;
+      params=${params} change=${change} stops=${stops} ramps=${ramps} />`}</div>`;
 }

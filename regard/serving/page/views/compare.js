@@ -9,16 +9,18 @@ import { HeatMap } from "../drawing/heatmap.js";
 import { viewOf } from "../drawing/look.js";
 import { largest, written } from "../drawing/numbers.js";
 import { panelOf, wished } from "../drawing/panel.js";
+import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Numbers } from "../drawing/table.js";
 import { Legend, readout } from "../drawing/words.js";
+import { ColourMaps } from "../parts/colour_maps.js";
 import { useFacts } from "../parts/facts.js";
 import { useRecord } from "../parts/record.js";
 import { placeOf } from "../parts/state.js";
-import { TextForm, textOf, useAnswers } from "./translate.js";
+import { TextForm, textOf, useAnswers } from "../parts/ask.js";
 
 function useSide(run, text, place, params) {
-  const facts = useFacts(run);
-  const answered = useAnswers(facts.info, text, params.most);
+  const facts = useFacts(run && { name: run });
+  const answered = useAnswers(facts.info, text, { most: params.most });
   const answers = answered.value?.answers ?? [];
   const at = Math.min(place, answers.length - 1);
   const seen = useRecord(answers[at]?.record, params);
@@ -60,7 +62,7 @@ function Difference({ a, b, focus, cell, stops }) {
       scale=${SIGNED} top=${top} /><${Numbers} panel=${panel} />`;
 }
 
-export function Compare({ served, info, run, params: asked, change, stops, differences }) {
+export function Compare({ served, info, run, params: asked, change, stops, differences, ramps }) {
   // runs may split words differently, so whole words are compared
   const params = { ...asked, unit: asked.unit || "words" };
   const runs = served.runs.filter(({ reads }) => reads === "texts").map(({ name }) => name);
@@ -79,17 +81,19 @@ export function Compare({ served, info, run, params: asked, change, stops, diffe
   const panels = [a.panel, b.panel].filter(Boolean), isShare = panels.every((panel) => panel.isShare);
   const scale = scaleOf(params.scale, isShare), top = Math.max(0, ...panels.map((panel) => topOf(scale, panel))) || 1;
   const shared = { focus, cell, scale, stops, runs, top };
-  return html`<${TextForm} text=${text} hasTarget=${false} info=${facts} params=${params}
-      isBusy=${a.isBusy || b.isBusy} ask=${(next) => change({ ...next, answerA: "", answerB: "" })} />
-    ${a.record && html`<${Controls} record=${a.record} view=${wished(params, a.record)} params=${params}
-      change=${change} hasWords=${false} />`}
-    <div class="bar"><button type="button" onClick=${swap}>Swap A and B</button></div>
+  return html`<div class="workbench"><div><${TextForm} text=${text} hasTarget=${false} info=${facts} params=${params}
+      isBusy=${a.isBusy || b.isBusy} ask=${(next) => change({ ...next, answerA: "", answerB: "" })} /></div>
+    <section class="picture" aria-label="A and B side by side">
+    <div class="reading"><button type="button" onClick=${swap}>Swap A and B</button>
     <${Legend} top=${top} stops=${stops} scale=${scale} name=${panels[0]?.unit}
-      hasMasked=${panels.some(({ hasMasked }) => hasMasked)} />
+      hasMasked=${panels.some(({ hasMasked }) => hasMasked)} /></div>
     <div class="panes"><${Pane} letter="A" side=${a} ...${shared}
         choose=${(wish) => change({ a: wish.run ?? a.run, answerA: wish.answer ?? "" })} />
       <${Pane} letter="B" side=${b} ...${shared}
         choose=${(wish) => change({ b: wish.run ?? b.run, answerB: wish.answer ?? "" })} /></div>
     ${a.panel && b.panel && html`<${Difference} a=${a.panel} b=${b.panel} focus=${focus} cell=${cell}
-      stops=${differences} />`}`;
+      stops=${differences} />`}</section>
+    ${a.record && html`<${SidePanel}><${Group} title="What is shown"><${Controls} record=${a.record} view=${wished(params, a.record)}
+      params=${params} change=${change} hasWords=${false} /></${Group}>
+      <${ColourMaps} ramps=${ramps} params=${params} change=${change} /></${SidePanel}>`}</div>`;
 }

@@ -6,8 +6,10 @@ import { Check, Range, Select } from "../drawing/controls.js";
 import { HeatMap } from "../drawing/heatmap.js";
 import { mean, percent, picked } from "../drawing/numbers.js";
 import { numbered } from "../drawing/panel.js";
+import { ColourMaps } from "../parts/colour_maps.js";
 import { get } from "../parts/server.js";
 import { placeOf, useAnswer } from "../parts/state.js";
+import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Numbers } from "../drawing/table.js";
 import { Legend } from "../drawing/words.js";
 
@@ -69,7 +71,7 @@ function Pair({ pair, wish, stops, scale, drawing }) {
       hasMargins=${false} /><${Numbers} panel=${panel} />`;
 }
 
-export function Gold({ run, params, change, stops }) {
+export function Gold({ run, params, change, stops, ramps }) {
   const row = params.row === "next" ? "next" : "predicting";
   const drawing = params.drawing in DRAWINGS ? params.drawing : "argmax";
   const threshold = Math.min(Math.max(Number(params.threshold) || 0.2, 0.02), 1);
@@ -83,8 +85,11 @@ export function Gold({ run, params, change, stops }) {
   const best = errors.value?.best_head;
   const layer = params.layer || String(best?.layer ?? "mean"), head = params.head || String(best?.head ?? "mean");
   const error = list.error ?? errors.error ?? pair.error;
-  return html`${error && html`<p class="error" role="alert">${error}</p>`}
-    <div class="bar"><${Select} label="pair" value=${place + 1} onChange=${(next) => change({ pair: next })}
+  return html`<div class="workbench"><section class="picture" aria-label="links of people and of heads">
+    ${error && html`<p class="error" role="alert">${error}</p>`}
+    ${pair.value && html`<${Pair} pair=${pair.value} wish=${{ layer, head }} stops=${stops} drawing=${drawing}
+      scale=${scaleOf(params.scale)} />`}</section>
+    <${SidePanel}><${Group} title="Which links"><div class="bar"><${Select} label="pair" value=${place + 1} onChange=${(next) => change({ pair: next })}
         options=${(list.value?.sentences ?? []).map(([source], i) => [i + 1, `${i + 1}. ${source.slice(0, 60)}`])} />
       <${Select} label="a word's row is the one that" value=${row} onChange=${(next) => change({ row: next })}
         options=${[["predicting", "writes it"], ["next", "reads it, one later"]]} />
@@ -93,16 +98,15 @@ export function Gold({ run, params, change, stops }) {
       ${drawing === "threshold" && html`<${Range} label="threshold" value=${threshold} low="0.02" high="1" step="0.02"
         onInput=${(next) => change({ threshold: next })} />`}
       <${Check} label="punctuation counts" isOn=${punctuation === "counted"}
-        onChange=${(isOn) => change({ punctuation: isOn ? "" : "left_out" })} /></div>
-    ${errors.isBusy && html`<p role="status">Every head is being scored …</p>`}
+        onChange=${(isOn) => change({ punctuation: isOn ? "" : "left_out" })} /></div></${Group}>
+    <section class="group">${errors.isBusy && html`<p role="status">Every head is being scored …</p>`}
     ${errors.value && html`<${Grid} errors=${errors.value} row=${row} layer=${layer} head=${head} stops=${stops}
       choose=${(l, h) => change({ layer: String(l), head: String(h) })} />
-      ${best && html`<p class="quiet">Best head, chosen on every second pair and reported on the others: layer
-        ${" "}${best.layer}, head ${best.head}, ${best.row} row, ${percent(best.reported_on.error_rate)}.</p>`}`}
-    ${pair.value && html`<${Pair} pair=${pair.value} wish=${{ layer, head }} stops=${stops} drawing=${drawing}
-      scale=${scaleOf(params.scale)} />`}
-    <p class="quiet small">Words of several pieces: weights are summed over a source word's pieces and averaged
+      ${best && html`<p class="quiet small">Best head, chosen on every second pair and reported on the others: layer
+        ${" "}${best.layer}, head ${best.head}, ${best.row} row, ${percent(best.reported_on.error_rate)}.</p>`}`}</section>
+    <${ColourMaps} ramps=${ramps} params=${params} change=${change} />
+    <${Group} title="What to make of it"><p class="quiet small">Words of several pieces: weights are summed over a source word's pieces and averaged
       over a target word's. Where punctuation does not count, links of people and of heads from or to words
       without a letter or digit are left out alike. Attention is not alignment: it need not look where a
-      translator would.</p>`;
+      translator would.</p></${Group}></${SidePanel}></div>`;
 }

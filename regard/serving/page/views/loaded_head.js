@@ -4,12 +4,12 @@ import { html } from "../drawing/vendor/preact.js";
 import { HeadChoice, headOf } from "../parts/head_choice.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
-import { TextForm, textOf, useAnswers } from "./translate.js";
+import { TextForm, textOf, useAnswers } from "../parts/ask.js";
 
 // the first answer to a text, its record, and the numbers of one head of it
 export function useHead(info, params) {
   const text = textOf(params, info);
-  const answered = useAnswers(info, text, params.most, params.target);
+  const answered = useAnswers(info, text, params);
   const name = answered.value?.answers[0]?.record;
   const record = useAnswer(() => name && get(["records", name]), [name]);
   const attention = record.value?.attention;

@@ -6,12 +6,14 @@ import { Check, Select } from "../drawing/controls.js";
 import { HeatMap } from "../drawing/heatmap.js";
 import { largest, percent, quoted, written } from "../drawing/numbers.js";
 import { visibleOf } from "../drawing/panel.js";
+import { ColourMaps } from "../parts/colour_maps.js";
 import { HeadChoice, headOf } from "../parts/head_choice.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
+import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Numbers, Table } from "../drawing/table.js";
 import { Legend } from "../drawing/words.js";
-import { TextForm, textOf, useAnswers } from "./translate.js";
+import { TextForm, textOf, useAnswers } from "../parts/ask.js";
 
 const WHOLE = new Intl.NumberFormat("en-GB");
 
@@ -73,9 +75,9 @@ function Costs({ given }) {
       for every pair that may be seen, if all scores are held at once.</p>`;
 }
 
-export function Mechanisms({ info, params, change, stops, differences }) {
+export function Mechanisms({ info, params, change, stops, differences, ramps }) {
   const text = textOf(params, info);
-  const answered = useAnswers(info, text, params.most, params.target);
+  const answered = useAnswers(info, text, params);
   const name = answered.value?.answers[0]?.record;
   const record = useAnswer(() => name && get(["records", name]), [name]);
   const { kind, one, layer, head } = headOf(params, record.value?.attention, "encoder");
@@ -83,21 +85,22 @@ export function Mechanisms({ info, params, change, stops, differences }) {
     [name, kind, layer, head, Boolean(one)]);
   const error = answered.error ?? record.error ?? given.error;
   const isDifference = params.difference === "on", scale = scaleOf(params.scale);
-  return html`<${TextForm} text=${text} hasTarget=${false} info=${info} params=${params}
+  return html`<div class="workbench"><div><${TextForm} text=${text} hasTarget=${false} info=${info} params=${params}
       isBusy=${answered.isBusy || given.isBusy} ask=${change} />
-    ${error && html`<p class="error" role="alert">${error}</p>`}
-    ${one && html`<div class="bar">
+    ${error && html`<p class="error" role="alert">${error}</p>`}</div>
+    ${given.value && html`<section class="picture" aria-label="mechanisms side by side"><${Panels} given=${given.value} isDifference=${isDifference}
+        stops=${stops} differences=${differences} scale=${scale} />
+      <${Costs} given=${given.value} /></section>`}
+    ${one && html`<${SidePanel}><${Group} title="What is shown"><div class="bar">
       <${HeadChoice} attention=${record.value.attention} kind=${kind} layer=${layer} head=${head} change=${change} />
       <${Select} label="scale" value=${params.scale ?? "linear"}
         options=${scalesFor(true).map(([key, each]) => [key, each.name])}
         onChange=${(next) => change({ scale: next === "linear" ? "" : next })} />
       <${Check} label="show differences to the model" isOn=${isDifference}
-        onChange=${(isOn) => change({ difference: isOn ? "on" : "" })} /></div>`}
-    ${given.value && html`<${Panels} given=${given.value} isDifference=${isDifference} stops=${stops}
-        differences=${differences} scale=${scale} />
-      <${Costs} given=${given.value} />
-      <p class="quiet">All of them read the queries and keys that the loaded model made of this text, and
-        see no key that it may not see; each changes one link of the chain. Left out, since they have
+        onChange=${(isOn) => change({ difference: isOn ? "on" : "" })} /></div></${Group}>
+      <${ColourMaps} ramps=${ramps} params=${params} change=${change} />
+      ${given.value && html`<${Group} title="What to make of it"><p class="quiet small">All of them read the queries and keys that the loaded
+        model made of this text, and see no key that it may not see; each changes one link of the chain. Left out, since they have
         parameters that would have to be trained: ${given.value.left_out.join(", ")}. Train a run with
-        one of these and compare the runs.</p>`}`;
+        one of these and compare the runs.</p></${Group}>`}</${SidePanel}>`}</div>`;
 }

@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useState } from "../drawing/vendor/preact.js"
 import { apart, askedOf, difference, edited, isInput, sources, steps, told } from "../parts/arithmetic.js";
 import { Check, Select } from "../drawing/controls.js";
 import { get, post } from "../parts/server.js";
+import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Stage } from "../parts/stage.js";
 import { useAnswer } from "../parts/state.js";
 import { LoadedHead, useHead } from "./loaded_head.js";
@@ -85,7 +86,7 @@ function Verify({ wish, done, edits }) {
       : "Numbers in the middle were changed; Python starts from the inputs."}</span></div>`;
 }
 
-function Example({ wish, start, params, change }) {
+function Example({ wish, start, params, change, above, choice }) {
   const edits = useMemo(() => readEdits(params.edits), [params.edits]);
   const [pointed, setPointed] = useState(null);
   const done = useMemo(() => steps(wish, edits), [wish, edits]);
@@ -99,7 +100,11 @@ function Example({ wish, start, params, change }) {
   const { names, keyNames } = wish;
   const isAsLoaded = wish.given && !Object.keys(edits).length && wish.temperature === 1 && wish.isScaled
     && wish.isCausal === wish.given.is_causal;
-  return html`<${Settings} wish=${wish} start=${start} params=${params} change=${change} />
+  // the settings come first: Tab would reach them only behind all numbers
+  return html`<${SidePanel}><${Group} title="What is computed">${choice}
+      <${Settings} wish=${wish} start=${start} params=${params} change=${change} /></${Group}>
+      <${Group} title="Is it right?"><${Verify} wish=${wish} done=${done} edits=${edits} /></${Group}></${SidePanel}>
+    <section class="picture" aria-label="every number">${above}
     <p class="readout" role="status">${pointed ? html`<b>${stage}</b> ${told(done, stage, h, i, j)}`
       : "Point at a number to see the sum that made it; change it, and everything to its right follows."}</p>
     ${!wish.given && html`<div class="stages">
@@ -120,21 +125,22 @@ function Example({ wish, start, params, change }) {
       <${Stage} stage="out" title="output" rows=${done.out} names=${names} ...${outside} /></div></section>`}
     ${isAsLoaded && html`<p class="as-loaded">These are the weights of the model itself: the largest difference is
       ${" "}${apart(done.heads[0].weights, wish.given.weights).toExponential(1)}.</p>`}
-    <${Verify} wish=${wish} done=${done} edits=${edits} />`;
+    </section>`;
 }
 
-function Loaded({ run, info, params, change }) {
+function Loaded({ run, info, params, change, choice }) {
   const loaded = useHead(info, params);
   const wish = useMemo(() => loaded.given && loadedWish(loaded.given, params),
     [loaded.given, params.scaled, params.mask, params.temperature]);
-  return html`<${LoadedHead} run=${run} info=${info} loaded=${loaded} params=${params} change=${change} />
-    ${wish && !loaded.error && html`<${Example} wish=${wish} params=${params} change=${change} />`}`;
+  const above = html`<${LoadedHead} run=${run} info=${info} loaded=${loaded} params=${params} change=${change} />`;
+  return wish && !loaded.error ? html`<${Example} wish=${wish} params=${params} change=${change} above=${above} choice=${choice} />`
+    : html`<section class="picture" aria-label="every number">${above}</section><${SidePanel}>${choice}</${SidePanel}>`;
 }
 
-function Small({ start, params, change }) {
+function Small({ start, params, change, choice }) {
   const wish = useMemo(() => wishOf(start, params),
     [start, params.heads, params.keys, params.scaled, params.mask, params.temperature]);
-  return html`<${Example} wish=${wish} start=${start} params=${params} change=${change} />`;
+  return html`<${Example} wish=${wish} start=${start} params=${params} change=${change} choice=${choice} />`;
 }
 
 export function Worked({ served, run, info, params, change }) {
@@ -143,8 +149,8 @@ export function Worked({ served, run, info, params, change }) {
   const hasRun = served.runs.some(({ name, reads }) => name === run && reads === "texts");
   const isLoaded = hasRun && params.numbers === "model";
   const take = (numbers) => change({ numbers, edits: "", scaled: "", mask: "", temperature: "", layer: "", head: "" });
-  return html`${hasRun && html`<div class="bar"><${Select} label="numbers" value=${isLoaded ? "model" : ""}
-      options=${[["", "three words, small numbers"], ["model", `load from ${run}`]]} onChange=${take} /></div>`}
-    ${isLoaded ? html`<${Loaded} run=${run} info=${info} params=${params} change=${change} />`
-      : start.value && html`<${Small} start=${start.value} params=${params} change=${change} />`}`;
+  const choice = hasRun && html`<div class="bar"><${Select} label="numbers" value=${isLoaded ? "model" : ""}
+      options=${[["", "three words, small numbers"], ["model", `load from ${run}`]]} onChange=${take} /></div>`;
+  return html`<div class="workbench">${isLoaded ? html`<${Loaded} run=${run} info=${info} params=${params} change=${change} choice=${choice} />`
+    : start.value && html`<${Small} start=${start.value} params=${params} change=${change} choice=${choice} />`}</div>`;
 }
