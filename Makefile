@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check processes kernels slow browser bench docs clean studies
+.PHONY: env demo test check processes kernels course slow browser bench docs site clean studies
 
 env: .venv/installed
 
@@ -23,6 +23,9 @@ test: env
 
 processes: env
 	$(BIN)/python -m pytest -m processes -n 2 --dist worksteal -q tests
+
+course: env
+	$(BIN)/python -m pytest -m course -q tests/course
 
 # Triton's interpreter rewrites functions, which a checker of shapes has wrapped in the other lanes
 kernels: .venv/triton/triton
@@ -58,6 +61,13 @@ bench: env
 
 docs: env
 	$(BIN)/python docs/build.py
+
+site: .venv/site
+	$(BIN)/python docs/site/build.py
+
+.venv/site: .venv/installed
+	$(INSTALL) -e '.[site]'
+	touch $@
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
