@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check processes kernels course slow browser bench docs site clean studies
+.PHONY: env demo test check processes kernels course slow browser chromium bench docs site site-check clean studies
 
 env: .venv/installed
 
@@ -48,13 +48,15 @@ slow: .venv/triton/triton
 	$(BIN)/python -m pytest -m slow -q
 	$(BIN)/python tests/mutations.py
 
-browser: env
+browser: env chromium
+	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q tests/browser tests/plots
+
+chromium:
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || { \
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || { \
-	  echo "make browser needs Chromium: install Debian's package 'chromium' as root, or say CHROMIUM=/path/to/it" >&2; \
+	  echo "a browser is needed: install Debian's package 'chromium' as root, or say CHROMIUM=/path/to/it" >&2; \
 	  exit 1; }
-	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q tests/browser tests/plots
 
 bench: env
 	$(BIN)/regard bench attention
@@ -64,6 +66,9 @@ docs: env
 
 site: .venv/site
 	$(BIN)/python docs/site/build.py
+
+site-check: site chromium
+	$(BIN)/python -m pytest -m site -q tests/site
 
 .venv/site: .venv/installed
 	$(INSTALL) -e '.[site]'

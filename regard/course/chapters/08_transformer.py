@@ -18,14 +18,14 @@ from regard.parts import EncoderLayer, FeedForward, Norm
 from regard.plots import record_map
 
 torch.manual_seed(0)
-dims = Dims(d_model=48, n_heads=2)
+dims = Dims(d_model=32, n_heads=2)
 layer = EncoderLayer(
     attention=multi_head(dims),
-    feed_forward=FeedForward(dims, d_hidden=96),
+    feed_forward=FeedForward(dims, d_hidden=64),
     around_attention=PreNorm(dims),
     around_feed_forward=PreNorm(dims),
 )
-x = torch.randn(2, 7, 48)
+x = torch.randn(2, 7, 32)
 for name, part in layer.named_children():
     print(f"{name:20} {sum(weight.numel() for weight in part.parameters()):6,} parameters")
 
@@ -33,8 +33,8 @@ for name, part in layer.named_children():
 """
 ## Its equation, written out
 
-The four projections of attention take 4 · 48² = **9,216** numbers, the feed-forward 2 · 48 · 96
-and its biases, **9,360**. The whole layer is two lines, and both ways give the same numbers.
+The four projections of attention take 4 · 32² = **4,096** numbers, the feed-forward 2 · 32 · 64
+and its biases, **4,192**. The whole layer is two lines, and both ways give the same numbers.
 """
 
 # %%
@@ -71,9 +71,9 @@ recipe = {
     "data": {"train": {**days, "count": 6000}, "valid": {**days, "count": 200}, "max_tokens": 64},
     "tokens": {"kind": "characters", "size": 200},
     "model": {
-        "d_model": 48,
+        "d_model": 32,
         "n_heads": 2,
-        "d_hidden": 96,
+        "d_hidden": 64,
         "n_encoder_layers": 1,
         "n_decoder_layers": 1,
         "positions": "rotary",
@@ -81,15 +81,15 @@ recipe = {
         "dropout": 0.0,
     },
     "training": {
-        "steps": 800,
+        "steps": 600,
         "target_tokens_per_update": 1024,
         "target_tokens_per_batch": 1024,
         "schedule": "cosine",
-        "learning_rate": 5e-3,
+        "learning_rate": 6e-3,
         "warmup_steps": 20,
         "label_smoothing": 0.0,
-        "validate_every": 800,
-        "checkpoint_every": 800,
+        "validate_every": 600,
+        "checkpoint_every": 600,
     },
 }
 run = regard.train(recipe, "dates", device="cpu")
