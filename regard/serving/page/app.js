@@ -75,7 +75,7 @@ function Studio({ served, ramps }) {
       <${Select} label="theme" value=${theme} onChange=${setTheme}
         options=${[["system", "as the system"], ["light", "light"], ["dark", "dark"]]} />
       <${Select} label="colour map" value=${params.map in shade.maps ? params.map : ""}
-        options=${[["", "the house's"], ...Object.entries(shade.maps).map(([key, { name }]) => [key, name])]}
+        options=${[["", "regard's own"], ...Object.entries(shade.maps).map(([key, { name }]) => [key, name])]}
         onChange=${(map) => change({ map })} />
       <button type="button" onClick=${() => setTouring(true)}>Tour</button>
       <button type="button" aria-label="keys" onClick=${() => help.current.showModal()}>?</button></div>
