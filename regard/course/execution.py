@@ -48,13 +48,16 @@ def play(chapter: Chapter) -> Iterator[Played]:
 
 def _run(step: Cell, names: dict[str, Any]) -> Played:
     tree = ast.parse(step.text)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    shown = last.value if isinstance(last, ast.Expr) else None
+    if shown is not None:
+        tree.body.pop()
     printed, value = io.StringIO(), None
     try:
         with redirect_stdout(printed):
             exec(compile(tree, "chapter", "exec"), names)
-            if last is not None:
-                value = eval(compile(ast.Expression(last.value), "chapter", "eval"), names)
+            if shown is not None:
+                value = eval(compile(ast.Expression(shown), "chapter", "eval"), names)
     except ModuleNotFoundError as missing:
         raise MissingExtra(
             f"learn: this step needs the package '{missing.name}', which is not installed. Run pip "

@@ -22,7 +22,7 @@ def write_notebook(chapter: Chapter, path: Path) -> None:
 
 
 def _cell(number: int, step: Cell) -> dict[str, object]:
-    cell = {
+    cell: dict[str, object] = {
         "id": f"step-{number}",
         "cell_type": "code" if step.is_code else "markdown",
         "metadata": {},

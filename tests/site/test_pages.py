@@ -4,8 +4,9 @@ import pytest
 
 from docs.site import reference
 from docs.site.links import wrong_links
-from docs.site.pages import Rewriter, file_page, promise_of, repository_pages, shelves
+from docs.site.pages import DOCS, Rewriter, file_page, promise_of, repository_pages, shelves
 from regard import errors
+from regard.catalogue import mechanisms
 from regard.cli.verbs import VERBS
 from regard.data import GENERATORS, READERS
 from regard.models.kinds import KINDS, Spec
@@ -87,3 +88,8 @@ def test_dead_links_and_foreign_requests_are_found(tmp_path):
         "a.html leads to b.html#there, and that page has no such place",
         "a.html leads to c.html, which is not there",
     ]
+
+
+def test_every_mechanism_has_its_place_in_the_map_of_what_replaces_what():
+    the_map, _, _ = (DOCS / "mechanisms.md").read_text().partition("## The pages")
+    assert [one.name for one in mechanisms() if f"mechanisms/{one.name}.md)" not in the_map] == []

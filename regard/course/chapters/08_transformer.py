@@ -121,8 +121,8 @@ record_map(run.look("May 9, 2024"))
 """
 ## Question
 
-Nobody told the model that months have names. How does it write 05 for "May"? Ask for a month that
-does not exist, and see which letters it goes by.
+The data never say that months have names. How does it write 05 for "May"? Ask for months that do
+not exist, and see which letters it goes by.
 """
 
 # %%
@@ -131,6 +131,6 @@ for text in ("Mau 9, 2024", "Nay 9, 2024", "Jun 9, 2024"):
 
 # %% [markdown]
 """
-It goes by the letters that tell the months apart in what it has read, and not by the whole word:
-"Mau" is answered as a month that begins so. A model knows what its data made worth knowing.
+A word that is no month gets a month all the same, by those of its letters that told months apart in
+training. The model has no way to say that it does not know: no example ever did.
 """
