@@ -85,8 +85,19 @@ def _show(one: Chapter) -> None:
         if played.figure is not None:
             console.print(A_PICTURE.format(one.number), markup=False)
         console.print()
-        if played.step.is_code and console.is_terminal and sys.stdin.isatty():
+        if played.step.is_code and not _goes_on(console):
+            return
+
+
+def _goes_on(console: Console) -> bool:
+    """Whether the reader wants the next step; without a terminal there is no one to ask."""
+    if console.is_terminal and sys.stdin.isatty():
+        try:
             console.input("[dim]Enter goes on, Ctrl-C stops[/dim] ")
+        except (EOFError, KeyboardInterrupt):
+            console.print()
+            return False
+    return True
 
 
 def _show_step(console: Console, step: Cell) -> None:

@@ -1,6 +1,10 @@
 """regard learn lists the chapters, shows one with what its code prints, and writes notebooks."""
 
+import io
 import json
+
+import pytest
+from rich.console import Console
 
 from regard.cli import main
 
@@ -49,3 +53,23 @@ def test_one_file_for_ten_chapters_and_a_file_for_a_folder_are_refused(tmp_path,
     (tmp_path / "text").touch()
     assert main(["learn", "1", "--notebook", str(tmp_path / "text")]) == 2
     assert "is a file. Give a folder, or an .ipynb." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, EOFError])
+def test_in_a_terminal_a_chapter_waits_after_each_step_and_may_be_stopped(
+    stop, monkeypatch, capsys
+):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr(Console, "is_terminal", property(lambda console: True))
+
+    def stopped(console, prompt):
+        assert prompt == "[dim]Enter goes on, Ctrl-C stops[/dim] "
+        raise stop
+
+    monkeypatch.setattr(Console, "input", stopped)
+    assert main(["learn", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "Three words, by hand" in said
+    assert "Step 1: score" not in said
