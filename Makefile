@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check processes kernels slow browser bench docs clean studies
+.PHONY: env demo test check processes kernels course slow browser chromium bench docs site site-check clean studies
 
 env: .venv/installed
 
@@ -23,6 +23,9 @@ test: env
 
 processes: env
 	$(BIN)/python -m pytest -m processes -n 2 --dist worksteal -q tests
+
+course: env
+	$(BIN)/python -m pytest -m course -q tests/course
 
 # Triton's interpreter rewrites functions, which a checker of shapes has wrapped in the other lanes
 kernels: .venv/triton/triton
@@ -45,19 +48,31 @@ slow: .venv/triton/triton
 	$(BIN)/python -m pytest -m slow -q
 	$(BIN)/python tests/mutations.py
 
-browser: env
+browser: env chromium
+	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q tests/browser tests/plots
+
+chromium:
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null || { \
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || { \
-	  echo "make browser needs Chromium: install Debian's package 'chromium' as root, or say CHROMIUM=/path/to/it" >&2; \
+	  echo "a browser is needed: install Debian's package 'chromium' as root, or say CHROMIUM=/path/to/it" >&2; \
 	  exit 1; }
-	$(BIN)/python -m pytest -m browser -n 2 --dist worksteal -q tests/browser tests/plots
 
 bench: env
 	$(BIN)/regard bench attention
 
 docs: env
 	$(BIN)/python docs/build.py
+
+site: .venv/site
+	$(BIN)/python docs/site/build.py
+
+site-check: site chromium
+	$(BIN)/python -m pytest -m site -q tests/site
+
+.venv/site: .venv/installed
+	$(INSTALL) -e '.[site]'
+	touch $@
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,7 @@
 """Fill the generated parts of the pages: facts from the docstrings, pictures, measured cost.
 
     python docs/build.py            facts and pictures, from the code
-    python docs/build.py --check    fail if a page or the README is not what the code says
+    python docs/build.py --check    fail if a page is not what the code says
 
 Measured figures come from docs/benchmarks.json, written by `regard bench attention --out …`, and
 from studies/NAME/results.json, written by the study of that name.
@@ -27,7 +27,6 @@ from studies.luong import page as luong
 from studies.positions import page as positions
 
 DOCS = Path(__file__).parent
-ROOT = DOCS.parent
 PAGES = DOCS / "mechanisms"
 PICTURES = DOCS / "img" / "mechanisms"
 RESULTS = DOCS / "benchmarks.json"
@@ -89,7 +88,7 @@ def mechanism_table() -> str:
     lines = ["| mechanism | kind | what it does | paper |", "|---|---|---|---|"]
     for entry in mechanisms():
         summary = entry.summary.partition(": ")[2] or entry.summary
-        link = f"[{entry.name}](docs/mechanisms/{entry.name}.md)"
+        link = f"[{entry.name}](mechanisms/{entry.name}.md)"
         lines.append(f"| {link} | {entry.kind} | {summary} | {entry.paper} |")
     return "\n".join(lines)
 
@@ -149,8 +148,8 @@ def pages() -> dict[Path, str]:
         page = PAGES / f"{entry.name}.md"
         text = filled(page.read_text(), "facts", facts(entry))
         made[page] = filled(text, "cost", cost(entry))
-    readme, bench = ROOT / "README.md", DOCS / "benchmarks.md"
-    made[readme] = filled(readme.read_text(), "mechanisms", mechanism_table())
+    table, bench = DOCS / "mechanisms.md", DOCS / "benchmarks.md"
+    made[table] = filled(table.read_text(), "mechanisms", mechanism_table())
     made[bench] = filled(bench.read_text(), "attention", benchmark_table())
     made[COMPUTED] = kept_lines()
     exporting = DOCS / "exporting.md"

@@ -15,6 +15,7 @@ VERBS: Mapping[str, str] = {
     "demo": (
         "Train a small Transformer on dates in 22 languages, score it, and show where it looked."
     ),
+    "learn": "Learn attention in ten short chapters: read, run, and see every number.",
     "list": "List every mechanism.",
     "explain": "Explain a mechanism: equation, settings, cost, the path it takes, a drawing.",
     "new": (

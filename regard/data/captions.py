@@ -128,7 +128,9 @@ class CaptionLines(_CaptionReader):
     """One JSON object a line, with the keys image and captions (or caption), and perhaps split."""
 
     path: Path
+    """The file, a JSON object a line."""
     pictures: Path
+    """The folder of the pictures."""
     split: str | None = None
     """Only pictures of this split, or of several: train+restval. All unless given."""
 
@@ -154,7 +156,9 @@ class KarpathyJson(_CaptionReader):
     """
 
     path: Path
+    """The JSON file."""
     pictures: Path
+    """The folder of the pictures."""
     split: str | None = None
     """Only pictures of this split, or of several: train+restval. All unless given."""
     unit = "image"
@@ -196,7 +200,9 @@ class Flickr8kTokens(_CaptionReader):
     """Flickr8k.token.txt and files like it: name.jpg#0, a tab, and a caption."""
 
     path: Path
+    """The file of captions."""
     pictures: Path
+    """The folder of the pictures."""
     names: Path | None = None
     """A file with the names of one split's pictures, one a line; every picture unless given."""
 

@@ -31,6 +31,7 @@ class Documents(LineReader):
     """Documents with a text about each, such as its abstract; several texts are references."""
 
     path: Path
+    """The file, a JSON object a line."""
     source: tuple[str, ...] = ("title", "sections")
     """The keys of the source's parts, in this order."""
     target: str = "abstract"

@@ -48,7 +48,9 @@ class ParallelFiles(FileReader):
     """Parallel files: line 7 of the source belongs to line 7 of each target."""
 
     source: Path
+    """The file that is read, a text a line."""
     target: tuple[Path, ...]
+    """The file of its answers, line by line; several are more references."""
 
     def __post_init__(self) -> None:
         if not self.target:
@@ -87,6 +89,7 @@ class TabSeparated(LineReader):
     """One example a line: the source, a tab, a reference, and more references after more tabs."""
 
     path: Path
+    """The file: source, a tab, and its references with tabs between them."""
     who = "tsv"
 
     def is_row(self, line: str) -> bool:
@@ -112,8 +115,10 @@ class JsonLines(LineReader):
     """One JSON object a line. A key may be dotted, as in translation.en; a target may be a list."""
 
     path: Path
+    """The file, a JSON object a line."""
     source: str = "source"
     target: str = "target"
+    """The key of the answer, or of a list of references."""
     who = "jsonl"
 
     def source_of(self, line: str, where: str) -> str:
@@ -134,9 +139,11 @@ class Shards(FileReader):
     """
 
     folder: Path
+    """The folder, whose files are read in the order of their names."""
     suffixes: tuple[str, str] | None = None
     source: str = "source"
     target: str = "target"
+    """The key of the answer in shards of JSON lines."""
 
     def rows(self) -> Iterator[FileRow]:
         """Every line of every shard, in the order of their names, the broken ones too."""
@@ -193,10 +200,15 @@ class HuggingFace(ExampleReader):
     """A data set of the Hugging Face hub; columns may be dotted, as in translation.en."""
 
     name: str
+    """The name of the data set on the hub."""
     split: str
+    """Its split, such as train."""
     source: str
+    """The column that is read; dotted for one inside another."""
     target: str
+    """The column of the answer."""
     configuration: str | None = None
+    """Which of several forms of the data set."""
 
     def examples(self) -> Iterator[Example]:
         """Every row of the split."""

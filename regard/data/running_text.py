@@ -28,6 +28,7 @@ class RunningText(ExampleReader):
     """A text that goes on from row to row."""
 
     path: Path
+    """The file of the text."""
     words: int = 256
     """Words in a row."""
     every: int | None = None

@@ -41,6 +41,7 @@ class Treebank(FileReader):
     """A CoNLL-U file: sentences with an empty line after each."""
 
     path: Path
+    """The file, plain or packed."""
     tags: str = "upos"
     """"upos", the 17 that all languages share, or "xpos", the language's own."""
     has_trees: bool = False

@@ -17,14 +17,16 @@ from regard.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+IDEA = (ROOT / "docs" / "idea.md").read_text()
+"""The page that says more of what the README begins with."""
+PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README + IDEA, re.DOTALL)
 NEED_FILES_OR_MINUTES = {
     "bench", "demo", "doctor", "evaluate", "look", "plan", "predict", "serve", "show", "train"
 }  # fmt: skip
 """Verbs whose README lines are run by tests of their own, on small data."""
 COMMANDS = [
     line.strip()
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for block in re.findall(r"```sh\n(.*?)```", README + IDEA, re.DOTALL)
     for line in block.splitlines()
     if line.startswith("regard ") and line.split()[1] not in NEED_FILES_OR_MINUTES
 ]
@@ -39,14 +41,14 @@ def test_every_generated_page_is_what_the_code_says():
 
 
 @pytest.mark.parametrize("block", PYTHON_BLOCKS, ids=range(len(PYTHON_BLOCKS)))
-def test_the_readme_s_python_runs(block, tmp_path, monkeypatch, capsys):
+def test_the_python_of_the_readme_and_of_its_next_page_runs(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
-def test_the_readme_s_commands_run(command, capsys):
+def test_the_commands_of_the_readme_and_of_its_next_page_run(command, capsys):
     assert main(command.split("#")[0].split()[1:]) == 0
     assert capsys.readouterr().out.strip()
 
@@ -140,10 +142,8 @@ def _in_private_class(tree, node):
     )
 
 
-def test_the_first_benchmark_of_the_readme_has_a_length_at_which_the_window_wins():
-    length, names = re.search(
-        r"regard bench attention --lengths (\d+) --only (\S+)", README
-    ).groups()
+def test_the_first_benchmark_of_a_page_has_a_length_at_which_the_window_wins():
+    length, names = re.search(r"regard bench attention --lengths (\d+) --only (\S+)", IDEA).groups()
     soft, window = names.split(",")
     measured = json.loads((ROOT / "docs" / "benchmarks.json").read_text())["rows"]
     seconds = {row["name"]: row["both_s"] for row in measured if row["n"] == int(length)}

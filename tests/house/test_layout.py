@@ -16,10 +16,12 @@ FLOW = [
     "errors", "dims", "familiar_words", "choices", "catalogue", "places", "progress", "data",
     "positions", "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating",
     "inspecting", "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "serving",
-    "bench", "cli",
+    "bench", "course", "cli",
 ]  # fmt: skip
 
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+CHAPTERS = PACKAGE / "course" / "chapters"
+"""Notebooks: their prose says what a learner can do, and they use regard from outside."""
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != CHAPTERS)
 WRITTEN = [
     path
     for folder in ("regard", "tests", "benchmarks", "studies", "docs", "examples")

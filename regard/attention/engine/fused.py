@@ -28,7 +28,7 @@ class FusedPath(Path):
         if reason := not_softmax_of_dot(case):
             return reason
         if case.kernel_mask is None:
-            return f"the mask {type(case.mask).__name__} is none that the kernels know"
+            return f"the kernels do not know the mask {type(case.mask).__name__}"
         if not case.relation.is_zero:
             return _not_one_vector(case)
         if case.kernel_mask.valid is not None and case.places.past is None:

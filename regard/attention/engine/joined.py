@@ -123,7 +123,7 @@ class JoinedPath(Path):
         if case.relation.is_zero:
             return "no relation tells near keys from far ones"
         if case.kernel_mask is None:
-            return f"the mask {type(case.mask).__name__} is none that the kernels know"
+            return f"the kernels do not know the mask {type(case.mask).__name__}"
         if case.places.past is None:
             return "the rows or columns have gaps"
         if kernels.is_transformed():

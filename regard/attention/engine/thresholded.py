@@ -54,7 +54,7 @@ class ThresholdedPath(Path):
         if not case.relation.is_zero:
             return f"{type(case.relation).__name__} changes the scores"
         if case.kernel_mask is None:
-            return f"the mask {type(case.mask).__name__} is none that the kernels know"
+            return f"the kernels do not know the mask {type(case.mask).__name__}"
         if case.places.past is None:
             return "the rows or columns have gaps"
         if case.dropout > 0:

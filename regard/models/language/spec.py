@@ -30,14 +30,16 @@ class LanguageSpec(ChainSpec):
     n_layers: int = 6
     """Layers."""
     attends: tuple[Choice, ...] = (FULL_CHOICE,)
-    """How each layer attends: patterns ("full", "sliding_window", "blocks", "big_bird", …) and
-    memories ("memory_compressed"), for the first layer, the second, … and from the start again.
+    """What each layer attends to: a pattern ("full", "sliding_window", "blocks", "big_bird", …) or
+    a memory ("memory_compressed"), for the first layer, the second, … and from the start again.
     None sees the future."""
     rows: str = "separated"
-    """"separated": source, end, begin, target, end in one row; "running": a text that continues;
-    "continued": one that continues and ends, as GPT-2's; "begun": the same behind a begin token."""
+    """What stands in a row of tokens: "separated" (source, end, begin, target, end), "running" (a
+    text that goes on from row to row), "continued" (one that goes on and ends, as GPT-2's), or
+    "begun" (the same behind a begin token)."""
     asks: str = "target"
-    """The tokens with a loss: "target", or "all" tokens of a row, the source's too."""
+    """Which tokens the model is asked for in training, that is, have a loss: "target", or "all" of
+    a row, the source's too."""
     word_dropout: float = 0.0
     """Share of the tokens that are read as unknown in training."""
     output_dropout: float = 0.0

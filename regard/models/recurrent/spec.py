@@ -49,7 +49,8 @@ class RecurrentSpec(ModelSpec):
     bridge: str = "copy"
     """How the decoder's first state is made: "copy", "projected" or "backward"."""
     attends: str = "current"
-    """Which state attends to the source: "current", "previous", or "none"."""
+    """Which state of the decoder attends to the source: the "current" one (Luong), the "previous"
+    one (Bahdanau), or "none"."""
     attends_to_end: bool = False
     """Whether the source's end token may be attended to."""
     score: Choice = field(default_factory=lambda: LUONG_SCORE)

@@ -81,7 +81,7 @@ EXPLAINED = [
         r"sparse: \d+ % of the map, in chunks of \d+ rows\n"
         "  not short: no memory shortens the keys\n"
         "  not windowed: SoftSelection looks beyond a window\n"
-        "  not fused: the mask SlidingWindowPattern is none that the kernels know\n"
+        "  not fused: the kernels do not know the mask SlidingWindowPattern\n"
         "  not joined: no relation tells near keys from far ones\n"
         r"  .* multiply-adds \(.* % of dense\), .* numbers held \(.* %\)",
     ),
