@@ -17,7 +17,7 @@ from regard.cli.verbs import VERBS, load_verb
 from regard.data import GENERATORS, READERS
 from regard.models.kinds import KINDS, NAMED_SIZES, Spec
 from regard.models.spec import ExpertsSpec
-from regard.recipes.recipe import DataRecipe, PicturesRecipe, TokensRecipe, TrainingRecipe
+from regard.recipes.keys import SECTIONS, keys_of
 
 MODULES = (
     "regard", "regard.attention", "regard.parts", "regard.layers", "regard.positions",
@@ -58,12 +58,8 @@ def _helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
 
 def recipe_page() -> str:
     """Every key of a recipe with its type, default and meaning."""
-    sections = {
-        "[data]": DataRecipe,
-        "[tokens]": TokensRecipe,
-        "[pictures]": PicturesRecipe,
-        "[training]": TrainingRecipe,
-    }
+    # the kinds of a model have a part of their own
+    sections = {f"[{name}]": kinds[0] for name, kinds in SECTIONS.items() if name != "model"}
     parts = [
         "# Keys of a recipe",
         "After this page you know every key that a recipe may have. A key without a default has to "
@@ -95,49 +91,14 @@ def recipe_page() -> str:
 def key_table(kind: type) -> str:
     """The fields of a dataclass as a table."""
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for name, (annotation, default, meaning) in fields_of(kind).items():
-        rows.append(f"| `{name}` | {_cell(annotation)} | {_cell(default)} | {meaning} |")
+    for key in keys_of(kind):
+        default = _cell(_default(key.default))
+        rows.append(f"| `{key.name}` | {_cell(key.annotation)} | {default} | {key.meaning} |")
     return "\n".join(rows)
 
 
-def fields_of(kind: type) -> dict[str, tuple[str, str, str]]:
-    """The type, default and meaning of every field, as its source has them."""
-    written = _written(kind)
-    found = {}
-    for name, one in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
-        annotation, meaning = written.get(name, ("", ""))
-        found[name] = (annotation, _default(one), meaning)
-    return found
-
-
-def _written(kind: type) -> dict[str, tuple[str, str]]:
-    """The annotation and the text below each attribute, of the class and of its bases."""
-    found: dict[str, tuple[str, str]] = {}
-    for each in reversed(kind.__mro__):
-        if not each.__module__.startswith("regard"):
-            continue
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        assert isinstance(tree, ast.ClassDef)
-        for one, below in zip(tree.body, [*tree.body[1:], None], strict=True):
-            target = getattr(one, "target", None) or next(iter(getattr(one, "targets", ())), None)
-            if not isinstance(target, ast.Name):
-                continue
-            annotation = getattr(one, "annotation", None)
-            text = getattr(getattr(below, "value", None), "value", None)
-            before = found.get(target.id, ("", ""))
-            found[target.id] = (
-                ast.unparse(annotation) if annotation is not None else before[0],
-                " ".join(text.split()) if isinstance(text, str) else before[1],
-            )
-    return found
-
-
-def _default(one: Any) -> str:
-    if one.default_factory is not MISSING:
-        value = one.default_factory()
-    elif one.default is not MISSING:
-        value = one.default
-    else:
+def _default(value: Any) -> str:
+    if value is MISSING:
         return ""
     if isinstance(value, Choice):
         value = value.name if not value.settings else {"name": value.name, **value.settings}

@@ -117,6 +117,7 @@ class JsonLines(LineReader):
     path: Path
     """The file, a JSON object a line."""
     source: str = "source"
+    """The key of the text that is read."""
     target: str = "target"
     """The key of the answer, or of a list of references."""
     who = "jsonl"
@@ -141,7 +142,9 @@ class Shards(FileReader):
     folder: Path
     """The folder, whose files are read in the order of their names."""
     suffixes: tuple[str, str] | None = None
+    """The endings of pairs of files: of the source and of the target."""
     source: str = "source"
+    """The key of the text that is read, in shards of JSON lines."""
     target: str = "target"
     """The key of the answer in shards of JSON lines."""
 

@@ -44,6 +44,8 @@ class RecipeKey:
     """Its type."""
     default: Any
     """MISSING if it must be given."""
+    annotation: str
+    """Its type as the code writes it."""
     meaning: str
     """Empty if its name says all."""
 
@@ -51,33 +53,30 @@ class RecipeKey:
 @cache
 def keys_of(kind: type) -> tuple[RecipeKey, ...]:
     """The keys of a dataclass of settings, in their order."""
-    hints, meanings = get_type_hints(kind), meanings_of(kind)
+    hints, written = get_type_hints(kind), _written(kind)
     return tuple(
-        RecipeKey(field.name, hints[field.name], default_of(field), meanings.get(field.name, ""))
+        RecipeKey(field.name, hints[field.name], default_of(field), *written[field.name])
         for field in fields(kind)
     )
 
 
-def meanings_of(kind: type) -> dict[str, str]:
-    """The text below each field of a class and of its bases, in one line."""
-    found: dict[str, str] = {}
+def _written(kind: type) -> dict[str, tuple[str, str]]:
+    """The annotation and the text below each field, where a class or one of its bases has them."""
+    found: dict[str, tuple[str, str]] = {}
     for each in reversed(kind.__mro__):
-        if each.__module__.startswith("regard"):
-            found |= _texts_below_fields(each)
-    return found
-
-
-def _texts_below_fields(kind: type) -> dict[str, str]:
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(tree, ast.ClassDef)
-    found = {}
-    for line, below in zip(tree.body, [*tree.body[1:], None], strict=True):
-        match line, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str() as text)),
-            ):
-                found[name] = " ".join(text.split())
+        if not each.__module__.startswith("regard"):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(tree, ast.ClassDef)
+        for one, below in zip(tree.body, [*tree.body[1:], None], strict=True):
+            match one, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name), annotation=annotation),
+                    ast.Expr(value=ast.Constant(value=str() as text)),
+                ):
+                    found[name] = (ast.unparse(annotation), " ".join(text.split()))
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation), _:
+                    found[name] = (ast.unparse(annotation), found.get(name, ("", ""))[1])
     return found
 
 

@@ -3,7 +3,7 @@ import tomllib
 import pytest
 
 from regard.models.kinds import KINDS, NAMED_SIZES
-from regard.recipes.keys import SECTIONS, json_schema, key_paths, keys_of, meanings_of
+from regard.recipes.keys import SECTIONS, json_schema, key_paths, keys_of
 from regard.recipes.shipped import shipped_recipes
 from regard.recipes.training_recipe import TrainingRecipe
 
@@ -63,11 +63,10 @@ def test_a_key_says_its_type_default_and_meaning():
 
 
 def test_the_text_below_a_field_is_its_meaning():
-    meanings = meanings_of(TrainingRecipe)
-    assert meanings["warmup_steps"] == "Updates until the peak."
-    assert [key.name for key in keys_of(TrainingRecipe)] == list(
-        TrainingRecipe.__dataclass_fields__
-    )
+    keys = {key.name: key for key in keys_of(TrainingRecipe)}
+    assert list(keys) == list(TrainingRecipe.__dataclass_fields__)
+    assert keys["warmup_steps"].meaning == "Updates until the peak."
+    assert keys["warmup_steps"].annotation == "int"
 
 
 def test_every_section_has_keys_to_complete():

@@ -10,6 +10,7 @@ from regard.catalogue import mechanisms
 from regard.cli.verbs import VERBS
 from regard.data import GENERATORS, READERS
 from regard.models.kinds import KINDS, Spec
+from regard.recipes.keys import keys_of
 from regard.recipes.recipe import DataRecipe, PicturesRecipe, TokensRecipe, TrainingRecipe
 
 SECTIONS = (DataRecipe, TokensRecipe, PicturesRecipe, TrainingRecipe, *Spec.__args__)
@@ -50,8 +51,7 @@ def test_the_reference_has_the_help_of_every_verb():
 
 @pytest.mark.parametrize("kind", [*SECTIONS, *READERS.values()], ids=lambda kind: kind.__name__)
 def test_every_key_has_a_type_and_a_meaning(kind):
-    fields = reference.fields_of(kind)
-    assert [name for name, (written, _, says) in fields.items() if not written or not says] == []
+    assert [key.name for key in keys_of(kind) if not key.annotation or not key.meaning] == []
 
 
 def test_every_section_kind_reader_and_generator_is_on_the_page_of_keys():
