@@ -78,7 +78,7 @@ class Sampling:
             chance = table[written.sentence, sample, written.tokens.shape[1]]
             return self._drawn(scorer.every(logits, written), chance)
 
-        return walk(model, batch, self.n_samples, draw)
+        return walk(model, batch, self.n_samples, draw, [one.follower for one in sentences])
 
     def _chances(self, sentence: Sentence, n_steps: int) -> Float[Tensor, "n t"]:
         """The sentence's random numbers, one for each sample and step, whatever the batch."""
