@@ -59,7 +59,6 @@ def info(served: Served) -> dict[str, object]:
     trained, loaded, recipe = served.trained, served.trained.loaded, served.trained.loaded.recipe
     return {
         "name": served.name,
-        "path": str(trained.path),
         "reads": served.reads,
         "model": type(recipe.model).__name__.removesuffix("Spec").lower(),
         "settings": {

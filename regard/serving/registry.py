@@ -83,7 +83,7 @@ class Served:
 class Registry:
     """All runs, records and caches of the server."""
 
-    runs: Mapping[str, Served]
+    runs: dict[str, Served]
     gold: GoldPairs | None = None
     saved: Mapping[str, Record] = field(default_factory=dict)
     """Records from files, by name; they are never dropped."""
