@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client import generate_latest as metrics_text
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.serving.access import OPEN_PATHS
 from regard.serving.request_queue import Job
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -154,7 +155,9 @@ class CountedRequests:
             self._metrics.requests.labels(route, status[0]).inc()
             self._metrics.request_seconds.labels(route).observe(taken)
             facts = {"id": name, "method": scope["method"], "route": route, "status": status[0]}
-            self._log.write(facts | {"ms": round(1000 * taken, 2)} | state.get("log", {}))
+            # a balancer asks for health every second
+            if scope["path"] not in OPEN_PATHS:
+                self._log.write(facts | {"ms": round(1000 * taken, 2)} | state.get("log", {}))
 
 
 def _request_id(scope: Scope) -> str:

@@ -27,7 +27,7 @@ from regard.data.subword_kinds import EOS
 from regard.decoding import Sampling, Search
 from regard.decoding.batching import BATCH_TOKENS
 from regard.decoding.sampling import SEED_FACTOR
-from regard.errors import RegardError
+from regard.errors import RegardError, SettingError
 from regard.hardware.memory import lacks_memory
 from regard.interop.engines import engine_named
 from regard.runs.evaluation import search_for
@@ -86,8 +86,44 @@ def warm_up_answers(trained: Trained) -> list[str]:
         search = search_of(trained, SearchOptions(beam=1, max_tokens=longest))
     inputs = own_examples(trained).inputs or ("a",) * trained.task.sources.has_lengths
     options = AnswerOptions(search, on_long="skip" if trained.task.sources.has_lengths else "error")
-    found = dict(trained.predict_each(inputs, options))
+    try:
+        found = dict(trained.predict_each(inputs, options))
+    except SettingError:
+        # a run that gives vectors has no answers to compare
+        return []
     return [found[place].text for place in range(len(inputs))]
+
+
+def measured_batch(trained: Trained) -> int:
+    """Source tokens of the largest batch that fits in memory, as far as a trial shows.
+
+    The trial answers as many copies of the longest example as such a batch holds, and half as many
+    until they fit.
+    """
+    inputs, tokens = own_examples(trained).inputs, BATCH_TOKENS
+    if not inputs or not trained.task.sources.has_lengths:
+        return tokens
+    longest = max(inputs, key=trained.length)
+    search = search_of(trained, SearchOptions())
+    while tokens > trained.longest:
+        try:
+            trained.predict([longest] * max(1, tokens // trained.length(longest)), search=search)
+        except Exception as error:
+            if not lacks_memory(error):
+                raise
+        else:
+            break
+        # outside of the exception, which holds the tensors of the search
+        tokens //= 2
+        free_memory(trained)
+    free_memory(trained)
+    return tokens
+
+
+def free_memory(trained: Trained) -> None:
+    """Give back what a GPU's allocator keeps; a CPU's keeps nothing."""
+    if trained.hardware.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 @final
@@ -162,7 +198,9 @@ class Worker:
     def run(self) -> None:
         """Warm up, and answer until the other end closes."""
         try:
-            answers, batch_tokens = warm_up_answers(self.trained), self._measured_batch()
+            answers, batch_tokens = warm_up_answers(self.trained), BATCH_TOKENS
+            if self.trained.hardware.device.type == "cuda":
+                batch_tokens = measured_batch(self.trained)
             ready = {"answers": answers, "batch_tokens": batch_tokens, "weights": self._weights}
             self.send({"ready": ready}, now=True)
             while True:
@@ -263,35 +301,7 @@ class Worker:
         return None
 
     def _free_memory(self) -> None:
-        if self.trained.hardware.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-    def _measured_batch(self) -> int:
-        """Source tokens of the largest batch that fits in memory, as far as a trial shows.
-
-        The trial answers as many copies of the longest example as such a batch holds.
-        """
-        trained, tokens = self.trained, BATCH_TOKENS
-        inputs = own_examples(trained).inputs
-        is_tried = trained.hardware.device.type == "cuda" and trained.task.sources.has_lengths
-        if not inputs or not is_tried:
-            return tokens
-        longest = max(inputs, key=trained.length)
-        search = search_of(trained, SearchOptions())
-        while tokens > trained.longest:
-            try:
-                trained.predict(
-                    [longest] * max(1, tokens // trained.length(longest)), search=search
-                )
-            except Exception as error:
-                if not lacks_memory(error):
-                    raise
-                tokens //= 2
-                self._free_memory()
-            else:
-                break
-        self._free_memory()
-        return tokens
+        free_memory(self.trained)
 
 
 def _kind(error: Exception) -> str:

@@ -8,14 +8,17 @@ import pytest
 import torch
 
 from regard.decoding import Greedy, Sampling
+from regard.errors import SettingError
 from regard.serving.prediction_schemas import SearchOptions
-from regard.serving.registry import open_runs
+from regard.serving.registry import Registry, open_runs
 from regard.serving.request_queue import Job, QueueFull, RequestQueue
 from regard.serving.run_service import ServiceSettings
+from regard.serving.worker import measured_batch
 from regard.tasks.predictions import Request
 from tests.factories import make_run
 from tests.serving import clients
 from tests.serving.services import HeldModel, ThreadWorker, held, serving, with_stepper
+from tests.serving.serving import make_readers
 
 TEXTS = ("a dog ate the food because it was hungry", "a b c", "the dog", "hungry", "food ate")
 
@@ -23,6 +26,11 @@ TEXTS = ("a dog ate the food because it was hungry", "a b c", "the dog", "hungry
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
     return open_runs([make_run(tmp_path_factory.mktemp("v1") / "run", *TEXTS, max_len=48)])
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory):
+    return make_readers(tmp_path_factory.mktemp("readers"))
 
 
 @pytest.fixture(scope="module")
@@ -308,3 +316,29 @@ def test_a_step_that_hangs_makes_the_run_unready_until_another_worker_is_started
         assert served.predict("a b c").status_code == 200
         assert served.metric("regard_lost_workers_total") == 1
         models[0].goes_on.set()
+
+
+def test_the_tokens_of_a_batch_are_halved_until_the_largest_fits(trained, monkeypatch):
+    monkeypatch.setattr("regard.serving.worker.BATCH_TOKENS", 400)
+    other, model = with_stepper(trained, Failing)
+    assert measured_batch(other) == 400
+    most = max(model.starts)
+    model.most_rows, model.starts = most // 2, []
+    assert measured_batch(other) == 200
+    assert model.starts[0] > model.most_rows >= model.starts[-1]
+
+
+@pytest.mark.parametrize("task", ["words", "tags", "label"])
+def test_runs_that_only_read_are_served_as_predict_answers_them(readers, task):
+    with serving(Registry({task: readers.run(task)})) as served:
+        said = served.predict("a dog ate").json()["answers"][0]
+    assert said["text"] == readers.run(task).trained.predict(["a dog ate"])[0].text
+
+
+def test_a_run_that_gives_vectors_is_ready_and_tells_that_it_has_no_answers(readers):
+    with serving(Registry({"vectors": readers.run("vectors")})) as served:
+        said = served.predict("a dog ate")
+        assert said.status_code == 422
+    with pytest.raises(SettingError) as error:
+        readers.run("vectors").trained.predict(["a dog ate"])
+    assert said.json()["error"]["message"] == str(error.value)
