@@ -103,7 +103,8 @@ class Access:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if not self._tokens or scope["method"] != "GET" or self._known(given.encode()) is None:
             return None
-        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/"
+        secure = "; Secure" if scope.get("scheme") == "https" else ""
+        cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/{secure}"
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode("latin-1"))]
         return Refusal(303, "cookie", "serve: the token is kept in a cookie.", headers)
 

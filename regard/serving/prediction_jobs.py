@@ -98,6 +98,9 @@ class Gathering:
             )  # fmt: skip
             self._places[job.number] = place
             jobs.append(job)
+        if self.done.done():
+            # the client left while its texts were measured
+            return
         self.jobs = {job.number: job for job in jobs}
         if jobs:
             self._service.submit(jobs)

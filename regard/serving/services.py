@@ -193,7 +193,7 @@ class Services:
                     raise
                 return Response(status_code=CLIENT_CLOSED)
             finally:
-                del self.under_way[name]
+                self._forget(gathering)
             status, body = gathering.response(self.models[inputs.served.name])
             return Response(body.model_dump_json(), status, media_type=JSON)
 
@@ -214,11 +214,11 @@ class Services:
         self.under_way[name] = gathering
         client = current_client()
         if client is not None:
-            client.when_gone(gathering.leave)
+            client.when_gone(partial(self._leave, gathering))
         try:
             await gathering.submit(trained)
         except BaseException as error:
-            del self.under_way[name]
+            self._forget(gathering)
             if isinstance(error, QueueFull):
                 raise self._full(error) from error
             raise
@@ -235,9 +235,17 @@ class Services:
             yield _event("done", body)
         finally:
             end.cancel()
-            gathering.leave()
-            del self.under_way[gathering.name]
+            self._leave(gathering)
             await clean()
+
+    def _leave(self, gathering: Gathering) -> None:
+        """Nothing more is wanted of a request."""
+        gathering.leave()
+        self._forget(gathering)
+
+    def _forget(self, gathering: Gathering) -> None:
+        if self.under_way.get(gathering.name) is gathering:
+            del self.under_way[gathering.name]
 
 
 async def _finished(gathering: Gathering) -> None:

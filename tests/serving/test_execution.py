@@ -1,5 +1,6 @@
 """Execution: batches, and what a worker does with jobs that fail, leave, or come too late."""
 
+import asyncio
 import threading
 import time
 
@@ -9,6 +10,7 @@ import torch
 
 from regard.decoding import Greedy, Sampling
 from regard.errors import SettingError
+from regard.serving import prediction_jobs
 from regard.serving.prediction_schemas import SearchOptions
 from regard.serving.registry import Registry, open_runs
 from regard.serving.request_queue import Job, QueueFull, RequestQueue
@@ -230,6 +232,26 @@ def test_a_client_that_leaves_while_it_waits_is_never_begun(registry):
         model.goes_on.set()
         assert first().status_code == 200
         assert served.metric('regard_batch_texts_count{run="run"}') == 1
+
+
+def test_a_client_that_leaves_while_its_text_is_measured_is_never_begun(registry, monkeypatch):
+    measure, left = prediction_jobs._measured, []
+
+    async def slow(*asked):
+        (gathering,) = served.services.under_way.values()
+        while not gathering.done.cancelled():
+            await asyncio.sleep(0.005)
+        left.append(gathering)
+        return await measure(*asked)
+
+    with serving(registry) as served:
+        monkeypatch.setattr(prediction_jobs, "_measured", slow)
+        with clients.connected(served.address) as connection:
+            clients.post(connection, "v1/predict", {"texts": "the dog"})
+            assert clients.came(lambda: bool(served.services.under_way))
+        assert clients.came(lambda: bool(left))
+        assert clients.came(lambda: not served.services.under_way)
+        assert served.metric('regard_batch_texts_count{run="run"}') == 0
 
 
 @pytest.mark.parametrize("beam", [1, 4])
