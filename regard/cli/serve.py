@@ -68,7 +68,7 @@ def serve(
         30.0, min=0, help="Seconds for what was taken, after SIGTERM or Ctrl-C; then 503."
     ),
 ) -> None:
-    """Serve runs to a browser and to programs: the studio, and an API behind queues with bounds.
+    """Serve runs to people and programs: the studio, and an API with queues and bounds.
 
     The page asks nothing of the network; only this machine may ask the server, unless --host says
     otherwise. POST /v1/predict answers texts and pictures, together with those of other clients;
