@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, final, runtime_checkable
 
 from regard.hardware.hardware import device_kinds
+from regard.hardware.threads import asked_by, cpu_quota
 from regard.serving.registry import Served
 
 MAIN = "from regard.serving.worker import main; main()"
@@ -75,18 +76,36 @@ class WorkerProcess:
         self.process.wait(END_SECONDS)
 
 
+def threads_of_worker(n_workers: int) -> int | None:
+    """Threads of each of so many workers on a CPU, unless the user chose a number.
+
+    A core is left for the server: threads of one product wait for each other in a loop, and a
+    server that takes a core from one of them holds up all.
+    """
+    if asked_by() is not None:
+        return None
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    paid = cores if (quota := cpu_quota()) is None else min(cores, int(quota))
+    return max(1, (paid - 1) // n_workers)
+
+
 def launcher(
-    *, device: str | None, engine: str, imports: Sequence[Path]
+    *, device: str | None, engine: str, imports: Sequence[Path], n_workers: int
 ) -> Callable[[Served], Launch]:
-    """Starts workers for a run: on the device that is named, or one for each GPU in turn."""
-    n_gpus = device_kinds().get("cuda", 0)
+    """Starts workers for a run: on the device that is named, or one for each GPU in turn.
+
+    `n_workers` are those of all runs, which share the cores.
+    """
+    n_gpus, threads = device_kinds().get("cuda", 0), threads_of_worker(n_workers)
 
     def of(served: Served) -> Launch:
         def launch(number: int) -> WorkerLink:
             is_shared = served.trained.hardware.device.type == "cuda" and device in (None, "cuda")
             place = f"cuda:{number % n_gpus}" if is_shared else device
             files = [str(path) for path in imports]
-            return WorkerProcess(WorkerSpec(str(served.trained.path), place, engine, files))
+            path = str(served.trained.path)
+            return WorkerProcess(WorkerSpec(path, place, engine, files, threads))
 
         return launch
 
