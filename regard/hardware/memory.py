@@ -6,6 +6,7 @@ A peak is the process's resident peak minus its memory before.
 
 import ctypes
 import errno
+import gc
 import json
 import os
 import re
@@ -79,6 +80,16 @@ def lacks_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None
+
+
+def spare_loaded_objects() -> None:
+    """Let Python's collector look no more at what is loaded now.
+
+    It holds everything up while it looks through the hundreds of thousands of objects of torch.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _outcome(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

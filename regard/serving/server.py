@@ -24,6 +24,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from regard.errors import SettingError
+from regard.hardware.memory import spare_loaded_objects
 from regard.hardware.threads import asked_by, use_threads
 from regard.runs.trained import Trained
 from regard.serving.connections import TimedHeads, most_connections
@@ -67,7 +68,9 @@ class Lifecycle:
 
     async def reload(self) -> None:
         """Load all runs again, and tell on standard error what became of them."""
-        for line in await self.services.reload(self.reopen):
+        said = await self.services.reload(self.reopen)
+        spare_loaded_objects()
+        for line in said:
             sys.stderr.write(f"serve: {line}\n")
 
     async def stop(self) -> None:
@@ -102,6 +105,8 @@ class StoppableServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and listen for SIGHUP."""
         await super().startup(sockets)
+        if self._life is not None:
+            spare_loaded_objects()
         if self._life is not None and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(
                 signal.SIGHUP, self._begin, self._life.reload

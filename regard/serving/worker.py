@@ -28,7 +28,7 @@ from regard.decoding import Sampling, Search
 from regard.decoding.batching import BATCH_TOKENS
 from regard.decoding.sampling import SEED_FACTOR
 from regard.errors import RegardError, SettingError
-from regard.hardware.memory import lacks_memory
+from regard.hardware.memory import lacks_memory, spare_loaded_objects
 from regard.interop.engines import engine_named
 from regard.runs.evaluation import search_for
 from regard.runs.example_inputs import own_examples
@@ -369,6 +369,7 @@ def work(spec: Mapping[str, Any], connection: Connection) -> None:
         message = {"failed": {"kind": type(error).__name__, "message": str(error)}}
         connection.send_bytes(json.dumps([message]).encode())
         return
+    spare_loaded_objects()
     Worker(trained, connection).run()
 
 
