@@ -19,6 +19,7 @@ from regard.cli.explain import COMPUTED
 from regard.cli.explanations import kept_lines
 from regard.inspecting import example
 from regard.plots import heatmap
+from regard.serving.v1 import openapi_of_v1
 from studies.ablations import page as ablations
 from studies.comparisons import page as comparisons
 from studies.documents import page as documents
@@ -154,6 +155,7 @@ def pages() -> dict[Path, str]:
     made[COMPUTED] = kept_lines()
     exporting = DOCS / "exporting.md"
     made[exporting] = filled(exporting.read_text(), "exports", export_table())
+    made[DOCS / "openapi.json"] = json.dumps(openapi_of_v1(), indent=1) + "\n"
     for name, study in STUDIES.items():
         page = DOCS / f"{name}.md"
         made[page] = page.read_text()

@@ -19,6 +19,7 @@
     interop      models and runtimes of other projects
     serving      runs → HTTP interface and studio page
     bench        speed comparisons with other libraries
+    client       asks a server, from any Python
     cli          one file per verb
 
 A package imports only from those above it, and from errors, dims, choices, catalogue, places and
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from regard.attention.own_parts import import_parts as import_parts
     from regard.bridge import attach as attach
     from regard.bridge import capture as capture
+    from regard.client import AsyncClient as AsyncClient
+    from regard.client import Client as Client
     from regard.dims import Dims as Dims
     from regard.errors import RegardError as RegardError
     from regard.places import Places as Places
@@ -48,9 +51,11 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 _HOMES = {
+    "AsyncClient": "regard.client",
     "Attended": "regard.attention",
     "AttentionMap": "regard.attention",
     "Chain": "regard.attention",
+    "Client": "regard.client",
     "Dims": "regard.dims",
     "MultiheadAttention": "regard.attention",
     "Places": "regard.places",

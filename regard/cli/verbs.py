@@ -43,7 +43,7 @@ VERBS: Mapping[str, str] = {
     "look": "Show which source words each target word came from: coloured words in the terminal.",
     "import": "Make a run of a published model, on which predict, look and evaluate work.",
     "export": "Write a run in another library's layout.",
-    "serve": "Serve runs to a browser: see what they look at while they answer.",
+    "serve": "Serve runs to people and programs: the studio, and an API with queues and bounds.",
     "doctor": (
         "Look for what is wrong with data: exit 0 when it is clean, 1 when something was found."
     ),

@@ -15,7 +15,7 @@ from regard.decoding.length_penalties import AveragePenalty, GnmtPenalty, Length
 from regard.decoding.rules import Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
 from regard.decoding.sampling import Sampling
 from regard.decoding.search_engine import Decodable, SearchEngine
-from regard.decoding.sentences import Limits, Sentence
+from regard.decoding.sentences import Follower, Limits, Sentence
 from regard.decoding.trellis import Hypothesis
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Beam",
     "Decodable",
     "Ensemble",
+    "Follower",
     "Forbidden",
     "GnmtPenalty",
     "GraphedBeam",

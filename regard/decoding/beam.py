@@ -24,7 +24,7 @@ from regard.decoding.constraints import ConstrainedChooser
 from regard.decoding.length_penalties import GnmtPenalty, LengthPenalty
 from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.search_engine import Decodable, SearchEngine
-from regard.decoding.sentences import Limits, Sentence, SentenceBatch
+from regard.decoding.sentences import Limits, Sentence, SentenceBatch, cut_short
 from regard.decoding.token_scores import Logits, Scorer
 from regard.decoding.trellis import BeamState, Chooser, Chosen, Hypothesis, Trellis
 from regard.errors import SettingError
@@ -79,6 +79,8 @@ class Beam:
         choose = self.chooser(sentences, batch)
         trellis, beam = Trellis(len(sentences)), self.begin(batch, model.start(batch.source))
         for t in range(1, batch.longest + 1):
+            followers = [sentences[place].follower for place in trellis.sentences]
+            beam = beam._replace(most=cut_short(beam.most, followers, t))
             step = self.advance(model, choose, beam, t)
             trellis.record(step.chosen, step.ends)
             beam, is_done = step.after, step.done.tolist()

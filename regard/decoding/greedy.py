@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import cast, final
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.beam import Beam
 from regard.decoding.length_penalties import NoPenalty
 from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.search_engine import Decodable, SearchEngine
-from regard.decoding.sentences import Limits, Sentence, SentenceBatch
+from regard.decoding.sentences import Follower, Limits, Sentence, SentenceBatch, cut_short
 from regard.decoding.token_scores import BestTokens, Scorer
 from regard.decoding.trellis import Chosen, Hypothesis, Trellis
 from regard.errors import SettingError
@@ -59,7 +59,10 @@ class Greedy:
     ) -> Walk:
         batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
-        return walked(model, batch, 1, lambda logits, written: scorer.best(logits, written, 1))
+        followers = [one.follower for one in sentences]
+        return walked(
+            model, batch, 1, lambda logits, written: scorer.best(logits, written, 1), followers
+        )
 
     def as_beam(self) -> Beam:
         """The same search as a beam of one."""
@@ -110,6 +113,7 @@ def walked(
     batch: SentenceBatch,
     n_each: int,
     pick: Callable[[Tensor, GeneratedTokens], BestTokens],
+    followers: Sequence[Follower | None],
 ) -> Walk:
     """Decode `n_each` independent rows of every sentence, and yield the tokens of every step.
 
@@ -125,11 +129,15 @@ def walked(
     tokens = torch.full((n * n_each, 1), BOS, device=device)
     total = torch.zeros(n, n_each, device=device)
     for t in range(1, batch.longest + 1):
+        present = [followers[place] for place in trellis.sentences]
+        most = cut_short(most, present, t)
         logits, state = model.step(state, tokens)
         best = pick(logits[:, -1], written)
         token, own, score = (x.view(total.shape) for x in (best.tokens, best.own, best.scores))
         # a finished row is an empty row
         total = total + score
+        if n_each == 1:
+            _tell(present, token, total)
         ends = ((token == EOS) | (most <= t)[:, None]) & (total > -torch.inf)
         trellis.record(Chosen(token, itself.expand(token.shape), own, total), ends)
         yield token.flatten()
@@ -145,3 +153,15 @@ def walked(
             token, total, most = token[stay], total[stay], most[stay]
         tokens = token.reshape(-1, 1)
     return trellis.every()
+
+
+def _tell(
+    followers: Sequence[Follower | None], token: Int[Tensor, "b 1"], total: Float[Tensor, "b 1"]
+) -> None:
+    """Tell each follower the token of its answer, unless that has ended before."""
+    if not any(followers):
+        return
+    lives = (total > -torch.inf).flatten().tolist()
+    for follower, each, is_live in zip(followers, token.flatten().tolist(), lives, strict=True):
+        if follower is not None and is_live:
+            follower.write(each)

@@ -90,7 +90,8 @@ class Sampling:
             chance = table[written.sentence, sample, written.tokens.shape[1]]
             return self._drawn(scorer.every(logits, written), chance)
 
-        return walked(model, batch, self.n_samples, draw)
+        followers = [one.follower for one in sentences]
+        return walked(model, batch, self.n_samples, draw, followers)
 
     def _chances(self, sentence: Sentence, n_steps: int) -> Float[Tensor, "n t"]:
         """The sentence's random numbers, one for each sample and step, whatever the batch."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,6 +18,20 @@ SIGNS = (PAD, BOS, EOS)
 """Special tokens, which no answer can be forced to contain."""
 
 
+@runtime_checkable
+class Follower(Protocol):
+    """The caller's view of a search that runs: it is told of tokens, and may end the answer."""
+
+    def wants_more(self) -> bool:
+        """Asked before each step; once it is false, the answer ends as if its limit were here."""
+
+    def write(self, token: int) -> None:
+        """Told each token, the end token too, of an answer that is never taken back.
+
+        So it is with greedy search and one sample; a beam tells none.
+        """
+
+
 @dataclass(frozen=True)
 class Sentence:
     """One source, and the constraints on its answer."""
@@ -29,6 +43,8 @@ class Sentence:
     """Phrases that the answer must contain, in any order; they may overlap. Beam search only."""
     seed: int = 0
     """The seed of its draws in sampling."""
+    follower: Follower | None = None
+    """Who follows the search; a search engine, which takes no steps here, has no follower."""
 
     def __post_init__(self) -> None:
         for name, phrase in (
@@ -120,6 +136,16 @@ class SentenceBatch(NamedTuple):
         """These rules, and the prefixes if there are any, where the sentences are."""
         rules = [*others, *([ForcedPrefix(self.forced)] if self.forced.numel() else [])]
         return [rule.to(self.source.device) for rule in rules]
+
+
+def cut_short(
+    most: Int[Tensor, " b"], followers: Sequence[Follower | None], t: int
+) -> Int[Tensor, " b"]:
+    """The most tokens of each answer: t where a follower wants no more."""
+    over = [one is not None and not one.wants_more() for one in followers]
+    if not any(over):
+        return most
+    return most.masked_fill(torch.tensor(over, device=most.device), t)
 
 
 def padded_tokens(

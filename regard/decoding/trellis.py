@@ -89,19 +89,20 @@ class Trellis:
 
     def __init__(self, n_sentences: int) -> None:
         self._n_sentences = n_sentences
-        self._sentences: Sequence[int] = range(n_sentences)
+        self.sentences: Sequence[int] = range(n_sentences)
+        """The sentences that are still in the batch."""
         self._steps: list[tuple[Sequence[int], dict[str, Tensor]]] = []
 
     def record(self, chosen: Chosen, ends: Bool[Tensor, "b w"]) -> None:
         """Store one step of the sentences that are still in the batch, without a copy."""
-        self._steps.append((self._sentences, {**chosen._asdict(), "ends": ends}))
+        self._steps.append((self.sentences, {**chosen._asdict(), "ends": ends}))
 
     def drop(self, is_done: Sequence[bool]) -> list[int]:
         """The indices of the sentences that stay; empty if too few are finished to leave."""
         if sum(is_done) < DONE_SHARE * len(is_done):
             return []
         stay = [i for i, over in enumerate(is_done) if not over]
-        self._sentences = [self._sentences[i] for i in stay]
+        self.sentences = [self.sentences[i] for i in stay]
         return stay
 
     def best(self, count: int, penalty: LengthPenalty) -> list[list[Hypothesis]]:

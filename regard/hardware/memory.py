@@ -6,6 +6,7 @@ A peak is the process's resident peak minus its memory before.
 
 import ctypes
 import errno
+import gc
 import json
 import os
 import re
@@ -106,6 +107,16 @@ def lacks_memory(error: BaseException) -> bool:
 def lacks_gpu_memory(error: RuntimeError) -> bool:
     """Whether an error means that a GPU's memory ran out, so that less at once may fit."""
     return isinstance(error, torch.OutOfMemoryError) or "MPS backend out of memory" in str(error)
+
+
+def spare_loaded_objects() -> None:
+    """Let Python's collector look no more at what is loaded now.
+
+    It holds everything up while it looks through the hundreds of thousands of objects of torch.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _outcome(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

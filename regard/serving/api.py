@@ -65,7 +65,6 @@ def info(registry: Registry, name: str) -> dict[str, object]:
         why = registry.problems.get(name)
         return {
             "name": name,
-            "path": str(home),
             "is_ready": False,
             "why_not": why,
             "has_metrics": True,
@@ -74,7 +73,6 @@ def info(registry: Registry, name: str) -> dict[str, object]:
     trained, loaded, recipe = served.trained, served.trained.loaded, served.trained.loaded.recipe
     return {
         "name": served.name,
-        "path": str(trained.path),
         "is_ready": True,
         "version": served.version,
         "step": served.step,

@@ -3,16 +3,15 @@
 server.py runs the app; request_limits.py says how many requests are worked on at a time.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
-from prometheus_client import generate_latest as metrics_text
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
@@ -21,6 +20,7 @@ import regard
 from regard.errors import LengthError, RegardError, UnknownChoice
 from regard.plots.scripts import DRAWING
 from regard.serving import api, captions, gold
+from regard.serving.access import Access
 from regard.serving.atlas import TileRequest, atlas, profile, tile
 from regard.serving.colour_maps import colour_ramps
 from regard.serving.figures import FigureSettings, figure
@@ -38,8 +38,11 @@ from regard.serving.schemas import (
     read_json,
     received,
 )
+from regard.serving.services import Services
 from regard.serving.side_by_side import side_by_side
+from regard.serving.telemetry import CountedRequests, RequestLog, ServiceMetrics
 from regard.serving.training_view import training_view
+from regard.serving.v1 import add_v1
 from regard.serving.worked_steps import start, worked_steps
 
 STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
@@ -47,6 +50,8 @@ STATUS: dict[type[RegardError], int] = {UnknownChoice: 404, LengthError: 413}
 OCTETS = "application/octet-stream"
 PAGE_FOLDERS: Mapping[str, Path] = {"": Path(__file__).parent / "page", "drawing/": DRAWING}
 """By prefix of the path: the studio's own files, and those that exported pages share."""
+PAGES: Mapping[str, str] = {"": "index.html", "docs": "api.html"}
+"""The files behind addresses that name none."""
 PAGE_TYPES: Mapping[str, str] = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -59,12 +64,40 @@ SentFigure = Annotated[FigureSettings, Depends()]
 SentDrawing = Annotated[gold.Drawing, Depends()]
 
 
-def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
-    """The application, guarded: requests that name another host are refused."""
+def build_app(
+    registry: Registry,
+    *,
+    host: str = "127.0.0.1",
+    allowed_hosts: Iterable[str] = (),
+    services: Services | None = None,
+    log: RequestLog | None = None,
+    access: Access | None = None,
+) -> ASGIApp:
+    """The application, guarded: requests that name another host are refused.
+
+    With services it has the routes of /v1, beside the studio.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if services is not None:
+            await services.start()
+        try:
+            yield
+        finally:
+            if services is not None:
+                services.close()
+
     # FastAPI's documentation pages load scripts from other hosts
-    app = FastAPI(title="regard", version=regard.__version__, docs_url=None, redoc_url=None)
-    _count(app)
+    app = FastAPI(
+        title="regard", version=regard.__version__, docs_url=None, redoc_url=None,
+        lifespan=lifespan,
+    )  # fmt: skip
+    metrics = ServiceMetrics() if services is None else services.metrics
     _answer_errors(app)
+    if services is not None:
+        add_v1(app, services)
+    _metrics(app, metrics)
     pools = Pools(registry.names)
     _about(app, registry, pools)
     _answers(app, registry, pools)
@@ -72,7 +105,8 @@ def build_app(registry: Registry, *, host: str = "127.0.0.1") -> ASGIApp:
     _worked(app, pools)
     _gold(app, registry)
     _page(app)
-    return Guard(app, AllowedHosts.of(host))
+    guarded = Guard(app, AllowedHosts.of(host, allowed_hosts), access)
+    return CountedRequests(guarded, metrics, log or RequestLog())
 
 
 def _about(app: FastAPI, registry: Registry, pools: Pools) -> None:
@@ -265,7 +299,7 @@ def _page(app: FastAPI) -> None:
 
     @app.get("/{address:path}", include_in_schema=False)
     async def page(address: str) -> Response:
-        path = files.get(address or "index.html")
+        path = files.get(PAGES.get(address, address))
         if path is None:
             raise UnknownChoice(
                 f"page: there is no '{address}' here. Open the address without a path."
@@ -304,28 +338,8 @@ def _answer_errors(app: FastAPI) -> None:
         )
 
 
-def _count(app: FastAPI) -> None:
-    """Requests and their times, for Prometheus; each application counts its own."""
-    registry = CollectorRegistry()
-    counted = Counter(
-        "regard_requests", "Requests by route and status.", ["route", "status"], registry=registry
-    )
-    taken = Histogram(
-        "regard_request_seconds", "Time to answer, by route.", ["route"], registry=registry
-    )
-
-    @app.middleware("http")
-    async def count(
-        request: Request, following: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        began = perf_counter()
-        answer = await following(request)
-        route = getattr(request.scope.get("route"), "path", "none")
-        counted.labels(route, answer.status_code).inc()
-        taken.labels(route).observe(perf_counter() - began)
-        return answer
-
+def _metrics(app: FastAPI, counted: ServiceMetrics) -> None:
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def metrics() -> Response:
         """Numbers for Prometheus."""
-        return Response(metrics_text(registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(counted.text(), media_type=CONTENT_TYPE_LATEST)

@@ -5,13 +5,17 @@ that it addresses (Host) and the page's origin (Origin, Sec-Fetch-Site), so thes
 server's own; following a link from another site to the studio is allowed.
 """
 
+import asyncio
 import ipaddress
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.serving.access import Access, Refusal
 from regard.serving.request_limits import answer_while_there
 
 POLICY = (
@@ -35,6 +39,10 @@ FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 """Sec-Fetch-Site of pages from other servers; "same-site" is another port of this host."""
 DISCONNECT_MESSAGE: Message = {"type": "http.disconnect"}
 MAX_LENGTH_DIGITS = 18
+MAX_BYTES_COMING = 256_000_000
+"""The bodies of all requests under way, together, as they were announced."""
+BODY_SECONDS = 60.0
+"""How long the body of a request may take to come."""
 
 
 @final
@@ -47,10 +55,11 @@ class AllowedHosts:
     """Whether any numeric address is allowed: DNS cannot redirect one to another machine."""
 
     @classmethod
-    def of(cls, host: str) -> "AllowedHosts":
-        """The hosts of a server that is bound to one."""
+    def of(cls, host: str, others: Iterable[str] = ()) -> "AllowedHosts":
+        """The hosts of a server that is bound to one, and other names by which it is reached."""
         is_everywhere = _is_address(host) and ipaddress.ip_address(host).is_unspecified
-        return cls(LOCAL | {host.lower()}, may_be_any_address=is_everywhere)
+        names = {host.lower(), *(other.lower() for other in others)}
+        return cls(LOCAL | names, may_be_any_address=is_everywhere)
 
     def holds(self, host: str) -> bool:
         """Whether a Host header names this server.
@@ -85,8 +94,10 @@ def error_body(kind: str, message: str) -> dict[str, dict[str, str]]:
 class Guard:
     """ASGI middleware that checks each request to a server of these hosts."""
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
-        self.app, self.hosts = app, hosts
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts, access: Access | None = None) -> None:
+        self.app, self.hosts, self.access = app, hosts, access or Access()
+        self._bytes_coming = 0
+        """What the bodies of requests under way may have together."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -95,38 +106,63 @@ class Guard:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1")
                    for name, value in scope["headers"]}  # fmt: skip
-        limit = MAX_PICTURE_BYTES if scope["path"].endswith(PICTURES) else MAX_BYTES
-        if refusal := self._refusal(headers, limit):
-            await _refuse(send, *refusal)
+        is_picture = headers.get("content-type", "").startswith("image/")
+        takes_pictures = scope["path"].endswith(PICTURES) or is_picture
+        limit = MAX_PICTURE_BYTES if takes_pictures else MAX_BYTES
+        refusal = (
+            self._foreign(headers)
+            or self.access.cookie_for(scope)
+            or self.access.refusal(scope, headers)
+            or self._too_much(headers, limit)
+        )
+        if refusal is not None:
+            await _refuse(send, refusal)
             return
         counted = _Counted(receive, send, limit)
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        await answer_while_there(self.app, scope, counted.receive, counted.send, has_body=has_body)
+        size = int(headers.get("content-length", limit)) if has_body else 0
+        self._bytes_coming += size
+        try:
+            await answer_while_there(
+                self.app, scope, counted.receive, counted.send, has_body=has_body
+            )
+        finally:
+            self._bytes_coming -= size
 
-    def _refusal(self, headers: dict[str, str], limit: int) -> tuple[int, str, str] | None:
+    def _foreign(self, headers: dict[str, str]) -> Refusal | None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self.hosts.holds(host):
-            return 403, "foreign_host", (
+            return Refusal(403, "foreign_host",
                 f"serve: this server is not '{host}'. Ask it as "
-                f"{', '.join(sorted(self.hosts.allowed))}; to serve others, start it with --host."
+                f"{', '.join(sorted(self.hosts.allowed))}; to serve others, start it with --host "
+                "or --allow-host."
             )  # fmt: skip
         origins = (f"http://{host.lower()}", f"https://{host.lower()}")
         if origin is not None and origin.lower() not in origins:
-            return 403, "foreign_origin", (
+            return Refusal(403, "foreign_origin",
                 f"serve: a page of '{origin}' may not ask this server. Open the page that it "
                 "serves itself."
             )  # fmt: skip
         is_led_here = headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site") in FOREIGN_SITES and not is_led_here:
-            return 403, "foreign_origin", (
+            return Refusal(403, "foreign_origin",
                 "serve: a page of another site may not ask this server. Open the page that it "
                 "serves itself."
             )  # fmt: skip
+        return None
+
+    def _too_much(self, headers: dict[str, str], limit: int) -> Refusal | None:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
-            return 400, "bad_request", "serve: Content-Length is no number."
+            return Refusal(400, "bad_request", "serve: Content-Length is no number.")
         if len(length) > MAX_LENGTH_DIGITS or int(length) > limit:
-            return 413, "too_large", _too_large(limit)
+            return Refusal(413, "too_large", _too_large(limit))
+        if self._bytes_coming + int(length) > MAX_BYTES_COMING:
+            return Refusal(
+                503, "busy",
+                f"serve: requests of {self._bytes_coming:,} bytes are under way; at most "
+                f"{MAX_BYTES_COMING:,} may be. Try again.", [(b"retry-after", b"1")],
+            )  # fmt: skip
         return None
 
 
@@ -142,30 +178,52 @@ class _Counted:
     def __init__(self, receive: Receive, send: Send, limit: int) -> None:
         self._receive, self._send, self._limit = receive, send, limit
         self._came, self._is_refused = 0, False
+        self._end = time.monotonic() + BODY_SECONDS
+        self._is_whole = self._is_late = False
 
     async def receive(self) -> Message:
-        if self._came > self._limit:
+        if self._came > self._limit or self._is_late:
             return DISCONNECT_MESSAGE
-        message = await self._receive()
+        if self._is_whole:
+            # what comes now is the end of the connection, which may take as long as it likes
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._end - time.monotonic()):
+                message = await self._receive()
+        except TimeoutError:
+            self._is_late = True
+            return DISCONNECT_MESSAGE
         self._came += len(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
         return DISCONNECT_MESSAGE if self._came > self._limit else message
 
     async def send(self, message: Message) -> None:
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
-            if self._came > self._limit:
+            refusal = self._refusal()
+            if refusal is not None:
                 self._is_refused = True
-                await _refuse(self._send, 413, "too_large", _too_large(self._limit))
+                await _refuse(self._send, refusal)
                 return
             given = {name for name, _ in message["headers"]}
             extra = [header for header in HEADERS if header[0] not in given]
             message = {**message, "headers": [*message["headers"], *extra]}
         await self._send(message)
 
+    def _refusal(self) -> Refusal | None:
+        if self._came > self._limit:
+            return Refusal(413, "too_large", _too_large(self._limit))
+        if self._is_late:
+            return Refusal(
+                408, "too_slow",
+                f"serve: the body took longer than {BODY_SECONDS:g} s. Send it faster, or less.",
+            )  # fmt: skip
+        return None
 
-async def _refuse(send: Send, status: int, kind: str, message: str) -> None:
-    response = JSONResponse(error_body(kind, message), status)
-    headers = [*response.raw_headers, *HEADERS]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    response = JSONResponse(error_body(refusal.kind, refusal.message), refusal.status)
+    headers = [*response.raw_headers, *refusal.headers, *HEADERS]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})

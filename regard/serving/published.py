@@ -58,7 +58,6 @@ class ServedModel:
         tokens = len(self.published.reader) if is_text else 0
         return {
             "name": self.name,
-            "path": str(self.published.folder.path),
             "reads": self.reads,
             "model": model.config.model_type,
             "settings": {

@@ -116,7 +116,7 @@ class Served:
 class Registry:
     """All runs, records and caches of the server."""
 
-    runs: MutableMapping[str, Served]
+    runs: dict[str, Served]
     gold: GoldPairs | None = None
     models: Mapping[str, ServedModel] = field(default_factory=dict)
     """Models of transformers, by name."""

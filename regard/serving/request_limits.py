@@ -41,11 +41,32 @@ MAX_READING_REQUESTS = 8
 
 
 @final
-class Client(Event):
+class ConnectedClient(Event):
     """The client of a request; the event is set once it has disconnected."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._on_leaving: list[Callable[[], object]] = []
 
-_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
+    def when_gone(self, do: Callable[[], object]) -> None:
+        """Call a function in the event loop once the client has disconnected, or now if it has."""
+        self._on_leaving.append(do)
+        if self.is_set():
+            do()
+
+    def set(self) -> None:
+        """The client has disconnected."""
+        super().set()
+        for do in self._on_leaving:
+            do()
+
+
+_CLIENT: ContextVar[ConnectedClient | None] = ContextVar("client", default=None)
+
+
+def current_client() -> ConnectedClient | None:
+    """The client of the request that this task or thread answers."""
+    return _CLIENT.get()
 
 
 def check_client() -> None:
@@ -86,7 +107,7 @@ async def answer_while_there(
     The application reads a body part by part, so that a disconnection is noticed only after the
     body has ended.
     """
-    client, end = Client(), list[asyncio.Task[Message]]()
+    client, end = ConnectedClient(), list[asyncio.Task[Message]]()
     _CLIENT.set(client)
 
     async def wait_for_end() -> Message:

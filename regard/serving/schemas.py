@@ -98,8 +98,15 @@ async def read_json(request: Request, form: type[Form]) -> Form:
     try:
         return form.model_validate_json(await request.body())
     except ValidationError as error:
-        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-        raise RequestValidationError(found) from error
+        raise unfit(error, form, "body") from error
+
+
+def unfit(error: ValidationError, form: type[BaseModel], where: str) -> RequestValidationError:
+    """What is wrong with a part of a request; a key of the form's own may be the one meant."""
+    known = {"known": list(form.model_fields)}
+    return RequestValidationError(
+        [{**one, "loc": (where, *one["loc"]), "ctx": known} for one in error.errors()]
+    )
 
 
 def mistakes(errors: Sequence[Mapping[str, Any]]) -> str:
@@ -110,12 +117,15 @@ def mistakes(errors: Sequence[Mapping[str, Any]]) -> str:
 def _told(one: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> str:
     if one["type"] == "missing":
         return "the key is missing. Give it"
+    if one["type"] == "value_error":
+        return str(one["msg"]).removeprefix("Value error, ")
     if one["type"] != "extra_forbidden":
         return str(one["msg"])
     *place, name = one["loc"]
     missing = [each["loc"] for each in errors if each["type"] == "missing"]
     wanted = [str(key) for *where, key in missing if where == place]
-    near = difflib.get_close_matches(str(name), wanted, n=1)
+    known = one.get("ctx", {}).get("known", ()) if len(place) == 1 else ()
+    near = difflib.get_close_matches(str(name), wanted or known, n=1)
     remedy = f"Did you mean '{near[0]}'?" if near else "Take it out;"
     return f"there is no such key. {remedy} /openapi.json lists the keys"
 

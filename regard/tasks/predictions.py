@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 import torch
 
 from regard.data.subwords import Subwords
-from regard.decoding import Decodable, Hypothesis, Sampling, Search, Sentence
+from regard.decoding import Decodable, Follower, Hypothesis, Sampling, Search, Sentence
 from regard.errors import DataError, SettingError, counted
 from regard.hardware.hardware import Hardware
 
@@ -46,6 +46,8 @@ class Request:
     """The seed of its draws, if the answer is sampled."""
     name: str = "a text"
     """Its name in errors, such as line 7."""
+    follower: Follower | None = None
+    """Who follows the search for the answer, and may end it."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Answer:
     text: str
     score: float
     tokens: tuple[str, ...]
+    has_ended: bool = True
+    """Whether the model ended it; if not, a limit cut it."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class Prediction:
     note: str | None = None
     """A note for the reader: a text was left out, answered in pieces or cut, or a picture could not
     be read."""
+    has_ended: bool = True
+    """Whether the model ended the best answer, or all pieces of it; if not, a limit cut it."""
     candidates: tuple[tuple[WordCandidate, ...], ...] = ()
     """For each hidden word of the text, the likeliest words, where a run fills them in; for each
     label, the likeliest labels."""
@@ -95,7 +101,10 @@ class Prediction:
     def of(cls, source: str, answers: Sequence[Answer], *, note: str | None) -> "Prediction":
         """All answers to a source, the best of them first."""
         best = answers[0]
-        return cls(source, best.text, best.score, best.tokens, n_best=tuple(answers), note=note)
+        return cls(
+            source, best.text, best.score, best.tokens, n_best=tuple(answers), note=note,
+            has_ended=best.has_ended,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,7 @@ def prediction(
             target.decode(one.tokens) if written is None else written(one),
             one.score,
             tuple(target.readable(token) for token in one.tokens),
+            one.has_ended,
         )
         for one in hypotheses
     ]
@@ -168,6 +178,7 @@ def joined(request: Request, parts: Sequence[Prediction]) -> Prediction:
         text=" ".join(part.text for part in parts),
         score=sum(part.score for part in parts),
         tokens=tuple(token for part in parts for token in part.tokens),
+        has_ended=all(part.has_ended for part in parts),
         note=f"answered in {len(parts)} pieces, since the text is too long for the model; the "
         f"whole has neither alignment nor n-best list{cut}",
     )

@@ -140,7 +140,10 @@ def _pieces(
             "known to hold them. Shorten it, or leave the phrases out."
         )
     first, *rest = in_pieces(request.text, run.longest, run.length)
-    return [replace(request, text=first), *(Request(part, seed=request.seed) for part in rest)]
+    return [
+        replace(request, text=first),
+        *(replace(request, text=part, prefix="") for part in rest),
+    ]
 
 
 def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) -> Sentence:
@@ -155,6 +158,7 @@ def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) ->
         prefix=target.encode(prefix) if prefix else target.before,
         must_contain=[target.encode_inside(phrase) for phrase in phrases],
         seed=request.seed,
+        follower=request.follower,
     )
 
 

@@ -49,7 +49,8 @@ def test_files_texts_and_standard_input_give_the_same_lines(run, tmp_path, capsy
 def test_json_lines_hold_all_there_is_to_know(run, capsys):
     out = _says(capsys, run, "--text", "a b", "--n-best", "3", "--alignments", "--json").out
     row = json.loads(out)
-    assert list(row) == ["source", "text", "score", "tokens", "alignment", "n_best", "note"]
+    keys = ["source", "text", "score", "tokens", "alignment", "n_best", "note", "has_ended"]
+    assert list(row) == keys
     assert row["source"] == "a b"
     assert "".join(row["tokens"]) == row["text"]
     assert len(row["n_best"]) == 3

@@ -16,7 +16,7 @@ FLOW = [
     "errors", "dims", "familiar_words", "choices", "catalogue", "places", "progress", "data",
     "positions", "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating",
     "inspecting", "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "serving",
-    "bench", "course", "cli",
+    "client", "bench", "course", "cli",
 ]  # fmt: skip
 
 CHAPTERS = PACKAGE / "course" / "chapters"

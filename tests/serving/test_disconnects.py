@@ -7,7 +7,7 @@ import pytest
 from regard.runs.trained import load
 from regard.serving import build_app
 from regard.serving.registry import Registry, Served
-from regard.serving.request_limits import Client, answer_while_there
+from regard.serving.request_limits import ConnectedClient, answer_while_there
 from regard.serving.server import running
 from tests.captioning import draw, trained_captioner
 from tests.factories import make_run
@@ -45,7 +45,7 @@ def test_a_request_that_waits_for_the_model_is_dropped_when_its_client_leaves(re
 def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, monkeypatch):
     run, asked = requests[verb]
     trained = load(run, device="cpu")
-    model, leave = SeenModel(trained.stepper), Client.set
+    model, leave = SeenModel(trained.stepper), ConnectedClient.set
     object.__setattr__(trained, "stepper", model)
 
     def noticed(client):
@@ -53,7 +53,7 @@ def test_a_search_ends_at_its_next_step_when_its_client_leaves(requests, verb, m
         if model.is_writing.is_set():
             model.goes_on.set()
 
-    monkeypatch.setattr(Client, "set", noticed)
+    monkeypatch.setattr(ConnectedClient, "set", noticed)
     with running(build_app(Registry({"run": Served("run", trained)}))) as address:
         with clients.connected(address) as connection:
             clients.post(connection, f"api/runs/run/{verb}", asked)

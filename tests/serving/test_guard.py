@@ -90,7 +90,7 @@ def test_a_length_that_cannot_be_read_is_refused(length, status):
         raise AssertionError
 
     guard = Guard(never, AllowedHosts())
-    refusal = guard._refusal({"host": "localhost", "content-length": length}, 10)
+    refusal = guard._too_much({"content-length": length}, 10)
     assert refusal is not None
     assert refusal[0] == status
 
