@@ -67,7 +67,7 @@ def _check_safe(folder: Folder) -> None:
     folder.check_safe()
     for path in folder.path.glob("*.json"):
         # a library that reads them would measure none
-        folder.json(path.name)
+        folder.parsed(path.name)
     if folder.has(ADAPTER):
         raise folder.refusal(
             " is an adapter, whose other half is elsewhere. Merge it into its model, and save it.",
@@ -129,9 +129,9 @@ def _check_size(folder: Folder, library: Any, kind: Any) -> None:
                 str(folder.path),
                 local_files_only=True,
                 trust_remote_code=False,
-                # a folder may name a kernel that would be fetched
-                attn_implementation="eager",
             )
+            # a folder may name a kernel that would be fetched
+            config._attn_implementation = "eager"
             made = kind(config)
         except Exception as error:  # a damaged folder raises errors of many types
             raise folder.refusal(f" cannot be opened: {_first_line(error)}") from error

@@ -19,7 +19,6 @@ from regard.inspecting.record import Record
 from regard.interop.transformers_folder import PublishedModel
 from regard.interop.transformers_pictures import look_at_picture
 from regard.interop.transformers_texts import TextLook
-from regard.runs.example_inputs import SENTENCES
 from regard.serving.lru_cache import LruCache, name_of_answer
 from regard.serving.request_limits import held
 
@@ -58,6 +57,12 @@ class ServedModel:
         tokens = len(self.published.reader) if is_text else 0
         return {
             "name": self.name,
+            "is_ready": True,
+            "version": self.version,
+            "step": None,
+            "verb": self.verb,
+            "labels_words": False,
+            "may_sample": False,
             "reads": self.reads,
             "model": model.config.model_type,
             "settings": {
@@ -75,7 +80,6 @@ class ServedModel:
             "engine": "torch",
             "examples": [],
             "why_no_examples": WHY_NO_EXAMPLES,
-            "other_examples": list(SENTENCES) if is_text else [],
             "has_metrics": False,
             "versions": {"regard": regard.__version__, "torch": torch.__version__},
         }

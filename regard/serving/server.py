@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, final
 import uvicorn
 from starlette.types import ASGIApp
 
-from regard.errors import SettingError
+from regard.errors import RunError, SettingError
 from regard.hardware.memory import spare_loaded_objects
 from regard.hardware.threads import asked_by, use_threads
 from regard.runs.trained import Trained
@@ -180,7 +180,7 @@ def run_server(
     server = _server(app, life, tls)
 
     def show_page() -> None:
-        _wait(server)
+        _wait(server, threading.main_thread())
         open_page(address_of(listening))
 
     if opens:
@@ -201,7 +201,7 @@ def running(app: ASGIApp, host: str = "127.0.0.1") -> Iterator[str]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        _wait(server)
+        _wait(server, thread)
         yield address_of(listening)
     finally:
         server.should_exit = True
@@ -222,6 +222,8 @@ def _server(
     return StoppableServer(config, life)
 
 
-def _wait(server: uvicorn.Server) -> None:
+def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
     while not server.started and not server.should_exit:
+        if not thread.is_alive():
+            raise RunError("serve: the server ended before it began to listen. Its log says why.")
         time.sleep(0.01)

@@ -14,6 +14,7 @@ from tests.factories import make_run
 from tests.small_recipe import RECIPE
 
 VERBS = {
+    "new": ["new", "{data}", "--out", "{out}"],
     "train": ["train", "{recipe}", "--out", "{out}"],
     "plan": ["plan", "{recipe}"],
     "predict": ["predict", "{run}", "--text", "a"],
@@ -33,7 +34,13 @@ def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("devices")
     (folder / "recipe.toml").write_text(RECIPE)
     make_run(folder / "run")
-    return {"recipe": folder / "recipe.toml", "run": folder / "run", "out": folder / "out"}
+    (folder / "data.tsv").write_text("a\tb\n")
+    return {
+        "data": folder / "data.tsv",
+        "recipe": folder / "recipe.toml",
+        "run": folder / "run",
+        "out": folder / "out",
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import pytest
 from regard.cli import main
 from regard.cli.plan import plan_text, size_text, time_text
 from regard.runs import plan as planning
+from regard.runs import plan_trial
 
 RECIPE = str(Path(__file__).parents[2] / "recipes" / "copy.toml")
 SMALL = [
@@ -23,22 +24,23 @@ SMALL = [
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(planning, "MAX_TIMED_UPDATES", 2)
+    monkeypatch.setattr(plan_trial, "MAX_TIMED_UPDATES", 2)
 
 
 def test_a_plan_is_printed_for_people(capsys):
     assert main(["plan", RECIPE, *SMALL]) == 0
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert list(lines) == [
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    lines = dict(rows[::-1])
+    assert [name for name, _ in rows if name != "note"] == [
         "parameters", "vocabulary", "examples", "update", "training", "memory", "time",
-        "validation", "disk", "note",
+        "validation", "beside", "disk",
     ]  # fmt: skip
     assert lines["note"].startswith("measured on 1 thread: ")
     assert lines["examples"] == "300 for training (0 of 300 left out), 20 for validation"
     assert lines["training"].startswith("700 updates, ")
     assert "% padding" in lines["update"]
     assert "at the peak" in lines["memory"]
-    assert "validations included" in lines["time"] and "s an update" in lines["time"]
+    assert " in all " in lines["time"] and "s an update" in lines["time"]
     assert " of it, " in lines["validation"] and ": 2 validations of " in lines["validation"]
 
 
@@ -50,7 +52,9 @@ def test_a_plan_is_printed_for_programs(capsys):
     assert found["memory"]["optimiser"] == 2 * found["memory"]["weights"]
     took = found["time"]
     assert took["validations"] == 1
-    assert took["total"] == pytest.approx(30 * took["per_update"] + took["per_validation"])
+    parts = (took["start"], took["preparing"], 30 * took["per_update"], took["per_validation"],
+             took["checkpoints"] * took["per_checkpoint"], took["finishing"])  # fmt: skip
+    assert took["total"] == pytest.approx(sum(parts))
     assert found["problems"] == []
 
 
@@ -68,7 +72,7 @@ def test_what_will_not_fit_exits_with_1_and_says_so(monkeypatch, capsys):
 
 
 def test_an_update_that_does_not_fit_is_told_without_numbers(monkeypatch, capsys):
-    monkeypatch.setattr(planning, "available_memory", lambda: 1 << 25)
+    monkeypatch.setattr(plan_trial, "available_memory", lambda: 1 << 25)
     assert main(["plan", RECIPE, *SMALL, "--set", "model.d_hidden=262144"]) == 1
     shown = capsys.readouterr().out
     assert "memory       does not fit" in shown
@@ -107,7 +111,7 @@ def test_notes_and_separate_vocabularies_are_shown():
         examples=planning.Examples(9, 3, 2, 1, 100, 2000),
         updates=planning.Updates(5, 10.0, 1.0, 2.0, 2.5, 0.25),
         memory=planning.MemoryEstimate(40, 40, 80, 40, 3 << 30, 4 << 30),
-        time=planning.Duration(2, 0.5, 7200.0, 12, 60.0),
+        time=planning.Duration(2, 0.5, 7200.0, validations=12, per_validation=60.0),
         disk=planning.Disk(160, 3, 40, 1000, 1520, 1 << 40),
         problems=(),
         notes=("three of nine",),
@@ -116,7 +120,7 @@ def test_notes_and_separate_vocabularies_are_shown():
     assert "vocabulary   100 and 2,000" in shown
     assert "10 (source 4, encoder 6); 4 in embeddings" in shown
     assert "3.0 GiB at the peak" in shown and "average" in shown
-    assert "time         2 h 0 min, validations included (0.5 s an update, over 2)" in shown
+    assert "time         2 h 0 min in all (0.5 s an update, over 2)" in shown
     assert "validation   12 min of it, 10 %: 12 validations of 60 s" in shown
     assert "note         three of nine" in shown
 

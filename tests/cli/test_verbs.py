@@ -178,7 +178,7 @@ MISTAKES = {
     "--set training.seed=3.",
     "plan a --lr=0.1": "there is no option --lr. It is called 'learning_rate'. Settings of a "
     "recipe are changed by --set training.learning_rate=0.1.",
-    "train a --out b --batch-size 9": "batches are counted in target tokens, so that long texts "
+    "train a --out b --batch-size 9": "batches are counted in tokens, so that long texts "
     "fit too. Settings of a recipe are changed by --set training.target_tokens_per_batch=VALUE.",
     "train a --out b --set training.steps 10": "got '10'. Write --set training.steps=10.",
     "list scores": "list: expected no argument, got 'scores'. Write regard list --kind score",

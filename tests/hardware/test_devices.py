@@ -9,7 +9,7 @@ from regard.hardware.devices import GPUS, device_named, gpu_of
 from regard.hardware.hardware import Hardware, random_states, restore
 from regard.hardware.memory import lacks_gpu_memory, lacks_memory
 from regard.recipes import read_recipe
-from regard.runs import plan as planning
+from regard.runs import plan_trial
 from regard.training.preparation import prepare
 from regard.training.workers import SINGLE_PROCESS
 
@@ -145,14 +145,19 @@ def test_the_memory_of_each_kind_is_counted_by_its_own_module(monkeypatch):
     assert (mps.free_bytes(), mps.held_bytes(), mps.peak_bytes()) == (70, 30, 30)
 
 
+def _outcome(generator):
+    """What a generator yields, and then what it returns."""
+    yield (yield from generator)
+
+
 def test_a_plan_on_a_mac_measures_in_this_process(monkeypatch, recipe, tmp_path):
     prepared = prepare(read_recipe(recipe), tmp_path, SINGLE_PROCESS)
     held = iter([30, 80])
     _set(monkeypatch, torch.mps, empty_cache=lambda: None,
          driver_allocated_memory=lambda: next(held))  # fmt: skip
-    monkeypatch.setattr(planning, "_timed_trial", lambda *_: planning.Trial(updates=3))
-    found = planning.run_trial(prepared, Hardware(MPS), np.arange(3))
-    assert found == planning.Trial(updates=3, peak_bytes=50)
+    monkeypatch.setattr(plan_trial, "timed_trial", lambda *_: plan_trial.Trial(updates=3))
+    measuring = plan_trial.run_trial(prepared, Hardware(MPS), np.arange(3))
+    assert list(_outcome(measuring))[-1] == plan_trial.Trial(updates=3, peak_bytes=50)
 
 
 def test_a_full_mac_is_out_of_memory_too():

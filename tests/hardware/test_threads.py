@@ -15,7 +15,7 @@ from regard.recipes import read_recipe
 from regard.runs.trained import load
 from regard.serving.server import take_one_thread
 from regard.tasks import loaded_run, searched_texts
-from regard.training import run
+from regard.training import run, thread_choice
 from regard.training.checkpoints import checkpoints, read_progress
 from regard.training.events import ChosenThreads, Notice, Step
 from tests.factories import make_run
@@ -123,7 +123,7 @@ def test_a_number_that_is_given_wins_over_everything_and_is_for_the_cpu(machine)
     assert (str(found), found.candidates) == ("3 threads: --threads says so", ())
     machine.setattr(hardware_module, "device_named", lambda name: torch.device("cuda"))
     with pytest.raises(SettingError) as caught:
-        Hardware.chosen(None, None, threads=3)
+        Hardware.chosen(None, "float32", threads=3)
     assert str(caught.value) == (
         "--threads: 3 are for the CPU, but cuda computes. Add --device cpu, or leave --threads out."
     )
@@ -156,6 +156,8 @@ def test_only_a_cpu_has_threads_and_a_context_gives_them_back(machine):
 
 def test_a_training_says_and_records_its_threads_and_gives_them_back(machine, recipe, tmp_path):
     machine.setattr(threads, "busy_cores", lambda cores: 2)
+    # too short for a trial, however slow the machine is
+    machine.setattr(thread_choice, "TRIAL_SHARE", 0.0)
     begun = run(read_recipe(recipe), tmp_path / "run", hardware=Hardware.chosen("cpu", None))
     said = [event.text for event in begun if isinstance(event, SENTENCES)]
     reason = "other programs keep 2 of 4 cores busy; --threads 4 takes 4 all the same"

@@ -52,7 +52,7 @@ class Slow:
 def registry_of(layer):
     tokens = Tokens.numbered("token", layer.shape[-1])
     one = Attention(tokens, tokens, (layer,), "query (source)", "key (source)", "soft", "full")
-    return Registry({}, None, {"doc": Record("", "", {"encoder": one})})
+    return Registry({}, saved={"doc": Record("", "", {"encoder": one})})
 
 
 def until(is_so):

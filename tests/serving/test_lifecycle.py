@@ -279,6 +279,7 @@ def test_no_address_loads_or_drops_a_run(registry):
         ("/v1/predict", "post"),
         ("/v1/requests/{name}", "delete"),
         ("/api/runs/{run}/predict", "post"),
+        ("/api/runs/{run}/familiarity", "post"),
         ("/api/runs/{run}/caption", "post"),
         ("/api/worked", "post"),
     }

@@ -38,7 +38,8 @@ def waiting(registry):
     app = build_app(Registry({**registry.runs, "first": first}, registry.gold))
 
     async def counted(scope, receive, send):
-        arrived.append(scope["path"])
+        if scope["type"] == "http":
+            arrived.append(scope["path"])
         await app(scope, receive, send)
 
     with running(counted) as address, lock.taken(), ExitStack() as stack:

@@ -42,11 +42,14 @@ def weights(client, record, kind):
 
 def test_runs_and_models_are_listed_with_what_they_read(client):
     assert client.get("/api/runs").json()["runs"] == [
-        {"name": "own", "reads": "texts"},
-        {"name": "gpt2", "reads": "texts"},
-        {"name": "bert", "reads": "texts"},
-        {"name": "bart", "reads": "texts"},
-        {"name": "vit", "reads": "pictures"},
+        {"name": name, "reads": reads, "verb": verb, "version": "", "is_finished": True}
+        for name, reads, verb in (
+            ("own", "texts", "Translate"),
+            ("gpt2", "texts", "Look"),
+            ("bert", "texts", "Look"),
+            ("bart", "texts", "Look"),
+            ("vit", "pictures", "Look"),
+        )
     ]
 
 

@@ -176,7 +176,7 @@ def _given(tmp_path, model, pairs=PAIRS):
 
 def test_every_kind_that_reads_texts_is_here():
     named = {text.split('"')[1] for text in MODELS.values() if text.startswith("kind")}
-    assert named | {"transformer"} == KINDS.keys() - {"captioner"}
+    assert named | {"transformer"} == KINDS.keys() - {"captioner", "bart", "t5", "llama"}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -33,7 +33,9 @@ def never_better(monkeypatch, recipe):
     """A recipe that gives up after six updates, since every validation finds the same."""
     found = Validated(0, loss=1.0, exact_match=0.0, is_best=False)
     monkeypatch.setattr(
-        sys.modules["regard.training.run"], "validate", lambda *args: replace(found, step=args[3])
+        sys.modules["regard.training.trainer"],
+        "validate",
+        lambda *args, **_: replace(found, step=args[3]),
     )
     keys = ("validate_every=2", "patience=2", "steps=8")
     return lambda *changes: read_recipe(recipe, [f"training.{each}" for each in (*keys, *changes)])
@@ -56,7 +58,7 @@ def test_a_run_killed_between_its_last_patience_and_its_weights_learns_no_more(
         raise KeyboardInterrupt(path.name)
 
     with monkeypatch.context() as at_the_end:
-        at_the_end.setattr(sys.modules["regard.training.run"], "write_tensors", killed)
+        at_the_end.setattr(sys.modules["regard.training.trainer"], "write_tensors", killed)
         with pytest.raises(KeyboardInterrupt, match=r"^model\.safetensors$"):
             list(run(plan, late))
 

@@ -49,8 +49,9 @@ def test_a_run_directory_holds_everything_that_was_made(recipe, tmp_path):
     assert sum(isinstance(e, Step) for e in events) == 24
     assert [e.step for e in events if isinstance(e, Validated)] == [8, 16, 24]
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"recipe.toml", "environment.json", "tokenizer.json", "corpus", "metrics.jsonl",
-                     "checkpoints", "model.safetensors", "report.html", "card.md"}  # fmt: skip
+    assert names == {"recipe.toml", "environment.json", "tokenizer.json", "corpus", "checkpoints",
+                     "metrics.jsonl", "samples.jsonl", "model.safetensors", "report.html",
+                     "card.md"}  # fmt: skip
     assert read_recipe(tmp_path / "run" / "recipe.toml") == read_recipe(recipe)
     rows = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in rows if "train_loss" in r] == list(range(1, 25))

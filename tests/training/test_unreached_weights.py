@@ -201,7 +201,7 @@ def test_a_run_is_checked_once_and_its_weights_are_those_of_a_run_without_the_ch
         if isinstance(event, Step) and event.progress.step == 6:
             break
     asked = []
-    module = import_module("regard.training.run")
+    module = import_module("regard.training.trainer")
     monkeypatch.setattr(module, "check_reaches_all_weights", lambda *_: asked.append("check"))
     list(run(read_recipe(recipe), stopped, resume=True))
     assert asked == []

@@ -104,18 +104,22 @@ class Folder:
 
     def json(self, name: str) -> Mapping[str, Any]:
         """An object in a file."""
+        held = self.parsed(name)
+        if not isinstance(held, dict):
+            raise self.refusal(f" must hold an object, got a {type(held)}.", name)
+        return held
+
+    def parsed(self, name: str) -> Any:
+        """What a file of JSON holds."""
         if not self.has(name):
             raise self.refusal(
                 f" has no {name}. Give a folder in Hugging Face's layout: {CONFIG}, {WEIGHTS} and "
                 "a vocabulary."
             )
         try:
-            held = parse_json(self.text(name))
+            return parse_json(self.text(name))
         except Unreadable as error:
             raise self.refusal(f" {error}.", name) from error
-        if not isinstance(held, dict):
-            raise self.refusal(f" must hold an object, got a {type(held)}.", name)
-        return held
 
     def text(self, name: str) -> str:
         """The text of a file, without a byte order mark."""

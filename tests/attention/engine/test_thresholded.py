@@ -197,7 +197,10 @@ def test_explain_says_what_the_path_does():
         ({"select": HardSelection()}, "HardSelection has no threshold"),
         ({"score": AdditiveScore(DIMS)}, "AdditiveScore is not a dot product"),
         ({"relation": ShawRelation(DIMS)}, "ShawRelation changes the scores"),
-        ({"pattern": SlidingWindowPattern(size=3)}, "the mask SlidingWindowPattern is none"),
+        (
+            {"pattern": SlidingWindowPattern(size=3)},
+            "the kernels do not know the mask",
+        ),
         ({"dropout": 0.5}, "the weights to be dropped are never stored"),
     ],
 )
