@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.errors import LengthError, SettingError, counted
-from regard.inspecting.panels import OVERVIEW, Panel, View
+from regard.inspecting.panels import OVERVIEW, Panel, View, check_is_view
 from regard.inspecting.token_labels import Tokens
 
 BLOCK_WEIGHTS = 1 << 20
@@ -28,6 +28,7 @@ MAX_MATRIX_WEIGHTS = 1 << 26
 """The most weights that are given as one matrix."""
 MAX_JSON_WEIGHTS = 4_000_000
 """The most weights that are written as JSON: about 40 megabytes."""
+ONE_ROW = "Row 3 alone is slice(3, 4)."
 DIGITS = 7
 """Decimal places in JSON."""
 
@@ -185,6 +186,9 @@ class Record(ShownInNotebooks):
         Layers and heads are counted from 0; where they are None, the mean of all.
         """
         one = find(kind, self.attention)
+        for name, part in (("rows", rows), ("columns", columns)):
+            if not isinstance(part, slice):
+                raise SettingError(f"record: {name} must be a slice, got {part!r:.40}. {ONE_ROW}")
         size = len(range(len(one.queries))[rows]) * len(range(len(one.keys))[columns])
         _check_size(size)
         blocks = [tile for _, tile in self._blocks(View(kind, layer, head), rows, columns)]
@@ -219,11 +223,13 @@ class Record(ShownInNotebooks):
 
     def shape(self, view: View = OVERVIEW) -> tuple[int, int]:
         """How many queries and keys a view has."""
+        check_is_view(view)
         queries, keys = self._cut(view)
         return len(queries.names), len(keys.names)
 
     def panel(self, view: View = OVERVIEW) -> Panel:
         """The matrix of a view, with names and a title."""
+        check_is_view(view)
         one, (queries, keys) = find(view.kind, self.attention), self._cut(view)
         _check_size(len(queries.names) * len(keys.names))
         return Panel(
@@ -337,6 +343,15 @@ def _check_keys(one: Attention, layer: int, kind: str) -> None:
             f"record: layer {layer + 1} of {kind} attention looks at {found:,} keys and layer 1 at "
             f"{keys:,}, so that no page and no mean shows both. Look at layer 1 alone, or at "
             "another kind."
+        )
+
+
+def check_is_record(who: str, given: object) -> None:
+    """Refuse what is no record, such as a run or a path."""
+    if not isinstance(given, Record):
+        raise SettingError(
+            f"{who}: expected a record, got an object of {type(given).__name__}. A run's "
+            "look(text) gives one, and so do regard.capture(model) and load_record(path)."
         )
 
 
