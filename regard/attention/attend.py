@@ -157,7 +157,7 @@ def are_alike(query: Tensor, key: Tensor, value: Tensor) -> bool:
     )
 
 
-def one_width_error(who: str, score: Score, query: int, key: int) -> ShapeError:
+def one_width_error(who: str, score: Score, query: int | None, key: int | None) -> ShapeError:
     """The error for queries and keys of two widths, of a score that compares them as they are."""
     return ShapeError(
         f"{who}: {name_of(score)} compares queries and keys of one width, got {query} and {key}. "

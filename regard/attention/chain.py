@@ -204,10 +204,10 @@ class Chain(nn.Module):
         )
 
 
-def check_is_chain(who: str, given: object) -> None:
-    """Refuse what is no chain: a link, a name or a class."""
-    if isinstance(given, Chain):
-        return
+def chain_of(who: str, given: object) -> Chain:
+    """The chain that a caller gives, the plain one for None; anything else is refused."""
+    if given is None or isinstance(given, Chain):
+        return given or Chain()
     place = place_of(given)
     got = f"the class {given.__name__}" if isinstance(given, type) else f"{given!r:.40}"
     remedy = f"{place}={given!r:.40}" if isinstance(given, str) else f"{place}=…"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from regard.attention.attend import Attended
-from regard.attention.chain import Chain, check_is_chain
+from regard.attention.chain import Chain, chain_of
 from regard.attention.links import AnyMask, Pattern
 from regard.attention.masks import all_of, given, is_full, padding
 from regard.attention.patterns.causal import CausalPattern
@@ -53,14 +53,12 @@ class MultiheadAttention(nn.Module):
         dims = Dims(d_model=embed_dim, n_heads=num_heads, d_key=kdim, d_value=vdim)
         self.embed_dim, self.kdim, self.vdim = embed_dim, dims.key, dims.value
         self.num_heads, self.head_dim, self.batch_first = num_heads, dims.d_head, batch_first
-        if chain is not None:
-            check_is_chain(WHO, chain)
         if chain is not None and dropout:
             raise SettingError(
                 f"{WHO}: chain holds the dropout of its weights, so dropout would change nothing. "
                 f"Write chain=Chain(…, dropout={dropout:g})."
             )
-        self.chain = chain or Chain(dropout=dropout)
+        self.chain = Chain(dropout=dropout) if chain is None else chain_of(WHO, chain)
         self.chain.check_fits(WHO, Widths(num_heads, *[self.head_dim] * 3))
         self.dropout, self.add_zero_attn = self.chain.dropout, add_zero_attn
         self._qkv_same_embed_dim = False

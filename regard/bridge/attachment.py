@@ -14,7 +14,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from regard.attention.chain import Chain, check_is_chain
+from regard.attention.chain import Chain, chain_of
 from regard.attention.engine import Explanation
 from regard.attention.links import ChainLink, Pattern
 from regard.attention.masks import FULL, all_of
@@ -132,7 +132,7 @@ def _chosen(layer: Layer, layers: Sequence[Layer], chain: ChainOfLayer | None) -
         return chain
     if not isinstance(chain, Mapping):
         if isinstance(chain, type | ChainLink) or not callable(chain):
-            check_is_chain("attach", chain)
+            return chain_of("attach", chain)
         return chain(layer)
     names = {name: one for one in layers for name in _names(one)}
     for name in chain:
@@ -151,9 +151,7 @@ def _names(layer: Layer) -> tuple[object, ...]:
 
 def _chain(layer: Layer, chosen: Chain | None) -> Chain:
     """The chain of a layer, with the layer's soft cap and sinks."""
-    if chosen is not None:
-        check_is_chain(f"attach: {layer.path}", chosen)
-    chain = Chain() if chosen is None else deepcopy(chosen)
+    chain = deepcopy(chain_of(f"attach: {layer.path}", chosen))
     cap = getattr(layer.part, "attn_logit_softcapping", None)
     links = [chain.score, chain.relation, chain.pattern, chain.select]
     if layer.is_causal:

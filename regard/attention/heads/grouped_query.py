@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended
 from regard.attention.caches import KeyValues
-from regard.attention.chain import Chain, check_is_chain
+from regard.attention.chain import Chain, chain_of
 from regard.attention.engine import Explanation
 from regard.attention.links import AnyMask
 from regard.attention.masks import FULL
@@ -54,9 +54,7 @@ class GroupedQueryHeads(nn.Module):
                 "1 is multi-query, n_heads is multi-head."
             )
         self.dims, self.n_groups, self.has_bias = dims, n_groups, has_bias
-        if chain is not None:
-            check_is_chain("heads", chain)
-        self.chain = chain or Chain()
+        self.chain = chain_of("heads", chain)
         self.query_norm, self.key_norm, self.rotary = query_norm, key_norm, rotary
         check_meetings([self.chain.score] if rotary is None else [rotary, self.chain.score])
         self.chain.check_fits("heads", Widths(dims.n_heads, *[dims.d_head] * 3))
