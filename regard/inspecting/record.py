@@ -185,7 +185,7 @@ class Record(ShownInNotebooks):
 
         Layers and heads are counted from 0; where they are None, the mean of all.
         """
-        one = find(kind, self.attention)
+        one = self._of(kind)
         for name, part in (("rows", rows), ("columns", columns)):
             if not isinstance(part, slice):
                 raise SettingError(f"record: {name} must be a slice, got {part!r:.40}. {ONE_ROW}")
@@ -206,7 +206,7 @@ class Record(ShownInNotebooks):
 
     def value_norms(self, kind: str, layer: int, head: int) -> Float[Tensor, " k"]:
         """How long each key's value is once the layer's output projection has turned it."""
-        one = find(kind, self.attention).layers[layer]
+        one = self._of(kind).layers[layer]
         if not isinstance(one, Valued):
             raise SettingError(
                 f"record: the values of {kind} attention, layer {layer + 1} were not kept. Take a "
@@ -230,7 +230,7 @@ class Record(ShownInNotebooks):
     def panel(self, view: View = OVERVIEW) -> Panel:
         """The matrix of a view, with names and a title."""
         check_is_view(view)
-        one, (queries, keys) = find(view.kind, self.attention), self._cut(view)
+        one, (queries, keys) = self._of(view.kind), self._cut(view)
         _check_size(len(queries.names) * len(keys.names))
         return Panel(
             self.title(view), queries.names, keys.names, self._merged(view, queries, keys),
@@ -239,12 +239,12 @@ class Record(ShownInNotebooks):
 
     def pooled(self, view: View, size: int) -> Float[Tensor, "g c"]:
         """The pieces of a view in at most size × size bins: rows averaged, columns summed."""
-        one = find(view.kind, self.attention)
+        one = self._of(view.kind)
         return self._merged(view, *(_bins(len(side), size) for side in (one.queries, one.keys)))
 
     def title(self, view: View) -> str:
         """The title of a view, in words; layers and heads are counted from 1."""
-        one = find(view.kind, self.attention)
+        one = self._of(view.kind)
         counts = {"layer": (view.layer, len(one.layers)), "head": (view.head, one.n_heads)}
         # a single layer or head equals its mean
         chosen = {what: 0 if count == 1 else number for what, (number, count) in counts.items()}
@@ -278,6 +278,14 @@ class Record(ShownInNotebooks):
         """How many weights there are, of all kinds, layers and heads."""
         return sum(one.n_weights for one in self.attention.values())
 
+    def _of(self, kind: str) -> Attention:
+        if not self.attention:
+            raise SettingError(
+                "record: it is empty until the block of regard.capture ends. Read it behind the "
+                "block."
+            )
+        return find(kind, self.attention)
+
     def _rounded(self, kind: str, one: Attention) -> list[list[list[list[float]]]]:
         return [
             [rounded(self.weights(kind, layer, head)) for head in range(one.n_heads)]
@@ -285,7 +293,7 @@ class Record(ShownInNotebooks):
         ]
 
     def _cut(self, view: View) -> tuple[_Cut, _Cut]:
-        one, cut = find(view.kind, self.attention), find(view.unit, UNITS)
+        one, cut = self._of(view.kind), find(view.unit, UNITS)
         return cut(one.queries), cut(one.keys)
 
     def _merged(self, view: View, queries: _Cut, keys: _Cut) -> Float[Tensor, "q k"]:
@@ -303,7 +311,7 @@ class Record(ShownInNotebooks):
         self, view: View, rows: slice = slice(None), columns: slice = slice(None)
     ) -> Iterator[tuple[slice, Float[Tensor, "q k"]]]:
         """Some rows at a time, so that no more than a few of a long text's are held at once."""
-        one = find(view.kind, self.attention)
+        one = self._of(view.kind)
         layers, heads = view.chosen(len(one.layers), one.n_heads)
         for i in layers:
             _check_keys(one, i, view.kind)
