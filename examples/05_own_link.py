@@ -1,6 +1,6 @@
 """A score of one's own: a dozen lines, and it has heads, masks, maps and an explanation.
 
-Expected output: the path that runs it, and weights that fall with the distance of the vectors.
+Expected output: the weights of one head, a row for each word, which sees itself and those before.
 """
 
 import torch

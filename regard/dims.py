@@ -7,6 +7,7 @@ Tensors inside an attention are `b h q d`. Masks are boolean, True = may attend.
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from regard.errors import DimsError
 
@@ -33,7 +34,11 @@ class Dims:
     def __post_init__(self) -> None:
         for name in ("d_model", "n_heads", "d_query", "d_key", "d_value", "head_width", "max_len"):
             size = getattr(self, name)
-            if size is not None and size < 1:
+            if size is None:
+                continue
+            if not isinstance(size, Integral):
+                raise DimsError(f"dims: {name} must be a whole number, got {size!r}.")
+            if size < 1:
                 raise DimsError(f"dims: {name} must be at least 1, got {size}.")
 
     @property

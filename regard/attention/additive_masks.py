@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.links import AnyMask, Pattern, Relation
-from regard.attention.masks import at_places, check_reach, given
+from regard.attention.masks import at_places, check_is_pattern, check_reach, given
 from regard.attention.shapes import Bias, Context, Queries, Weights
 from regard.places import Places
 
@@ -80,6 +80,8 @@ def split_mask(
         shown, relation = split_mask(mask.mask, relation, places)
         return shown, _with(relation, mask.added)
     if not isinstance(mask, Tensor):
+        if not torch.compiler.is_compiling():
+            check_is_pattern("mask", mask)
         return mask, relation
     if places.past is not None:
         check_reach(mask, places.past + places.n_queries, places.length)

@@ -20,6 +20,7 @@ from regard.attention.maps import AttentionMap
 from regard.attention.masks import FULL
 from regard.attention.scores.scaled_dot import ScaledDotScore
 from regard.attention.selections.soft import SoftSelection
+from regard.attention.tables import name_of
 from regard.errors import ShapeError
 from regard.places import Places
 
@@ -81,10 +82,15 @@ def attend(
     """
     check_shapes(query, key, value)
     score, relation, select = _links(score, relation, select)
+    if score.needs_one_width and query.shape[-1] != key.shape[-1]:
+        raise one_width_error("attend", score, query.shape[-1], key.shape[-1])
     places = places or Places.between(query.shape[-2], key.shape[-2], device=query.device)
     mask, relation = split_mask(mask, relation, places)
     visible = mask.visible(places)
-    scores = score(query, key, places) + relation.to_scores(query, places)
+    scores = score(query, key, places)
+    if not torch.compiler.is_compiling():
+        _check_scores(scores, score, (query.shape[-2], key.shape[-2]))
+    scores = scores + relation.to_scores(query, places)
     rows = select.summarise(scores, visible, query, places)
     weights = select.weigh(scores, visible, rows, places)
     weights = drop(weights, dropout) if dropout > 0 else weights
@@ -113,6 +119,16 @@ def _links(*given: object) -> tuple[Score, Relation, Selection]:
     return score, relation, select
 
 
+def _check_scores(scores: object, score: Score, wanted: tuple[int, int]) -> None:
+    """Refuse what a score of the caller's own gives, if it is not a number for each pair."""
+    if not isinstance(scores, Tensor) or scores.shape[-2:] != wanted:
+        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ShapeError(
+            f"{name_of(score)}: expected scores of shape (b, h, {wanted[0]}, {wanted[1]}), a "
+            f"number for each query and key, got {got}. Mend its forward."
+        )
+
+
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, *, who: str = "attend") -> None:
     """Refuse what is no tensor, and shapes that do not fit, with an error that names them."""
     for name, given in (("query", query), ("key", key), ("value", value)):
@@ -127,4 +143,45 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, *, who: str = "atten
             f"{who}: expected query (b, h, q, d), key (b, h, k, d) and value (b, h, k, d) with the "
             "same b, h and k; got {}, {} and {}. Reshape them, with a mask for sentences of other "
             "lengths.".format(*(tuple(tensor.shape) for tensor in (query, key, value)))
+        )
+    if not are_alike(query, key, value):
+        _check_numbers(query, key, value, who)
+
+
+def are_alike(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether all three are floats of one kind on one device."""
+    return (
+        query.dtype == key.dtype == value.dtype
+        and query.device == key.device == value.device
+        and query.is_floating_point()
+    )
+
+
+def one_width_error(who: str, score: Score, query: int | None, key: int | None) -> ShapeError:
+    """The error for queries and keys of two widths, of a score that compares them as they are."""
+    return ShapeError(
+        f"{who}: {name_of(score)} compares queries and keys of one width, got {query} and {key}. "
+        "Give them one width, or take general or additive."
+    )
+
+
+def _check_numbers(query: Tensor, key: Tensor, value: Tensor, who: str) -> None:
+    """Refuse numbers that are no floats, of several kinds, or on several devices."""
+    every = (query, key, value)
+    kinds, devices = ([str(getattr(one, name)) for one in every] for name in ("dtype", "device"))
+    if len(set(devices)) > 1:
+        raise ShapeError(
+            f"{who}: expected query, key and value on one device, got {', '.join(devices)}. Write "
+            "key.to(query.device)."
+        )
+    if not all(one.is_floating_point() for one in every):
+        raise ShapeError(
+            f"{who}: expected query, key and value of floats, got {', '.join(kinds)}. Write "
+            "x.float(); ids of words become vectors by nn.Embedding."
+        )
+    # autocast itself brings them to one kind
+    if not torch.is_autocast_enabled(query.device.type):
+        raise ShapeError(
+            f"{who}: expected query, key and value of one dtype, got {', '.join(kinds)}. Write "
+            "key.to(query.dtype)."
         )

@@ -9,10 +9,17 @@ from torch import Tensor, nn
 
 from regard.attention import engine
 from regard.attention.additive_masks import BiasedMask, split_mask
-from regard.attention.attend import SCALED_DOT, SOFT, Attended, check_shapes
+from regard.attention.attend import (
+    SCALED_DOT,
+    SOFT,
+    Attended,
+    are_alike,
+    check_shapes,
+    one_width_error,
+)
 from regard.attention.engine.case import Case
 from regard.attention.engine.dense import weights_of
-from regard.attention.given_links import given_link
+from regard.attention.given_links import given_link, place_of
 from regard.attention.links import (
     NO_RELATION,
     AnyMask,
@@ -84,10 +91,7 @@ class Chain(nn.Module):
         """Refuse heads or widths that the links' parameters are not made for."""
         check_widths(who, self._made_for, given)
         if self._needs_one_width and given.query != given.key:
-            raise ShapeError(
-                f"{who}: {name_of(self.score)} compares queries and keys of one width, got "
-                f"{given.query} and {given.key}. Give them one width, or take general or additive."
-            )
+            raise one_width_error(who, self.score, given.query, given.key)
 
     def forward(
         self,
@@ -135,7 +139,11 @@ class Chain(nn.Module):
         past: int = 0,
     ) -> engine.Explanation:
         """Report which path would run for these sizes, why, and its cost."""
-        n_keys, d_key = n_keys or n_queries, d_key or d_query
+        n_keys, d_key = n_queries if n_keys is None else n_keys, d_key or d_query
+        sizes = {"n_queries": n_queries, "n_keys": n_keys, "n_heads": n_heads, "d_query": d_query}
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                raise SettingError(f"explain: {name} must be a whole number from 1, got {size!r}.")
         # expanded tensors without memory, with the chain's own dtype and device
         own = itertools.chain(self.parameters(), self.buffers())
         nothing = next(own, torch.zeros(())).new_zeros(())
@@ -164,6 +172,8 @@ class Chain(nn.Module):
                 "x[None, None] for a single sentence and head, or take multi_head(dims), which "
                 "makes heads of (b, q, d_model)."
             )
+        if not are_alike(query, key, value):
+            check_shapes(query, key, value, who="chain")
         if self._made_for or self._needs_one_width:
             self.check_fits("chain", Widths(q[1], q[3], k[3], v[3]))
 
@@ -192,3 +202,15 @@ class Chain(nn.Module):
             memory=self.memory,
             dropout=(self.dropout if self.training else 0.0) if dropout is None else dropout,
         )
+
+
+def chain_of(who: str, given: object) -> Chain:
+    """The chain that a caller gives, the plain one for None; anything else is refused."""
+    if given is None or isinstance(given, Chain):
+        return given or Chain()
+    place = place_of(given)
+    got = f"the class {given.__name__}" if isinstance(given, type) else f"{given!r:.40}"
+    remedy = f"{place}={given!r:.40}" if isinstance(given, str) else f"{place}=…"
+    raise SettingError(
+        f"{who}: chain must be a Chain, got {got}. Write chain=Chain({remedy if place else ''})."
+    )

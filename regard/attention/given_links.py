@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from torch import nn
+
 from regard.attention.link_tables import LinkTable
 from regard.attention.links import Memory, Pattern, Relation, Score, Selection
 from regard.attention.tables import MEMORIES, PATTERNS, RELATIONS, SCORES, SELECTIONS
@@ -23,14 +25,16 @@ class LinkKind(NamedTuple):
     noun: str
     protocol: Any
     table: LinkTable
+    needs: str
+    """The method that each of them has to write itself."""
 
 
 KINDS: Mapping[str, LinkKind] = {
-    "score": LinkKind("score", Score, SCORES),
-    "relation": LinkKind("relation", Relation, RELATIONS),
-    "pattern": LinkKind("pattern", Pattern, PATTERNS),
-    "select": LinkKind("selection", Selection, SELECTIONS),
-    "memory": LinkKind("memory", Memory, MEMORIES),
+    "score": LinkKind("score", Score, SCORES, "forward"),
+    "relation": LinkKind("relation", Relation, RELATIONS, "to_scores"),
+    "pattern": LinkKind("pattern", Pattern, PATTERNS, "visible"),
+    "select": LinkKind("selection", Selection, SELECTIONS, "weigh"),
+    "memory": LinkKind("memory", Memory, MEMORIES, "shorten"),
 }
 """The kinds of links, each under the keyword that it is given by."""
 
@@ -47,6 +51,7 @@ def given_link(who: str, keyword: str, given: object, dims: Dims | None = None) 
         )
     # a look at the bases is quicker than a protocol's own check of every member
     if kind.protocol in type(given).__mro__ or isinstance(given, kind.protocol):
+        _check_is_whole(who, keyword, given)
         return given
     what = f"{who}: {keyword} must be a {kind.noun}, got {_described(given)}"
     for place, other in KINDS.items():
@@ -58,6 +63,39 @@ def given_link(who: str, keyword: str, given: object, dims: Dims | None = None) 
             f"{kind.protocol.__name__}, which has defaults for most of it."
         )
     raise SettingError(f"{what}. Give one, or its name: {', '.join(kind.table)}.")
+
+
+def _check_is_whole(who: str, keyword: str, given: object) -> None:
+    """Refuse a link of the caller's own class that lacks what its kind is for."""
+    kind, own = KINDS[keyword], type(given)
+    if not _lacks(own, kind):
+        return
+    is_score = kind.protocol is Score
+    base = ", in a class that inherits nn.Module before Score" * is_score
+    raise SettingError(
+        f"{who}: {keyword}: {own.__name__} has no {kind.needs}, so it is no {kind.noun} yet. Write "
+        f"def {kind.needs}(self, …) as regard.parts.{kind.protocol.__name__} says{base}."
+    )
+
+
+def _lacks(own: Any, kind: LinkKind) -> bool:
+    """Whether a class leaves to its kind what only the class can do."""
+    if kind.protocol is Score:
+        forward = getattr(own, "forward", None)
+        return own.__call__ is Score.__call__ or forward is nn.Module.forward
+    if kind.protocol is Relation and own.as_bias is not Relation.as_bias:
+        return False
+    inherited: bool = getattr(own, kind.needs) is getattr(kind.protocol, kind.needs)
+    return inherited
+
+
+def place_of(given: object) -> str | None:
+    """The keyword that a link, or the name of one, is given by."""
+    name = Choice.parse(given).name if isinstance(given, str) else None
+    for keyword, kind in KINDS.items():
+        if name in kind.table or (name is None and isinstance(given, kind.protocol)):
+            return keyword
+    return None
 
 
 def _named(who: str, keyword: str, text: str, dims: Dims | None) -> Any:

@@ -89,6 +89,11 @@ class AttentionMap:
         >>> attend(x, x, x).map.tile(slice(0, 1), slice(1, 3))
         tensor([[0.2645, 0.2645]])
         """
+        for name, part in (("rows", rows), ("columns", columns)):
+            if not isinstance(part, slice):
+                raise SettingError(
+                    f"map: {name} must be a slice, got {part!r:.40}. Row 3 alone is slice(3, 4)."
+                )
         with torch.no_grad():
             query, key = self.query[..., rows, :], self.key[..., columns, :]
             if self.precision is not None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.attention.links import Grid, KernelMask, Pattern, keys_that_exist
 from regard.attention.patterns.full import FullPattern
-from regard.errors import ShapeError
+from regard.errors import SettingError, ShapeError
 from regard.places import Places
 
 FULL = FullPattern()
@@ -136,8 +136,29 @@ def at_places(matrix: Tensor, places: Places) -> Tensor:
     return matrix[sentence[:, None, None, None], head[:, None, None], query, key]
 
 
+def check_is_pattern(who: str, given: object) -> None:
+    """Refuse what is no pattern: a name, a class or a list."""
+    # a look at the bases is quicker than a protocol's own check of every member
+    if Pattern in type(given).__mro__:
+        return
+    if isinstance(given, type) or not isinstance(given, Pattern):
+        is_mask = who == "mask"
+        matrices = ", a boolean matrix (True = may attend) or a matrix of floats" * is_mask
+        got = f"the class {given.__name__}" if isinstance(given, type) else f"{given!r:.40}"
+        remedy = "torch.tensor(mask)" if is_mask else f"{who}(one, other) with two of them"
+        raise SettingError(
+            f"{who}: expected a pattern{matrices}, got {got}. Write CausalPattern() or another "
+            f"object of regard.parts, or {remedy}."
+        )
+
+
 def check_reach(matrix: Tensor, n_queries: int, n_keys: int) -> None:
     """Refuse a matrix without a row or a column for every position."""
+    if matrix.dim() < 2:
+        raise ShapeError(
+            f"mask: expected a matrix, a row for each query and a column for each key, got shape "
+            f"{tuple(matrix.shape)}. mask[None] is one row for all queries."
+        )
     rows, columns = matrix.shape[-2:]
     if 1 < rows < n_queries or 1 < columns < n_keys:
         raise ShapeError(
@@ -178,6 +199,9 @@ def is_full(mask: Pattern | Tensor) -> bool:
 
 def all_of(*parts: Pattern) -> Pattern:
     """The pairs that every part allows."""
+    if not torch.compiler.is_compiling():
+        for part in parts:
+            check_is_pattern("all_of", part)
     flat = [one for part in parts for one in (part.every or (part,))]
     rest = [part for part in flat if not is_full(part)]
     if len(rest) <= 1:
@@ -212,6 +236,8 @@ def _all(valid: Iterable[Tensor | None]) -> Tensor | None:
 
 def any_of(*parts: Pattern) -> Pattern:
     """The pairs that at least one part allows."""
+    for part in parts:
+        check_is_pattern("any_of", part)
     return parts[0] if len(parts) == 1 else AnyOf(*parts)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from regard.attention.attend import Attended
-from regard.attention.chain import Chain
+from regard.attention.chain import Chain, chain_of
 from regard.attention.links import AnyMask, Pattern
 from regard.attention.masks import all_of, given, is_full, padding
 from regard.attention.patterns.causal import CausalPattern
@@ -58,7 +58,7 @@ class MultiheadAttention(nn.Module):
                 f"{WHO}: chain holds the dropout of its weights, so dropout would change nothing. "
                 f"Write chain=Chain(…, dropout={dropout:g})."
             )
-        self.chain = chain or Chain(dropout=dropout)
+        self.chain = Chain(dropout=dropout) if chain is None else chain_of(WHO, chain)
         self.chain.check_fits(WHO, Widths(num_heads, *[self.head_dim] * 3))
         self.dropout, self.add_zero_attn = self.chain.dropout, add_zero_attn
         self._qkv_same_embed_dim = False
@@ -105,11 +105,12 @@ class MultiheadAttention(nn.Module):
         True in a mask hides a pair; floats are added to the scores. `is_causal` alone is a causal
         mask; beside `attn_mask` it says that this is one, which is then not read.
         """
+        self._check_tensors(query, key, value)
         is_single = query.dim() == 2
         if is_single:
             query, key, value = query[None], key[None], value[None]
             key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
-        elif not self.batch_first:
+        elif not self.batch_first and query.dim() > 1:
             query, key, value = (each.transpose(0, 1) for each in (query, key, value))
         self._check_inputs(query, key, value)
         queries, keys, values = self._by_head(query, key, value)
@@ -212,6 +213,21 @@ class MultiheadAttention(nn.Module):
                 "has a link that reads positions. Leave the options out, or the link."
             )
 
+    def _check_tensors(self, *inputs: Tensor) -> None:
+        """Refuse lists, and numbers of another kind than the weights."""
+        dtype = self.out_proj.weight.dtype
+        for one, name in zip(inputs, ("query", "key", "value"), strict=True):
+            if not isinstance(one, Tensor):
+                raise ShapeError(
+                    f"{WHO}: {name} must be a tensor, got an object of {type(one).__name__}. "
+                    f"Write torch.tensor({name})."
+                )
+            if one.dtype != dtype and not torch.is_autocast_enabled(one.device.type):
+                raise ShapeError(
+                    f"{WHO}: expected {name} of {dtype}, as the weights are, got {one.dtype}. "
+                    f"Write {name}.to({dtype}), or make the module with dtype={one.dtype}."
+                )
+
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         widths = (self.embed_dim, self.kdim, self.vdim)
         shapes = [tuple(each.shape) for each in (query, key, value)]
@@ -226,6 +242,11 @@ class MultiheadAttention(nn.Module):
 
     def _checked(self, mask: Tensor, name: str, sizes: tuple[int, int, int]) -> Tensor:
         """A mask of a shape that torch takes; others are refused."""
+        if not isinstance(mask, Tensor):
+            raise ShapeError(
+                f"{WHO}: {name} must be a tensor, got an object of {type(mask).__name__}. Write "
+                f"torch.tensor({name}); patterns stand in the chain: chain=Chain(pattern=…)."
+            )
         b, n_queries, n_keys = sizes
         pairs = ((n_queries, n_keys), (b * self.num_heads, n_queries, n_keys))
         wanted = pairs if name == "attn_mask" else ((b, n_keys),)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.dims import Dims
@@ -40,11 +41,33 @@ def check_widths(who: str, made_for: Iterable[tuple[str, Widths]], given: Widths
             )
 
 
-def check_inputs(dims: Dims, query: Tensor, key: Tensor | None, value: Tensor | None) -> None:
-    """Refuse inputs of heads that are not (b, n, width), with the widths of `dims`."""
+def check_inputs(
+    dims: Dims,
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    *,
+    dtype: torch.dtype,
+) -> None:
+    """Refuse inputs of heads that are not (b, n, width), with the widths of `dims`, of `dtype`."""
     widths = {"query": dims.query, "key": dims.key, "value": dims.value}
     for given, (name, width) in zip((query, key, value), widths.items(), strict=True):
-        if given is not None and (given.dim() != 3 or given.shape[-1] != width):
+        if given is None:
+            continue
+        if not isinstance(given, Tensor) or not given.is_floating_point():
+            got = (
+                given.dtype if isinstance(given, Tensor) else f"an object of {type(given).__name__}"
+            )
+            raise ShapeError(
+                f"heads: expected {name} as a tensor of floats, got {got}. Lists become tensors by "
+                "torch.tensor, and ids of words vectors by nn.Embedding."
+            )
+        if given.dtype != dtype and not torch.is_autocast_enabled(given.device.type):
+            raise ShapeError(
+                f"heads: expected {name} of {dtype}, as the weights are, got {given.dtype}. Write "
+                f"{name}.to({dtype}), or heads.to({given.dtype})."
+            )
+        if given.dim() != 3 or given.shape[-1] != width:
             single = " A single sentence is x[None]." if given.dim() == 2 else ""
             raise ShapeError(
                 f"heads: expected {name} of shape (b, n, {width}): sentences, positions and the "

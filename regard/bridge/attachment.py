@@ -14,9 +14,9 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from regard.attention.chain import Chain
+from regard.attention.chain import Chain, chain_of
 from regard.attention.engine import Explanation
-from regard.attention.links import Pattern
+from regard.attention.links import ChainLink, Pattern
 from regard.attention.masks import FULL, all_of
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
@@ -24,7 +24,7 @@ from regard.attention.sinks import SinkSelection
 from regard.attention.soft_cap import SoftCappedScore
 from regard.attention.tables import name_of
 from regard.bridge.interface import CHAIN_NAME, IMPLEMENTATION, register
-from regard.bridge.layers import Layer, check_heard, layers_of, published
+from regard.bridge.layers import Layer, check_heard, check_is_model, layers_of, published
 from regard.choices import unknown
 from regard.errors import MeetingError, SettingError, counted
 
@@ -42,6 +42,7 @@ def attach(model: nn.Module, *, chain: ChainOfLayer | None = None) -> "Attachmen
     of both, or places in the model as keys; a function gets a `Layer` and gives a chain, or None to
     leave the mechanism. A layer takes a copy of its chain, so that layers share no weights.
     """
+    check_is_model("attach", model)
     if not published(model):
         raise SettingError(
             f"bridge: expected a model of transformers, or one with such a part, got "
@@ -67,9 +68,12 @@ class Attachment:
         known = {id(config): config for config in configs if hasattr(config, "sub_configs")}
         self._configs = [(config, config._attn_implementation) for config in known.values()]
         self._before = [(layer.part, getattr(layer.part, CHAIN_NAME, None)) for layer in chains]
+        self.chains = {layer.path: chain for layer, chain in chains.items()}
+        """The chain of every attention, by its place in the model."""
         for layer, chain in chains.items():
             own = next(layer.part.parameters(), None)
-            chain = chain if own is None else chain.to(own.device, own.dtype)
+            if own is not None:
+                chain.to(own.device, own.dtype)
             setattr(layer.part, CHAIN_NAME, chain.train(layer.part.training))
         self._switch(IMPLEMENTATION)
 
@@ -78,17 +82,18 @@ class Attachment:
         counts = ", ".join(f"{counted(count, 'layer')} of {kind}" for kind, count in kinds.items())
         return f"Attachment({type(self.model).__name__}: {counts})"
 
-    @property
-    def chains(self) -> dict[str, Chain]:
-        """The chain of every attention, by its place in the model."""
-        return {layer.path: getattr(layer.part, CHAIN_NAME) for layer in self.layers}
-
     def explain(self, n_queries: int, n_keys: int | None = None) -> dict[str, Explanation]:
         """The path that each attention takes for these lengths, by its place in the model."""
         return {layer.path: self._explain(layer, n_queries, n_keys) for layer in self.layers}
 
     def detach(self) -> None:
         """Give the model its own attention back; a second call changes nothing."""
+        for layer in self.layers if self._before else ():
+            if getattr(layer.part, CHAIN_NAME, None) is not self.chains[layer.path]:
+                raise SettingError(
+                    f"attach: {layer.path} was attached again since, and that attachment has to "
+                    "go first. Call its detach(), then this one."
+                )
         for part, before in self._before:
             if before is not None:
                 setattr(part, CHAIN_NAME, before)
@@ -96,6 +101,7 @@ class Attachment:
                 delattr(part, CHAIN_NAME)
         for config, implementation in self._configs:
             config._attn_implementation_internal = implementation
+        self._before, self._configs = [], []
 
     def __enter__(self) -> "Attachment":
         return self
@@ -125,6 +131,8 @@ def _chosen(layer: Layer, layers: Sequence[Layer], chain: ChainOfLayer | None) -
     if chain is None or isinstance(chain, Chain):
         return chain
     if not isinstance(chain, Mapping):
+        if isinstance(chain, type | ChainLink) or not callable(chain):
+            return chain_of("attach", chain)
         return chain(layer)
     names = {name: one for one in layers for name in _names(one)}
     for name in chain:
@@ -143,7 +151,7 @@ def _names(layer: Layer) -> tuple[object, ...]:
 
 def _chain(layer: Layer, chosen: Chain | None) -> Chain:
     """The chain of a layer, with the layer's soft cap and sinks."""
-    chain = Chain() if chosen is None else deepcopy(chosen)
+    chain = deepcopy(chain_of(f"attach: {layer.path}", chosen))
     cap = getattr(layer.part, "attn_logit_softcapping", None)
     links = [chain.score, chain.relation, chain.pattern, chain.select]
     if layer.is_causal:

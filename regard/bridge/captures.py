@@ -16,7 +16,7 @@ from torch import nn
 
 from regard.bridge.attachment import attach
 from regard.bridge.interface import CHAIN_NAME
-from regard.bridge.layers import Layer, by_hand, layers_of, published
+from regard.bridge.layers import Layer, by_hand, check_is_model, layers_of, published
 from regard.bridge.products import scaled_dot_products
 from regard.inspecting.capture import Listening
 from regard.inspecting.capture import capture as capture_chains
@@ -50,6 +50,7 @@ def capture(
     `example` is the sentence of a batch that is looked at. Of an attention that runs several times
     the last run is kept.
     """
+    check_is_model("capture", model)
     layers: tuple[Layer, ...] = ()
     with ExitStack() as stack:
         if published(model):

@@ -60,6 +60,19 @@ def layers_of(model: nn.Module) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
+def check_is_model(who: str, given: object) -> None:
+    """Refuse what is no model: the name of one, its class, or a run."""
+    if isinstance(given, nn.Module):
+        return
+    if isinstance(given, type):
+        got, remedy = f"the class {given.__name__}", "Make one of it"
+    elif isinstance(given, str):
+        got, remedy = f"the text '{given[:40]}'", f"Write AutoModel.from_pretrained('{given[:40]}')"
+    else:
+        got, remedy = f"an object of {type(given).__name__}", "A run of ours has it as run.model"
+    raise SettingError(f"{who}: expected a model (a torch module), got {got}. {remedy}.")
+
+
 def check_heard(model: nn.Module, layers: Sequence[Layer]) -> None:
     """Refuse a model of which some attention is computed past transformers' table.
 
@@ -75,7 +88,7 @@ def check_heard(model: nn.Module, layers: Sequence[Layer]) -> None:
         raise SettingError(
             f"bridge: {names} computes its attention by itself and not through transformers' "
             "AttentionInterface, so no other attention can take its place. Import its weights "
-            "(regard import knows BERT, MiniLM, BigBird, Marian and GPT-2), and use the run; or "
+            "(regard import says which families it reads), and use the run; or "
             "take an architecture of the interface, such as BERT, Llama, T5, BART or ViT."
         )
 

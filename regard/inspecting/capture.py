@@ -34,7 +34,7 @@ from regard.data.subwords import Subwords
 from regard.errors import DataError, SettingError
 from regard.inspecting.lazy_map import LazyMap
 from regard.inspecting.record import Attention, Record, Weights
-from regard.inspecting.token_labels import Tokens, read_ids, read_text
+from regard.inspecting.token_labels import Tokens, check_names, read_ids, read_text
 from regard.inspecting.torch_attention import LISTENING, torch_attention
 from regard.models import Model
 from regard.models.model import kind_of
@@ -216,6 +216,11 @@ class _Layer(NamedTuple):
 
 
 def _layer(one: AttentionMap, sides: tuple[str, str], example: int = 0) -> _Layer:
+    if example not in range(len(one.query)):
+        raise SettingError(
+            f"capture: there is no example {example!r:.40} in a batch of {len(one.query)}; they "
+            "are counted from 0. Give another, or leave it out for the first."
+        )
     # a copy of the links, so that further training does not change the record
     own = replace(
         one,
@@ -295,6 +300,7 @@ def capture(
     `names` are the tokens of one or several sequences: a side with as many places gets their names.
     `example` is the sentence of a batch that is looked at.
     """
+    check_names(names)
     record = Record("", "", {}, versions=versions())
     with ExitStack() as stack:
         chains = stack.enter_context(captured(model))
@@ -368,6 +374,13 @@ def _by_kind(
     groups: dict[tuple[str, tuple[int, ...]], list[_Layer]] = {}
     for kind, one in found:
         groups.setdefault((kind, tuple(one.weights.shape[-3:])), []).append(one)
+    sides = {size for _, (_, *both) in groups for size in both}
+    if names and not sides.intersection(map(len, names)):
+        raise SettingError(
+            f"capture: names of {' and '.join(str(len(side)) for side in names)} tokens, but there "
+            f"are {' and '.join(map(str, sorted(sides)))} places. Give each place its name, those "
+            "that the tokenizer adds too."
+        )
     kinds = [kind for kind, _ in groups]
     return {
         kind if kinds.count(kind) == 1 else f"{kind} {n_queries}×{n_keys}": _attention(

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import SettingError
+from regard.errors import SettingError, counted
 
 
 @final
@@ -32,12 +32,24 @@ class View:
 def _chosen(kind: str, what: str, number: int | None, count: int) -> list[int]:
     if number is None:
         return list(range(count))
+    if not isinstance(number, int):
+        raise SettingError(f"look: {what} must be a whole number, got {number!r:.40}.")
     if not 0 <= number < count:
         raise SettingError(
-            f"look: there is no {what} {number + 1}: {kind} attention has {count} {what}"
-            f"{'' if count == 1 else 's'}, counted from 1{'' if count == 1 else f' to {count}'}."
+            f"look: there is no {what} {number + 1}: {kind} attention has {counted(count, what)}, "
+            f"counted from 1{'' if count == 1 else f' to {count}'}. In Python they are counted "
+            "from 0."
         )
     return [number]
+
+
+def check_is_view(given: object) -> None:
+    """Refuse what is no view, such as the kind alone."""
+    if not isinstance(given, View):
+        raise SettingError(
+            f"look: expected a view, got {given!r:.40}. Write View('cross', layer, head) of "
+            "regard.inspecting.panels."
+        )
 
 
 def usual_kind(kinds: Iterable[str]) -> str:

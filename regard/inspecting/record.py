@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.choices import find
 from regard.errors import LengthError, SettingError, counted
-from regard.inspecting.panels import OVERVIEW, Panel, View
+from regard.inspecting.panels import OVERVIEW, Panel, View, check_is_view
 from regard.inspecting.token_labels import Tokens
 
 BLOCK_WEIGHTS = 1 << 20
@@ -28,6 +28,7 @@ MAX_MATRIX_WEIGHTS = 1 << 26
 """The most weights that are given as one matrix."""
 MAX_JSON_WEIGHTS = 4_000_000
 """The most weights that are written as JSON: about 40 megabytes."""
+ONE_ROW = "Row 3 alone is slice(3, 4)."
 DIGITS = 7
 """Decimal places in JSON."""
 
@@ -184,7 +185,10 @@ class Record(ShownInNotebooks):
 
         Layers and heads are counted from 0; where they are None, the mean of all.
         """
-        one = find(kind, self.attention)
+        one = self._of(kind)
+        for name, part in (("rows", rows), ("columns", columns)):
+            if not isinstance(part, slice):
+                raise SettingError(f"record: {name} must be a slice, got {part!r:.40}. {ONE_ROW}")
         size = len(range(len(one.queries))[rows]) * len(range(len(one.keys))[columns])
         _check_size(size)
         blocks = [tile for _, tile in self._blocks(View(kind, layer, head), rows, columns)]
@@ -202,7 +206,7 @@ class Record(ShownInNotebooks):
 
     def value_norms(self, kind: str, layer: int, head: int) -> Float[Tensor, " k"]:
         """How long each key's value is once the layer's output projection has turned it."""
-        one = find(kind, self.attention).layers[layer]
+        one = self._of(kind).layers[layer]
         if not isinstance(one, Valued):
             raise SettingError(
                 f"record: the values of {kind} attention, layer {layer + 1} were not kept. Take a "
@@ -219,12 +223,14 @@ class Record(ShownInNotebooks):
 
     def shape(self, view: View = OVERVIEW) -> tuple[int, int]:
         """How many queries and keys a view has."""
+        check_is_view(view)
         queries, keys = self._cut(view)
         return len(queries.names), len(keys.names)
 
     def panel(self, view: View = OVERVIEW) -> Panel:
         """The matrix of a view, with names and a title."""
-        one, (queries, keys) = find(view.kind, self.attention), self._cut(view)
+        check_is_view(view)
+        one, (queries, keys) = self._of(view.kind), self._cut(view)
         _check_size(len(queries.names) * len(keys.names))
         return Panel(
             self.title(view), queries.names, keys.names, self._merged(view, queries, keys),
@@ -233,12 +239,12 @@ class Record(ShownInNotebooks):
 
     def pooled(self, view: View, size: int) -> Float[Tensor, "g c"]:
         """The pieces of a view in at most size × size bins: rows averaged, columns summed."""
-        one = find(view.kind, self.attention)
+        one = self._of(view.kind)
         return self._merged(view, *(_bins(len(side), size) for side in (one.queries, one.keys)))
 
     def title(self, view: View) -> str:
         """The title of a view, in words; layers and heads are counted from 1."""
-        one = find(view.kind, self.attention)
+        one = self._of(view.kind)
         counts = {"layer": (view.layer, len(one.layers)), "head": (view.head, one.n_heads)}
         # a single layer or head equals its mean
         chosen = {what: 0 if count == 1 else number for what, (number, count) in counts.items()}
@@ -272,6 +278,14 @@ class Record(ShownInNotebooks):
         """How many weights there are, of all kinds, layers and heads."""
         return sum(one.n_weights for one in self.attention.values())
 
+    def _of(self, kind: str) -> Attention:
+        if not self.attention:
+            raise SettingError(
+                "record: it is empty until the block of regard.capture ends. Read it behind the "
+                "block."
+            )
+        return find(kind, self.attention)
+
     def _rounded(self, kind: str, one: Attention) -> list[list[list[list[float]]]]:
         return [
             [rounded(self.weights(kind, layer, head)) for head in range(one.n_heads)]
@@ -279,7 +293,7 @@ class Record(ShownInNotebooks):
         ]
 
     def _cut(self, view: View) -> tuple[_Cut, _Cut]:
-        one, cut = find(view.kind, self.attention), find(view.unit, UNITS)
+        one, cut = self._of(view.kind), find(view.unit, UNITS)
         return cut(one.queries), cut(one.keys)
 
     def _merged(self, view: View, queries: _Cut, keys: _Cut) -> Float[Tensor, "q k"]:
@@ -297,7 +311,7 @@ class Record(ShownInNotebooks):
         self, view: View, rows: slice = slice(None), columns: slice = slice(None)
     ) -> Iterator[tuple[slice, Float[Tensor, "q k"]]]:
         """Some rows at a time, so that no more than a few of a long text's are held at once."""
-        one = find(view.kind, self.attention)
+        one = self._of(view.kind)
         layers, heads = view.chosen(len(one.layers), one.n_heads)
         for i in layers:
             _check_keys(one, i, view.kind)
@@ -337,6 +351,15 @@ def _check_keys(one: Attention, layer: int, kind: str) -> None:
             f"record: layer {layer + 1} of {kind} attention looks at {found:,} keys and layer 1 at "
             f"{keys:,}, so that no page and no mean shows both. Look at layer 1 alone, or at "
             "another kind."
+        )
+
+
+def check_is_record(who: str, given: object) -> None:
+    """Refuse what is no record, such as a run or a path."""
+    if not isinstance(given, Record):
+        raise SettingError(
+            f"{who}: expected a record, got an object of {type(given).__name__}. A run's "
+            "look(text) gives one, and so do regard.capture(model) and load_record(path)."
         )
 
 

@@ -31,7 +31,7 @@ from regard.errors import DataError, LengthError
 from regard.inspecting.caption_record import CaptionRecord, picture_facts
 from regard.inspecting.lazy_map import LazyMap
 from regard.inspecting.plain_data import Tensors, as_plain, from_plain
-from regard.inspecting.record import MAX_MATRIX_WEIGHTS, Attention, Record, Weights
+from regard.inspecting.record import MAX_MATRIX_WEIGHTS, Attention, Record, Weights, check_is_record
 from regard.inspecting.token_labels import Tokens
 from regard.layers.vision.image_encoder import GridSize
 
@@ -73,6 +73,7 @@ def save_record(record: Record, path: Path | str, *, is_half: bool = False) -> N
     that would change a weight by more than 0.001 is kept whole; of a very long text some rows are
     compared.
     """
+    check_is_record("save_record", record)
     tensors = Tensors()
     plain = {"form": FORM, **_record_as_plain(record, tensors, is_half=is_half)}
     _write_file(plain, tensors, Path(path))
@@ -162,6 +163,8 @@ def _record_from_plain(plain: Mapping[str, Any], tensor: Callable[[str], Tensor]
 
 def _write_file(plain: Mapping[str, Any], tensors: Tensors, path: Path) -> None:
     """Write to a temporary file, then rename it, so that no partial file is left."""
+    if not path.parent.is_dir():
+        raise DataError(f"record: there is no folder '{path.parent}' for '{path.name}'. Make it.")
     with written_beside(path, writer=os.getpid()) as partial, as_any_file(partial):
         save_file(_apart(tensors.named), partial, metadata={"record": json.dumps(plain)})
 

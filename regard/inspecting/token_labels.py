@@ -13,6 +13,7 @@ from typing import Any, final
 
 from regard.data.subword_kinds import UNK, UNKNOWN
 from regard.data.subwords import Subwords
+from regard.errors import SettingError
 from regard.evaluating.attention_links import LEFT_OUT
 
 SPACE = "▁"
@@ -268,3 +269,16 @@ def _spells_on(subwords: Subwords, begun: Sequence[int], i: int) -> bool:
         return False
     apart = before + subwords.decode([i])
     return subwords.decode([*begun, i]).count(UNKNOWN) < apart.count(UNKNOWN)
+
+
+def check_names(names: object) -> None:
+    """Refuse names of tokens that are no lists of texts: a text, one list alone, or ids."""
+    sides: Any = [names] if isinstance(names, str) or not isinstance(names, Sequence) else names
+    if not any(isinstance(side, str) or not isinstance(side, Sequence) for side in sides) and all(
+        isinstance(name, str) for side in sides for name in side
+    ):
+        return
+    raise SettingError(
+        f"capture: names must be lists of tokens, got {names!r:.40}. Write names=[tokens], or "
+        "names=[source, target]; tokenizer.convert_ids_to_tokens makes tokens of ids."
+    )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import MissingExtra
+from regard.errors import MissingExtra, SettingError, ShapeError, counted
 from regard.inspecting.panels import OVERVIEW, Panel, View
-from regard.inspecting.record import Record
+from regard.inspecting.record import Record, check_is_record
 from regard.plots.colours import ink, weight_colours
 from regard.plots.fonts import MISSING, Labels, drawable
 
@@ -47,7 +47,10 @@ def heatmap(
     Numbers below zero turn the scale into a two-sided one. `colours` names a colour map of
     matplotlib; weights have regard's own unless one is given, and 0 is white in it.
     """
+    _check_matrix(weights)
     rows, columns = weights.shape
+    for side, names, count in (("queries", queries, rows), ("keys", keys, columns)):
+        _check_names(side, names, count)
     figure, ax = on_axis(ax, 2.2 + 2.4 * min(2.0, columns / rows), 2.9)
     is_signed = bool((weights < 0).any())
     image = ax.imshow(
@@ -67,6 +70,31 @@ def heatmap(
     return figure
 
 
+def _check_matrix(weights: object) -> None:
+    """Refuse what is no matrix, with the way to one."""
+    if isinstance(weights, Tensor) and weights.dim() == 2:
+        return
+    if isinstance(weights, Tensor):
+        got = f"shape {tuple(weights.shape)}. Take one head of one sentence: weights[0, 0]"
+    else:
+        got = f"an object of {type(weights).__name__}. Of an attention write attended.map.dense()"
+    raise ShapeError(f"heatmap: expected a matrix (queries, keys) as a tensor, got {got}.")
+
+
+def _check_names(side: str, names: Sequence[str], count: int) -> None:
+    """Refuse names that are not one for each row or column."""
+    if isinstance(names, str):
+        raise SettingError(
+            f"heatmap: {side} must be a list of names, got the text {names!r:.40}. Write "
+            f"{side}=text.split()."
+        )
+    if names and len(names) != count:
+        raise ShapeError(
+            f"heatmap: {counted(len(names), 'name')} for {count} {side}. Give each its name, or "
+            "none a name."
+        )
+
+
 def record_map(
     record: Record,
     view: View = OVERVIEW,
@@ -75,6 +103,7 @@ def record_map(
     ax: Axes | None = None,
 ) -> Figure:
     """Draw one view of a record, its tokens beside it; a long text is pooled and has no names."""
+    check_is_record("record_map", record)
     is_long = max(record.shape(view)) > MAX_NAMED_ROWS
     draw = _pooled_map if is_long else _named_map
     figure, ax = draw(record, view, colours, ax)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import LengthError, SettingError
 from regard.inspecting.panels import OVERVIEW, Link, View
-from regard.inspecting.record import Record
+from regard.inspecting.record import Record, check_is_record
 from regard.plots.fonts import Labels, drawable
 from regard.plots.heatmap import note_missing, on_axis
 
@@ -59,6 +59,7 @@ def links_plot(
 
     For each query the heaviest links are drawn until they hold the share `mass` of its weight.
     """
+    check_is_record("links_plot", record)
     panel = record.panel(view)
     longest = max(len(panel.queries), len(panel.keys))
     if longest > MAX_LINK_WORDS:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from html import escape
 
 from regard.inspecting.panels import OVERVIEW, View
-from regard.inspecting.record import Record
+from regard.inspecting.record import Record, check_is_record
 from regard.plots.colours import RAMPS
 from regard.plots.page import data_page, table
 from regard.plots.scripts import style_sheet
@@ -30,6 +30,7 @@ def look_page(record: Record, view: View = OVERVIEW) -> str:
 
     All kinds, layers and heads can be chosen on the page; it begins with this view.
     """
+    check_is_record("look_page", record)
     body = [
         f'<p class="pair"><span>source</span> <b dir="auto">{escape(record.source)}</b></p>',
         f'<p class="pair"><span>target</span> <b dir="auto">{escape(record.target)}</b></p>',

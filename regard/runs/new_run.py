@@ -73,4 +73,11 @@ def _read(recipe: Recipe | Mapping[str, Any] | Path | str, changes: Sequence[str
         raise SettingError(
             "train: changes are for a recipe file. Change the recipe itself, which is in Python."
         )
-    return recipe if isinstance(recipe, Recipe) else parse_recipe(recipe, "the recipe", {})
+    if isinstance(recipe, Recipe):
+        return recipe
+    if not isinstance(recipe, Mapping):
+        raise SettingError(
+            f"train: expected the file of a recipe, its sections as dictionaries or a Recipe, got "
+            f'an object of {type(recipe).__name__}. Give one, such as train("copy", …).'
+        )
+    return parse_recipe(recipe, "the recipe", {})

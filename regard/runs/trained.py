@@ -217,6 +217,8 @@ class Trained(LoadedRun):
     def look(self, text: str, target: str | None = None, *, search: Search | None = None) -> Record:
         """The record of the run's answer, or of `target`: texts, tokens and all weights."""
         check_is_text(text, "look")
+        if target is not None:
+            check_is_text(target, "look: target")
         return self.task.look(self, text, target, search)
 
     def look_at_picture(
@@ -262,6 +264,9 @@ def load(
         threads: how many share a product on a CPU; one for each free core unless given.
         engine: what searches for answers; torch unless given. See `regard.interop.engines`.
     """
+    for given in (run, *others):
+        if not isinstance(given, str | Path):
+            raise RunError(f"load: expected the folder of a run, got {given!r:.40}. Give its path.")
     hardware = Hardware.chosen(device, precision or "float32", compiles=False, threads=threads)
     first, *rest = (load_run(Path(path)) for path in (run, *others))
     forms = [task_of(one.recipe).sources.form(one.recipe) for one in (first, *rest)]

@@ -5,9 +5,11 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 
 from regard import Chain, Dims, attend, multi_head
 from regard.attention.given_links import given_link
+from regard.attention.links import Score, Selection
 from regard.attention.patterns.sliding_window import SlidingWindowPattern
 from regard.attention.relations.shaw import ShawRelation
 from regard.attention.scores.additive import AdditiveScore
@@ -170,3 +172,90 @@ def test_shapes_of_a_caller_s_own_are_told_in_the_words_of_the_legend():
         "multi_head: expected sizes, got 64 (int). Write Dims(d_model=64, n_heads=4), with your "
         "numbers.",
     ]
+
+
+X = torch.randn(1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (
+            X.double(),
+            r"of one dtype, got torch\.float32, torch\.float64, torch\.float64\. Write",
+        ),
+        (X.to("meta"), r"on one device, got cpu, meta, meta\. Write key.to\(query.device\)\.$"),
+    ],
+)
+def test_numbers_of_other_kinds_or_places_are_refused(key, said):
+    for who, call in (("attend", attend), ("chain", Chain())):
+        with pytest.raises(ShapeError, match=f"^{who}: expected query, key and value {said}"):
+            call(X, key, key)
+
+
+def test_autocast_may_mix_what_it_brings_together_itself():
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attend(X, X.bfloat16(), X.bfloat16()).context.shape == X.shape
+
+
+def test_the_law_names_widths_that_its_score_cannot_compare():
+    with pytest.raises(ShapeError, match=r"^attend: scaled_dot compares .* one width, got 4 and 3"):
+        attend(X, X[..., :3], X)
+
+
+def test_heads_say_of_what_kind_their_weights_are():
+    said = "^heads: expected query of torch.float32, as the weights are, got torch.float64. Write q"
+    with pytest.raises(ShapeError, match=said):
+        multi_head(DIMS)(torch.randn(2, 5, 12).double())
+
+
+class _WithoutForward(nn.Module, Score):
+    def __init__(self, dims):
+        super().__init__()
+
+
+class _NoModule(Score):
+    def forward(self, query, key, places=None):
+        return query @ key.mT
+
+
+class _OnlyARow(_WithoutForward):
+    def forward(self, query, key, places=None):
+        return query.sum(-1)
+
+
+class _Forgetful(_WithoutForward):
+    def forward(self, query, key, places=None):
+        query @ key.mT
+
+
+class _WeighsNothing(Selection):
+    pass
+
+
+@pytest.mark.parametrize("score", [_WithoutForward(DIMS.head()), _NoModule()])
+def test_an_own_score_without_what_a_call_needs_is_refused(score):
+    said = (
+        rf"^chain: score: {type(score).__name__} has no forward, so it is no score yet\. Write def "
+        r"forward\(self, …\) as regard\.parts\.Score says, in a class that inherits nn\.Module b"
+    )
+    with pytest.raises(SettingError, match=said):
+        Chain(score=score)
+
+
+def test_an_own_selection_without_weights_is_refused():
+    with pytest.raises(SettingError, match=r"^chain: select: _WeighsNothing has no weigh, so it"):
+        Chain(select=_WeighsNothing())
+
+
+@pytest.mark.parametrize(("score", "got"), [(_OnlyARow, r"\(1, 2, 3\)"), (_Forgetful, "NoneType")])
+def test_an_own_score_of_another_shape_is_named(score, got):
+    said = rf": expected scores of shape \(b, h, 3, 3\), a number for each .* got {got}\. Mend"
+    with pytest.raises(ShapeError, match=said):
+        Chain(score=score(DIMS.head()))(X, X, X)
+
+
+@pytest.mark.parametrize("n", [0, -3])
+def test_only_a_count_of_words_is_explained(n):
+    with pytest.raises(SettingError, match=f"^explain: n_queries must be a whole .* got {n}"):
+        Chain().explain(n)

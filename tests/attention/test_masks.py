@@ -223,3 +223,11 @@ def test_keys_and_values_that_do_not_fit_are_refused():
     )
     with pytest.raises(ShapeError, match=said):
         inspect.unwrap(attend)(query, key, value)
+
+
+def test_a_mask_of_one_dimension_is_told_how_to_become_a_row():
+    x = torch.randn(1, 1, 3, 4)
+    said = r"^mask: expected a matrix, a row for each query .* got shape \(3,\)\. mask\[None\] is"
+    for mask in (torch.tensor([True, True, False]), torch.zeros(3)):
+        with pytest.raises(ShapeError, match=said):
+            attend(x, x, x, mask)

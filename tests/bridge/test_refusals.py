@@ -94,7 +94,7 @@ def test_an_architecture_with_its_own_attention_is_refused_and_left_alone():
         intermediate_size=40, attention_type="original_full",
     )  # fmt: skip
     model = transformers.BigBirdModel(config)
-    said = "^bridge: BigBirdModel computes its attention by itself.*regard import knows BERT"
+    said = "^bridge: BigBirdModel computes its attention by itself.*regard import says"
     with pytest.raises(SettingError, match=said):
         attach(model)
     assert model.config._attn_implementation != "regard"
@@ -153,3 +153,23 @@ def test_a_missing_package_is_named_with_its_extra():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Install regard[transformers]" in ran.stdout
+
+
+@pytest.mark.parametrize("chain", [SparsemaxSelection(), Chain])
+def test_what_is_no_chain_is_refused_and_the_model_left_alone(chain):
+    model = model_of("gpt2")
+    with pytest.raises(SettingError, match=r"^attach: chain must be a Chain, got .* Write chain=C"):
+        attach(model, chain=chain)
+    assert model.config._attn_implementation == "eager"
+
+
+def test_the_later_of_two_attachments_goes_first():
+    model = model_of("gpt2")
+    first, second = attach(model), attach(model)
+    with pytest.raises(SettingError, match=r"^attach: .* was attached again since.*Call its det"):
+        first.detach()
+    second.detach()
+    first.detach()
+    first.detach()
+    assert model.config._attn_implementation == "eager"
+    assert repr(first).startswith("Attachment(GPT2LMHeadModel: 2 layers")

@@ -1,4 +1,4 @@
-"""Empty captures: a capture that records nothing says why, and what it can record."""
+"""Captures that record nothing, or not what was meant, say why, and what can be recorded."""
 
 import re
 import subprocess
@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from regard import Chain
 from regard.decoding import fast_model
 from regard.errors import SettingError
 from regard.inspecting import capture
+from regard.inspecting.token_labels import check_names
 from tests.decoding.writers import other_model, transformer
 
 SOURCE, TARGET = torch.tensor([[5, 6, 7, 4, 2]]), torch.tensor([[1, 9]])
@@ -28,6 +30,7 @@ COMPILED = """
 import torch
 from regard import Dims, multi_head
 from regard.inspecting import capture
+from regard.inspecting.token_labels import check_names
 
 heads, x = multi_head(Dims(d_model=12, n_heads=4)).eval(), torch.randn(1, 7, 12)
 compiled = torch.compile(heads, backend="eager")
@@ -181,3 +184,33 @@ def test_nothing_stays_attached_when_nothing_was_heard():
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
     assert not torch.nn.modules.module._global_forward_hooks
+
+
+@pytest.mark.parametrize("example", [2, -1])
+def test_an_example_that_the_batch_lacks_is_refused(example):
+    chain, x = Chain(), torch.randn(2, 1, 3, 4)
+    said = rf"^capture: there is no example {example} in a batch of 2; they are counted from 0\."
+    with pytest.raises(SettingError, match=said), capture(chain, example=example):
+        chain(x, x, x)
+
+
+def test_names_that_fit_no_side_are_refused():
+    chain, x = Chain(), torch.randn(1, 1, 3, 4)
+    said = "^capture: names of 2 tokens, but there are 3 places. Give each place its name, those"
+    with pytest.raises(SettingError, match=said), capture(chain, names=[["a", "b"]]):
+        chain(x, x, x)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], [[1, 2, 3]]])
+def test_names_are_lists_of_tokens(names):
+    with pytest.raises(SettingError, match=r"^capture: names must be lists of tokens, got \["):
+        check_names(names)
+
+
+def test_a_record_is_read_behind_its_block():
+    chain, x = Chain(), torch.randn(1, 1, 3, 4)
+    with capture(chain) as record:
+        chain(x, x, x)
+        with pytest.raises(SettingError, match=r"^record: it is empty until the block .*ends"):
+            record.weights("encoder")
+    assert record.weights("self").shape == (3, 3)

@@ -213,3 +213,8 @@ def test_slots_of_a_shortened_memory_are_no_words():
 def test_an_empty_text_is_refused(text):
     with pytest.raises(DataError, match=r"the text is empty"):
         of_a_model(text)
+
+
+def test_a_layer_that_is_not_there_is_told_how_layers_are_counted(made):
+    with pytest.raises(SettingError, match=r"no layer 10: .* In Python they are counted from 0\."):
+        made[0].weights("cross", 9)

@@ -194,3 +194,9 @@ def test_plain_data_comes_back_as_it_was():
     assert back[6][0] == 3
     assert torch.equal(back[6][1], torch.ones(2))
     assert "SoftSelection" in CLASSES
+
+
+def test_a_record_is_kept_only_in_a_folder_that_is_there(tmp_path):
+    with pytest.raises(DataError, match=r"^record: there is no folder '.*nope' for 'look.*Make it"):
+        save_record(of_a_model()[0], tmp_path / "nope" / "look.safetensors")
+    assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from regard.errors import MissingExtra
+from regard.errors import MissingExtra, SettingError, ShapeError
 from regard.plots import heatmap, shade
 
 
@@ -64,3 +64,10 @@ def test_a_long_name_is_cut_and_leaves_room_for_the_map():
     figure = heatmap(torch.eye(2), queries=["a" * 60, "b"], keys=["c", "d"])
     named = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert named == ["a" * 23 + "…", "b"]
+
+
+def test_names_of_a_heat_map_are_one_for_each_row_and_column():
+    with pytest.raises(ShapeError, match=r"^heatmap: 1 name for 3 queries\. Give each its name"):
+        heatmap(torch.eye(3), queries=["a"])
+    with pytest.raises(SettingError, match=r"^heatmap: keys must be a list of names, got the text"):
+        heatmap(torch.eye(3), keys="abc")

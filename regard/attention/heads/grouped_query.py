@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import Attended
 from regard.attention.caches import KeyValues
-from regard.attention.chain import Chain
+from regard.attention.chain import Chain, chain_of
 from regard.attention.engine import Explanation
 from regard.attention.links import AnyMask
 from regard.attention.masks import FULL
@@ -54,7 +54,7 @@ class GroupedQueryHeads(nn.Module):
                 "1 is multi-query, n_heads is multi-head."
             )
         self.dims, self.n_groups, self.has_bias = dims, n_groups, has_bias
-        self.chain = chain or Chain()
+        self.chain = chain_of("heads", chain)
         self.query_norm, self.key_norm, self.rotary = query_norm, key_norm, rotary
         check_meetings([self.chain.score] if rotary is None else [rotary, self.chain.score])
         self.chain.check_fits("heads", Widths(dims.n_heads, *[dims.d_head] * 3))
@@ -84,7 +84,7 @@ class GroupedQueryHeads(nn.Module):
         places: Places | None = None,
     ) -> Attended:
         """Attend with every head and join them; without a key the sequence attends to itself."""
-        check_inputs(self.dims, query, key, value)
+        check_inputs(self.dims, query, key, value, dtype=self.W_O.weight.dtype)
         if key is None and value is None:
             return self.join(self.attend_with_cache(query, None, mask, places)[0])
         key = query if key is None else key
