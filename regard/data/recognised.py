@@ -20,7 +20,7 @@ from typing import Any
 from regard.choices import Choice
 from regard.data.examples import Example, ExampleReader, from_json
 from regard.data.files import check_is_file, lines
-from regard.data.readers import PICTURE_READERS, READERS, reader_for, unpacked
+from regard.data.readers import PICTURE_READERS, READERS, check_has_reader, reader_for, unpacked
 from regard.errors import DataError, counted
 
 N_READ = 2_000
@@ -111,7 +111,7 @@ def _reader(
 ) -> tuple[Choice, ExampleReader]:
     """The reader of these files, by its name and settings, and itself."""
     folders = [path for path in paths if path.is_dir() or path.suffix == ".zip"]
-    if folders and (len(paths) == 2 or _holds_pictures(folders[0])):
+    if folders and (len(paths) == 2 or holds_pictures(folders[0])):
         return _captions(folders[0], [path for path in paths if path not in folders])
     if len(paths) > 1:
         # names what is missing
@@ -122,11 +122,7 @@ def _reader(
         return _made("shards", {"folder": path, **({"suffixes": suffixes} if suffixes else {})})
     check_is_file(path)
     ending = unpacked(path).rpartition(".")[2].lower()
-    if ending in ("csv", "json", "parquet", "xlsx"):
-        raise DataError(
-            f"data: '{path}' is .{ending}, which no reader takes. Write its rows as JSON lines "
-            '(.jsonl), one object such as {"source": …, "target": …} in each line.'
-        )
+    check_has_reader(path)
     if ending == "jsonl":
         source, target = keys or _keys(path)
         return _made("jsonl", {"path": path, "source": source, "target": target})
@@ -179,7 +175,8 @@ def _text_keys(row: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _holds_pictures(folder: Path) -> bool:
+def holds_pictures(folder: Path) -> bool:
+    """Whether a path is a folder with a picture in it."""
     return folder.is_dir() and any(
         path.suffix.lower() in PICTURE_ENDINGS for path in folder.iterdir()
     )
