@@ -119,6 +119,7 @@ def compare(
     systems: dict[str, Sequence[str]] = {}
     for name, path in names.items():
         trained = load_for_verb(path, device=device, precision=precision, threads=threads)
+        trained.task.check_references(trained, found, f"compare: '{path}'")
         limits = trained.limits(max_tokens, f"compare: '{path}'", options.LIMIT)
         search = search_for(trained, beam=beam, length_penalty=length_penalty, limits=limits)
         with counting(name, len(references)) as each:

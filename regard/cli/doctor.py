@@ -12,8 +12,9 @@ from regard.data.doctor import MAX_PLACES, Diagnosis, diagnose
 from regard.data.documents import Documents
 from regard.data.examples import FileReader
 from regard.data.readers import JsonLines, Shards
+from regard.data.recognised import holds_pictures
 from regard.data.treebanks import Treebank
-from regard.errors import SettingError, counted
+from regard.errors import DataError, SettingError, counted
 from regard.progress import waiting
 
 Names = tuple[str, str] | None
@@ -106,6 +107,11 @@ def _reader(
             return Documents(paths[0])
         parts = tuple(part.strip() for part in keys[0].split("+"))
         return Documents(paths[0], source=parts, target=keys[1])
+    if pictures := next((path for path in paths if holds_pictures(path)), None):
+        raise DataError(
+            f"doctor: '{pictures}' holds pictures, and the doctor reads texts. For pictures: "
+            "regard new PICTURES CAPTIONS, and regard train names those that cannot be read."
+        )
     reader = reader_for(paths, keys=keys or ("source", "target"), suffixes=suffixes, remedy=remedy)
     if not trees:
         return reader

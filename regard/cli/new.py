@@ -16,7 +16,7 @@ from regard.data.atomic_writes import write_text
 from regard.data.doctor import Diagnosis, diagnose
 from regard.data.examples import FileReader
 from regard.data.recognised import RecognisedData, recognise
-from regard.errors import SettingError, counted
+from regard.errors import RegardError, SettingError, counted
 from regard.hardware.hardware import Hardware
 from regard.progress import waiting
 from regard.recipes.new_recipe import TASKS, SplitData, new_recipe
@@ -89,7 +89,12 @@ def _new(
         health = diagnose(found.reader) if isinstance(found.reader, FileReader) else None
     hardware = Hardware.chosen(device, None)
     write_text(out, new_recipe(found, splits, has_gpu=hardware.device.type != "cpu", name=str(out)))
-    plan = _plan(out, hardware) if has_plan else None
+    try:
+        plan = _plan(out, hardware) if has_plan else None
+    except RegardError:
+        # a recipe that no training can begin with is not left behind
+        out.unlink()
+        raise
     if as_json:
         print(json.dumps(_record(out, found, health, plan), ensure_ascii=False))
     else:
@@ -100,7 +105,7 @@ def _choice(paths: Sequence[Path] | None, train: RecognisedData, names: Any) -> 
     """The reader of a split's files, which must be of the form of the training data."""
     if not paths:
         return None
-    choice = recognise(paths, task=train.task, **names).choice
+    choice = recognise(paths, **names).choice
     if choice.name != train.choice.name:
         raise SettingError(
             f"new: '{paths[0]}' is read as '{choice.name}', but the training data as "

@@ -298,6 +298,7 @@ def reader_for(
         check_is_file(path)
     if others:
         return ParallelFiles(first, tuple(others))
+    check_has_reader(first)
     ending = unpacked(first).rpartition(".")[2]
     if ending not in FILE_READERS:
         raise DataError(
@@ -305,6 +306,16 @@ def reader_for(
             f"folder. {remedy}"
         )
     return FILE_READERS[ending](first, keys)
+
+
+def check_has_reader(path: Path) -> None:
+    """Refuse a table in a form that no reader takes."""
+    ending = unpacked(path).rpartition(".")[2].lower()
+    if ending in ("csv", "json", "parquet", "xlsx"):
+        raise DataError(
+            f"data: '{path}' is .{ending}, which no reader takes. Write its rows as JSON lines "
+            '(.jsonl), one object such as {"source": …, "target": …} in each line.'
+        )
 
 
 def unpacked(path: Path) -> str:

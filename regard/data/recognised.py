@@ -20,8 +20,8 @@ from typing import Any
 from regard.choices import Choice
 from regard.data.examples import Example, ExampleReader, from_json
 from regard.data.files import check_is_file, lines
-from regard.data.readers import PICTURE_READERS, READERS, reader_for, unpacked
-from regard.errors import DataError
+from regard.data.readers import PICTURE_READERS, READERS, check_has_reader, reader_for, unpacked
+from regard.errors import DataError, counted
 
 N_READ = 2_000
 """How many examples decide what data are; the sizes of all are counted."""
@@ -81,6 +81,11 @@ def recognise(
     if not first:
         raise DataError(f"data: {_named(paths)} holds no example. Give a file that has some.")
     found, reason = _task(choice, first)
+    if task is not None and (why := _refusal(task, choice, first)) is not None:
+        raise DataError(
+            f"--task {task}: {why}. What {_named(paths)} holds suits '{found}' ({reason}). Leave "
+            "--task out, or give other files."
+        )
     return _counted(choice, reader, task or found, reason, chain(first, read))
 
 
@@ -106,7 +111,7 @@ def _reader(
 ) -> tuple[Choice, ExampleReader]:
     """The reader of these files, by its name and settings, and itself."""
     folders = [path for path in paths if path.is_dir() or path.suffix == ".zip"]
-    if folders and (len(paths) == 2 or _holds_pictures(folders[0])):
+    if folders and (len(paths) == 2 or holds_pictures(folders[0])):
         return _captions(folders[0], [path for path in paths if path not in folders])
     if len(paths) > 1:
         # names what is missing
@@ -117,11 +122,7 @@ def _reader(
         return _made("shards", {"folder": path, **({"suffixes": suffixes} if suffixes else {})})
     check_is_file(path)
     ending = unpacked(path).rpartition(".")[2].lower()
-    if ending in ("csv", "json", "parquet", "xlsx"):
-        raise DataError(
-            f"data: '{path}' is .{ending}, which no reader takes. Write its rows as JSON lines "
-            '(.jsonl), one object such as {"source": …, "target": …} in each line.'
-        )
+    check_has_reader(path)
     if ending == "jsonl":
         source, target = keys or _keys(path)
         return _made("jsonl", {"path": path, "source": source, "target": target})
@@ -152,9 +153,14 @@ def _keys(path: Path) -> tuple[str, str]:
             return source, target
     if len(names) == 2:
         return names[0], names[1]
+    if len(names) < 2:
+        raise DataError(
+            f"data: '{path}', line 1 has {counted(len(names), 'key')} with a text; a source and a "
+            'target need two, such as {"text": …, "label": …}. Write each row so.'
+        )
     raise DataError(
-        f"data: '{path}' has the keys {', '.join(names) or 'of no texts'}, and which are source "
-        "and target cannot be seen from them. Say it: --keys SOURCE,TARGET."
+        f"data: '{path}' has the keys {', '.join(names)}, and which are source and target "
+        "cannot be seen from them. Say it: --keys SOURCE,TARGET."
     )
 
 
@@ -169,7 +175,8 @@ def _text_keys(row: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _holds_pictures(folder: Path) -> bool:
+def holds_pictures(folder: Path) -> bool:
+    """Whether a path is a folder with a picture in it."""
     return folder.is_dir() and any(
         path.suffix.lower() in PICTURE_ENDINGS for path in folder.iterdir()
     )
@@ -224,6 +231,32 @@ def _task(choice: Choice, examples: Sequence[Example]) -> tuple[str, str]:
     return "translation", "pairs of texts"
 
 
+def _refusal(task: str, choice: Choice, examples: Sequence[Example]) -> str | None:
+    """Why these examples cannot be learned from for this task, as a clause; None if they can."""
+    has_pictures = choice.name in PICTURE_READERS
+    if has_pictures != (task == "captioning"):
+        return "it reads texts, not pictures" if has_pictures else "it needs pictures with captions"
+    if choice.name == "running_text" and task != "language_modelling":
+        return "it needs a source and a target for each example, but a running text has one side"
+    if task == "label":
+        count, different = len(examples), len({one.targets for one in examples})
+        if different < 2 or 2 * different > count:
+            return (
+                "a label stands for many texts, but "
+                f"{counted(count, 'text')} have {counted(different, 'different label')}"
+            )
+    if task == "tags" and (odd := _untagged(examples)) is not None:
+        return f"each word needs one tag, but example {odd:,} has other numbers of words and tags"
+    return None
+
+
+def _untagged(examples: Sequence[Example]) -> int | None:
+    """The number, from 1, of the first example without one tag for each word."""
+    sides = ((one.source.split(), one.targets[0].split()) for one in examples)
+    wrong = (n for n, (words, tags) in enumerate(sides, 1) if len(words) != len(tags))
+    return next(wrong, None)
+
+
 def _label_count(sides: Sequence[tuple[str, ...]]) -> int:
     """How many labels there are if this side of examples is a label; 0 otherwise."""
     different = {side[0] for side in sides}
@@ -242,7 +275,7 @@ def _are_tags(examples: Sequence[Example]) -> bool:
     tags = {tag for _, target in pairs for tag in target}
     words = {word for source, _ in pairs for word in source}
     return (
-        all(len(source) == len(target) for source, target in pairs)
+        _untagged(examples) is None
         and any(len(source) > 1 for source, _ in pairs)
         and 2 * len(tags) <= len(words)
         and len(tags) <= MAX_LABELS

@@ -47,7 +47,8 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
     try:
         return tomllib.loads(text), text
     except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path}: this is not TOML: {error}. {TOML_REMEDY}") from error
+        data = f" For a recipe of data: regard new {path}." if path.suffix != ".toml" else ""
+        raise RecipeError(f"{path}: this is not TOML: {error}. {TOML_REMEDY}{data}") from error
     except ValueError as error:
         lines = text.splitlines()
         line = next((n for n, each in enumerate(lines, 1) if _DIGITS.search(each)), len(lines))

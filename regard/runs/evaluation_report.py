@@ -144,6 +144,7 @@ def evaluate(
         evaluation.check_has_sources(
             examples, who, "take --metrics words,loss, which need no answers"
         )
+    task.check_references(trained, examples, "evaluate: this run")
     notes: list[str] = []
     if len(places) < len(given):
         notes.append(

@@ -324,6 +324,8 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         message = f"serve: {request.method} {request.url.path}: {error.detail}."
+        if error.status_code in (404, 405):
+            message += " /openapi.json lists the addresses."
         return JSONResponse(error_body("bad_request", message), error.status_code)
 
     @app.exception_handler(Exception)

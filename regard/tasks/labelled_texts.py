@@ -4,9 +4,10 @@ Updates and batches are counted in source tokens, since a text has one label, ho
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import final
 
 import numpy as np
@@ -23,7 +24,7 @@ from regard.recipes.recipe import Recipe
 from regard.tasks.sources import ReadExamples, SourceType, Split
 
 MAX_NAMED_LABELS = 5
-"""The most labels that a note names."""
+"""The most labels that a note or an error names."""
 
 
 @final
@@ -74,13 +75,7 @@ def unknown_notes(
 ) -> Iterator[str]:
     """A note on labels that are not in the set, if there are some."""
     known = set(labels.pieces[len(SPECIALS) :])
-    found = Counter(
-        label
-        for example in examples
-        for text in example.targets
-        for label in labels_in(text, of_words=recipe.model.labels_words)
-        if label not in known
-    )
+    found = Counter(label for label in _labels_of(examples, recipe) if label not in known)
     if found:
         names = ", ".join(label for label, _ in found.most_common(MAX_NAMED_LABELS))
         more = " …" if len(found) > MAX_NAMED_LABELS else ""
@@ -88,6 +83,33 @@ def unknown_notes(
             f"{name}: {counted(found.total(), 'label')} of {len(found):,} kinds that training "
             f"never had ({names}{more}); they count as wrong, and the loss leaves them out"
         )
+
+
+def check_some_known(
+    who: str, examples: Iterable[Example], labels: Subwords, recipe: Recipe
+) -> None:
+    """Refuse references none of whose labels is in the set; errors name `who` asks for them."""
+    given = dict.fromkeys(_labels_of(examples, recipe))
+    known = labels.pieces[len(SPECIALS) :]
+    if given and given.keys().isdisjoint(known):
+        raise DataError(
+            f"{who} answers with {_some(known)}, but the references have none of these: "
+            f"{_some(list(given))}. Give texts with such labels, "
+            "or another run."
+        )
+
+
+def _some(labels: Sequence[str]) -> str:
+    """A few labels, each cut to what a line has room for."""
+    shown = [f"'{shorten(label, 40, placeholder=' …')}'" for label in labels[:MAX_NAMED_LABELS]]
+    return ", ".join(shown) + ", …" * (len(labels) > MAX_NAMED_LABELS)
+
+
+def _labels_of(examples: Iterable[Example], recipe: Recipe) -> Iterator[str]:
+    """Every label of the references, in their order."""
+    for example in examples:
+        for text in example.targets:
+            yield from labels_in(text, of_words=recipe.model.labels_words)
 
 
 def check_counts(recipe: Recipe, corpus: Corpus, rows: np.ndarray, name: str) -> None:

@@ -8,7 +8,7 @@ so that the likeliest labels of a text are the likeliest at each of its words.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -28,7 +28,13 @@ from regard.inspecting.record import Record
 from regard.models import Reader
 from regard.recipes.recipe import Recipe
 from regard.tasks.input_format import normalised_text
-from regard.tasks.labelled_texts import LabelledTexts, check_counts, single_spaced, unknown_notes
+from regard.tasks.labelled_texts import (
+    LabelledTexts,
+    check_counts,
+    check_some_known,
+    single_spaced,
+    unknown_notes,
+)
 from regard.tasks.likeliest import likeliest_together
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.predictions import (
@@ -46,8 +52,10 @@ from regard.tasks.predictions import (
 )
 from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import pieces_of
-from regard.tasks.task import Task
+from regard.tasks.task import NO_POINTING, Task
 from regard.tasks.word_links import check_links
+
+NO_PARTS_OF_LABELS = "it counts equal parts of texts, but a label is right or wrong as a whole"
 
 
 @final
@@ -62,6 +70,10 @@ class Labelling(Task):
     how_answered = "the likeliest labels"
     why_no_search = "labels are read off the text and not searched for"
     loss_unit = "label"
+    meaningless: Mapping[str, str] = {
+        **dict.fromkeys(("bleu", "chrf", "ter", "rouge", "captions"), NO_PARTS_OF_LABELS),
+        "pointing": NO_POINTING,
+    }
     has_probabilities = True
 
     def __init__(self, *, is_per_token: bool) -> None:
@@ -95,6 +107,10 @@ class Labelling(Task):
     def check_corpus(self, recipe: Recipe, corpus: Corpus, rows: np.ndarray, name: str) -> None:
         """Refuse rows with a wrong number of labels for their text."""
         check_counts(recipe, corpus, rows, name)
+
+    def check_references(self, run: LoadedRun, examples: Sequence[Example], who: str) -> None:
+        """Refuse references without any label that training had."""
+        check_some_known(who, examples, run.loaded.target, run.loaded.recipe)
 
     def notes_on(self, run: LoadedRun, examples: Sequence[Example]) -> Iterator[str]:
         """Labels that training never had."""

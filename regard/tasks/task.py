@@ -244,6 +244,9 @@ class Task:
         `remedy` is the alternative that the error names, besides giving other texts.
         """
 
+    def check_references(self, run: LoadedRun, examples: Sequence[Example], who: str) -> None:
+        """Refuse references that no answer of the run can be; errors name `who` scores them."""
+
     def loss_note(self, examples: Sequence[Example]) -> str:
         """A note for readers of the loss."""
         return ""

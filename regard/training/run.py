@@ -58,6 +58,10 @@ def run(
             progress = read_progress(newest[-1]) if newest else Progress()
             tensor_forms(out / "model.safetensors")
             if workers.is_first:
+                yield Notice(
+                    f"'{out}' is finished, and nothing was trained; "
+                    "a larger training.steps trains it longer"
+                )
                 yield Finished(out, progress, is_complete=True)
             return
         if resume and workers.is_first:

@@ -296,3 +296,20 @@ def test_a_first_line_of_column_names_is_found_and_the_same_pair_below_is_not(tm
     names = ("English", "German")
     assert _found(_doctor(capsys, *_pairs(tmp_path, [names, *CLEAN]), code=1)) == {"header": [1]}
     assert _found(_doctor(capsys, *_pairs(tmp_path, [*CLEAN, names]), code=0)) == {}
+
+
+@pytest.mark.parametrize("behind", [[], ["captions.jsonl"]])
+def test_pictures_are_sent_to_the_verbs_that_read_them(behind, tmp_path, capsys):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"")
+    assert main(["doctor", str(tmp_path / "photos"), *behind]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"doctor: '{tmp_path / 'photos'}' holds pictures, and the doctor reads texts." in told
+    assert "regard new PICTURES CAPTIONS" in told
+
+
+def test_a_table_that_no_reader_takes_is_told_how_to_write_it(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text,label\none,two\n")
+    assert main(["doctor", str(tmp_path / "a.csv")]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"'{tmp_path / 'a.csv'}' is .csv, which no reader takes. Write its rows as JSON" in told

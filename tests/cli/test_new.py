@@ -143,3 +143,41 @@ def test_mistakes_are_told_and_leave_nothing(words, told, here, capsys):
     assert main(["new", *words.split()]) == 2
     assert told in " ".join(capsys.readouterr().err.split())
     assert sorted(path.name for path in here.iterdir()) == ["a.tsv", "a.txt", "empty.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("make", "task", "told"),
+    [
+        (parallel, "label", "a label stands for many texts, but 40 texts have 40 different"),
+        (running_text, "translation", "a running text has one side. What 'book.txt' holds suits"),
+        (running_text, "label", "it needs a source and a target for each example"),
+        (captions, "translation", "it reads texts, not pictures. What 'photos', 'captions.jsonl'"),
+        (labels, "captioning", "it needs pictures with captions."),
+        (labels, "tags", "each word needs one tag, but example 1 has other numbers of words"),
+        (treebank, "label", "a label stands for many texts, but"),
+    ],
+)
+def test_a_task_that_the_files_cannot_serve_is_refused(make, task, told, here, capsys):
+    files = make(here)
+    assert main(["new", *files, "--task", task, "--no-plan"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(f"regard: --task {task}: ")
+    assert told in said
+    assert said.endswith("Leave --task out, or give other files.")
+    assert not (here / "recipe.toml").exists()
+
+
+def test_json_lines_of_one_text_are_told_what_they_lack(here, capsys):
+    write(here / "a.jsonl", '{"id": 1, "text": "one"}')
+    assert main(["new", "a.jsonl"]) == 2
+    assert "'a.jsonl', line 1 has 1 key with a text; a source and a target need two" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_recipe_whose_plan_is_refused_is_not_left_behind(here, capsys):
+    write(here / "a.tsv", *("the cat sleeps\tDET NOUN VERB" for _ in range(9)))
+    write(here / "v.tsv", "the cat sleeps\tDET NOUN")
+    assert main(["new", "a.tsv", "--task", "tags", "--valid", "v.tsv"]) == 2
+    assert "example 1 has 3 words and 2 labels" in capsys.readouterr().err
+    assert sorted(path.name for path in here.iterdir()) == ["a.tsv", "v.tsv"]

@@ -24,3 +24,11 @@ def test_a_table_whose_quotes_a_shell_took_is_told(recipe):
         '{ name = "tsv", path = "a.tsv" }, and in a shell all of it in single quotes, since a '
         "shell takes double ones away."
     )
+
+
+def test_data_given_as_a_recipe_are_sent_to_regard_new(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("one\tzwei\n")
+    with pytest.raises(RecipeError, match="this is not TOML") as said:
+        read_recipe(path)
+    assert str(said.value).endswith(f" For a recipe of data: regard new {path}.")

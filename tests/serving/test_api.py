@@ -291,6 +291,12 @@ def test_the_worked_example_begins_with_the_numbers_of_explain(client):
         (("POST", "/api/worked", {**WORKED, "queries": [["inf"]]}), 422, "bad_request", "finite"),
         (("POST", "/api/worked", {**WORKED, "queries": [[1e308]]}), 400, "SettingError", "large"),
         (("DELETE", "/api/runs", None), 405, "bad_request", "DELETE"),
+        (
+            ("POST", "/predict", {"text": "a"}),
+            405,
+            "bad_request",
+            "serve: POST /predict: Method Not Allowed. /openapi.json lists the addresses.",
+        ),
     ],
 )  # fmt: skip
 def test_every_mistake_has_one_shape_and_says_what_to_do(client, asked, status, kind, says):

@@ -25,11 +25,14 @@ SLOTS = {"encoder": ("weights", "arriving"), "decoder": OWN, "cross": ("weights"
 UNLIKE = {"encoder": (), "decoder": OWN, "cross": ("weights", "arriving")}
 """Of layers whose keys are not the same, numbers cannot be sent as one."""
 
+SHARED_IN_ROWS = {"encoder": SHARED, "decoder": SHARED, "cross": ("weights", "answer")}
+
 EXPECTED = {
     **dict.fromkeys(SECTIONS, WHOLE),
     **dict.fromkeys(["luong", "luong, local", "bahdanau", "convolutional"], ACROSS),
     "coverage": {"cross": ("weights",)},
-    "T-DMCA": {"encoder": SHARED, "decoder": SHARED, "cross": ("weights", "answer")},
+    **dict.fromkeys(["language model", "running text", "gpt2"], {**WHOLE, "sequence": OWN}),
+    "T-DMCA": {**SHARED_IN_ROWS, "sequence": SHARED},
     **dict.fromkeys(["tags", "label", "vectors"], READ),
     "window": WHOLE,
     "branches": WHOLE,

@@ -288,3 +288,26 @@ def test_a_table_tells_how_each_label_was_answered(labellers, capsys):
     assert re.search(r"label +precision +recall +F1 +count +1", told)
     assert main(["evaluate", run, "--split", "valid", "--metrics", "accuracy", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["labels"] is None
+
+
+def test_references_that_no_label_can_be_are_refused(labellers, tmp_path, capsys):
+    folder = labellers["label"].path
+    (tmp_path / "pairs.tsv").write_text("a b b\tein Hund\nb a a\teine Katze\n")
+    texts = ["--source", str(tmp_path / "pairs.tsv")]
+    told = (
+        "answers with 'X', 'Y', but the references have none of these: 'ein Hund', 'eine Katze'. "
+        "Give texts with such labels, or another run."
+    )
+    assert main(["evaluate", str(folder), *texts]) == 2
+    assert f"evaluate: this run {told}" in " ".join(capsys.readouterr().err.split())
+    given = ["--hypotheses", f"other={tmp_path / 'other.txt'}"]
+    (tmp_path / "other.txt").write_text("ein Hund\neine Katze\n")
+    assert main(["compare", str(folder), *texts, *given]) == 2
+    assert f"compare: '{folder}' {told}" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter", "rouge", "captions"])
+def test_scores_of_parts_of_texts_are_refused_for_labels(labellers, metric):
+    told = f"{metric} has no meaning for a run that gives labels: it counts equal parts of texts"
+    with pytest.raises(SettingError, match=told):
+        labellers["label"].evaluate(split="valid", metrics=[metric])

@@ -50,14 +50,21 @@ def test_it_answers_by_its_old_weights_until_it_is_finished_again(recipe, finish
     events = list(run(_plan(recipe, 10), finished, resume=True))
     assert isinstance(events[-1], Finished)
     assert events[-1].progress.step == 10
-    (again,) = run(_plan(recipe, 10), finished, resume=True)
-    assert isinstance(again, Finished)
+    assert isinstance(list(run(_plan(recipe, 10), finished, resume=True))[-1], Finished)
+
+
+def test_a_finished_run_that_is_asked_for_no_more_says_so(recipe, finished):
+    told, end = run(_plan(recipe, 5), finished, resume=True)
+    said = f"'{finished}' is finished, and nothing was trained; a larger training.steps trains it"
+    assert told == Notice(f"{said} longer")
+    assert (end.progress.step, end.is_complete) == (5, True)
 
 
 def test_a_finished_run_whose_last_checkpoint_was_deleted_is_still_finished(recipe, finished):
     shutil.rmtree(finished / "checkpoints/step-000005")
-    (only,) = run(_plan(recipe, 5), finished, resume=True)
-    assert isinstance(only, Finished)
+    told, end = run(_plan(recipe, 5), finished, resume=True)
+    assert "nothing was trained" in told.text
+    assert isinstance(end, Finished)
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_on_from(recipe, finished):
@@ -81,5 +88,6 @@ def test_a_run_that_gave_up_needs_more_patience_too(recipe, tmp_path):
 def test_a_recipe_that_was_edited_by_hand_does_not_begin_again(recipe, finished):
     text = (finished / "recipe.toml").read_text()
     write_text(finished / "recipe.toml", f"# mine\n{text}")
-    (only,) = run(_plan(recipe, 5), finished, resume=True)
-    assert isinstance(only, Finished)
+    told, end = run(_plan(recipe, 5), finished, resume=True)
+    assert "nothing was trained" in told.text
+    assert isinstance(end, Finished)
