@@ -31,7 +31,7 @@ EXPECTED = {
     **dict.fromkeys(SECTIONS, WHOLE),
     **dict.fromkeys(["luong", "luong, local", "bahdanau", "convolutional"], ACROSS),
     "coverage": {"cross": ("weights",)},
-    **dict.fromkeys(["language model", "running text", "gpt2"], {**WHOLE, "sequence": OWN}),
+    **{key: {**WHOLE, "sequence": OWN} for key in ["language model", "running text", "gpt2"]},
     "T-DMCA": {**SHARED_IN_ROWS, "sequence": SHARED},
     **dict.fromkeys(["tags", "label", "vectors"], READ),
     "window": WHOLE,
