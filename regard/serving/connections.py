@@ -6,11 +6,15 @@ which a head comes too slowly.
 """
 
 import asyncio
-import resource
 from typing import final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment] # a module that is not there has no other type
 
 HEAD_SECONDS = 10.0
 """How long the head of a request may take to come."""
@@ -54,6 +58,9 @@ class TimedHeads(H11Protocol):
 
 def most_connections() -> int:
     """How many connections there may be; the limit of descriptors is raised to what is allowed."""
+    # a module that is missing somewhere is None there
+    if not resource:
+        return MAX_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS + OWN_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -74,6 +74,7 @@ def folder(tmp_path_factory):
         [sys.executable, "-m", "regard", *map(str, words)],
         env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    assert json.loads(child.stdout.readline())["event"] == "threads"
     assert json.loads(child.stdout.readline())["step"] == 1
     child.stdout.close()
     said = child.stderr.read()
