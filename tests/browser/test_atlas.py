@@ -71,7 +71,7 @@ def short_answer():
 @pytest.fixture(scope="session")
 def base_url(document, short_answer):
     records = {"doc": document, "short": short_answer}
-    with running(build_app(Registry({}, None, records))) as address:
+    with running(build_app(Registry({}, saved=records))) as address:
         yield address.rstrip("/")
 
 

@@ -41,7 +41,7 @@ def registry(tmp_path_factory):
     caption = captioned(
         [list(random_maps(2, 4, 16))], written("a", WORD, "dog"), picture=grey_picture(NAME)
     )
-    return Registry(texts.runs, gold, {}, {NAME: caption})
+    return Registry(texts.runs, gold, saved_captions={NAME: caption})
 
 
 @pytest.fixture(scope="session")
