@@ -162,6 +162,7 @@ def test_a_text_nested_without_end_is_refused(opened, name):
     refused(opened, "nested too deeply")
 
 
+@pytest.mark.slow
 def test_a_text_that_swells_when_it_is_read_stays_small(opened):
     folder, _ = opened
     (folder / "config.json").write_text('{"a": [' + "[]," * 4_000_000 + "[]]}")
