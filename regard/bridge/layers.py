@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 def layers_of(model: nn.Module) -> tuple[Layer, ...]:
     """Every attention that goes through transformers' table, in the order of the model."""
     kinds_of_parts = {type(part) for part in model.modules()}
-    # a whole model is none: its base class reads the table to check names
+    # a whole model is no layer: its base class reads the table to check names
     calling = {
         kind
         for kind in kinds_of_parts

@@ -184,7 +184,7 @@ def split_pattern(said: Any) -> str | None:
 def _rebuild_split(model: Mapping[str, Any]) -> Tokenizer:
     pattern = split_pattern(model.get("pre_tokenizer"))
     if pattern is None:
-        raise DataError("its pattern is none that is known")
+        raise DataError("its pattern is unknown")
     cut = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(pattern), "isolated"),

@@ -79,7 +79,7 @@ class LabelCounts:
         return cls(labels, counts, is_whole)
 
     def by_label(self) -> list[LabelScore]:
-        """The scores of each label; what stands for nothing is none."""
+        """The scores of each label; what stands for no label has no scores."""
         right = np.diagonal(self.counts)
         wanted, answered = self.counts.sum(1), self.counts.sum(0)
         return [

@@ -2,7 +2,7 @@
 
     cuda  of NVIDIA and AMD      xpu  of Intel      mps  of Apple
 
-A CPU is none of them. What a kind lacks has an answer that is safe: no pinned memory on Apple's,
+A CPU is not one of them. What a kind lacks has an answer that is safe: no pinned memory on Apple's,
 whose memory is the machine's own, and no double precision off cuda.
 """
 
