@@ -22,6 +22,13 @@ SAMPLES = [
     {"step": 1, "source": "a dog", "reference": "dog a", "answer": "x", "links": []},
     {"step": 2, "source": "a dog", "reference": "dog a", "answer": "dog a", "links": [[1, 0]]},
 ]
+GOING_AT_ONCE = """
+new MutationObserver((_, watching) => {
+  if (!document.querySelector("nav a")) return;
+  watching.disconnect();
+  location.hash = "#/training";
+}).observe(document, { childList: true, subtree: true });
+"""
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +66,12 @@ def test_curves_scores_and_samples_grow_while_a_run_trains(fresh, begun):
     fresh.get_by_role("slider", name="at update").fill("0")
     expect(fresh.locator(".samples .said")).to_have_text("x")
     assert violations(fresh) == []
+
+
+def test_an_address_given_before_the_page_is_painted_is_gone_to(fresh):
+    fresh.add_init_script(GOING_AT_ONCE)
+    fresh.goto("/")
+    expect(fresh.locator("main h1")).to_have_text("Training")
 
 
 def test_a_run_has_its_other_views_from_its_first_checkpoint_on(fresh, begun):

@@ -1,6 +1,6 @@
 // The state of the page, kept in its address, so that a link shows the same.
 
-import { useCallback, useEffect, useRef, useState } from "../drawing/vendor/preact.js";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../drawing/vendor/preact.js";
 
 // A document is too long for an address, which holds a key instead; this tab keeps the text.
 const LONGEST = 2000, KEYS = new Map();
@@ -42,7 +42,8 @@ export const placeOf = (said, otherwise = 1) => Math.max(Math.trunc(Number(said)
 
 export function useAddress(first) {
   const [address, setAddress] = useState(() => readAddress());
-  useEffect(() => {
+  // before the page is painted: an address that changes until then is heard too
+  useLayoutEffect(() => {
     const moved = () => setAddress(readAddress());
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
