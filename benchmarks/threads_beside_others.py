@@ -1,12 +1,12 @@
 """How far `regard train` is from the best number of threads: alone, beside others, in a quota.
 
-    python benchmarks/threads_beside_others.py --steps 200 recipes/copy.toml recipes/tagging.toml
+    python benchmarks/threads_beside_others.py --data FOLDER --steps 200 recipes/copy.toml demo
 
 Each recipe is trained by the command line with every number of threads and as it chooses itself, in
-turns, and the demo too. Compared are the median seconds of an update in `metrics.jsonl`, summed
-over the updates, and the wall time of the process. Quotas need root and control groups; where they
-cannot be made, that part is left out and the table says so. Exit 1 if a choice takes more than 1.5
-times as long as the best number.
+turns, and the demo by its name. FOLDER holds `data/`, where recipes look for their files. Compared
+are the median seconds of an update in `metrics.jsonl`, summed over the updates, and the wall time
+of the process. Quotas need root and control groups; where they cannot be made, that part is left
+out and the table says so. Exit 1 if a choice takes more than 1.5 times as long as the best number.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def quota_group(cores: float) -> Iterator[Path]:
         folder.rmdir()
 
 
-def run(words: Sequence[str], out: Path, group: Path | None) -> tuple[float, float]:
+def run(words: Sequence[str], out: Path, group: Path | None, folder: Path) -> tuple[float, float]:
     """Seconds of the updates and of the whole process; the shell joins the group first."""
     join = "" if group is None else f"echo $$ > {group}/cgroup.procs && "
     command = [sys.executable, "-m", "regard", *words, "--out", str(out)]
@@ -80,7 +80,8 @@ def run(words: Sequence[str], out: Path, group: Path | None) -> tuple[float, flo
     begun = time.perf_counter()
     subprocess.run(
         ["sh", "-c", f'{join}exec "$@"', "sh", *command],
-        check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        cwd=folder, check=True, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wall = time.perf_counter() - begun
     rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
@@ -89,7 +90,9 @@ def run(words: Sequence[str], out: Path, group: Path | None) -> tuple[float, flo
 
 def verb(recipe: str, steps: int, counts: str | None, settings: Sequence[str]) -> list[str]:
     """The words behind `regard` that train a recipe, or the demo, on a number of threads."""
-    words = ["demo"] if recipe == "demo" else ["train", recipe, "--device", "cpu"]
+    words = (
+        ["demo"] if recipe == "demo" else ["train", str(Path(recipe).resolve()), "--device", "cpu"]
+    )
     words += ["--set", f"training.steps={steps}"]
     words += [word for one in settings if recipe != "demo" for word in ("--set", one)]
     return words if counts is None else [*words, "--threads", counts]
@@ -99,6 +102,7 @@ def main() -> None:
     """Print a table, and exit 1 if a choice is too far from the best."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipes", nargs="*", default=["recipes/copy.toml", "demo"])
+    parser.add_argument("--data", type=Path, default=Path(), help="The folder that holds data/.")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--set", action="append", default=[], dest="settings")
     parser.add_argument("--threads", default="1,2", help="The fixed numbers, separated by commas.")
@@ -124,7 +128,7 @@ def main() -> None:
                     with tempfile.TemporaryDirectory() as name:
                         out = Path(name) / "run"
                         words = verb(recipe, given.steps, count, given.settings)
-                        took[count] = run(words, out, group)
+                        took[count] = run(words, out, group, given.data)
                         chosen = json.loads((out / "environment.json").read_text())["threads"]
                         shutil.rmtree(out)
                 best = min(took[count][1] for count in fixed)
