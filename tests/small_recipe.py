@@ -14,6 +14,7 @@ size = "tiny"
 d_model = 16
 d_hidden = 16
 dropout = 0.1
+max_len = 20
 
 [training]
 steps = 24

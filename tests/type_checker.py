@@ -3,9 +3,10 @@
 jaxtyping hands over two functions for each of ours: one to check what goes in, and one to check
 what went in once more together with what comes out. The second need not look at what the first
 has seen: the sizes bound to the names of axes outlive both. And most functions of a package are
-never called by the few tests of one process, so theirs need not be made at all. In each test the
-first calls of every function are checked, and not the thousandth step of a loop: jaxtyping's own
-wrapper, which costs more than most of our functions, then stands aside.
+never called by the few tests of one process, so theirs need not be made at all. A function inside
+another is made anew at every call, and its checker would be too: it goes unchecked. In each test
+the first calls of every function are checked, and not the thousandth step of a loop: jaxtyping's
+own wrapper, which costs more than most of our functions, then stands aside.
 """
 
 import functools
@@ -21,7 +22,7 @@ if sys.version_info < (3, 12):
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
 
 
-OFTEN = 3
+OFTEN = 1
 """A function that was right so often in one test is believed until the next one begins."""
 
 begun = 0
@@ -72,6 +73,8 @@ def jaxtyped(*, typechecker):
     whole = _jaxtyped(typechecker=typechecker)
 
     def decorate(member):
+        if "<locals>" in member.__qualname__:
+            return member
         done = whole(member)
         return at_first(member, done) if inspect.isfunction(member) else done
 

@@ -167,7 +167,7 @@ def _given(tmp_path, model, pairs=PAIRS):
     files = {split: f'{{ name = "tsv", path = "{tmp_path}/{split}.tsv" }}' for split in PAIRS}
     text = RECIPE.replace('{ name = "reverse", count = 300 }', files["train"])
     text = text.replace('{ name = "reverse", count = 20 }', files["valid"])
-    size = 'size = "tiny"\nd_model = 16\nd_hidden = 16\ndropout = 0.1'
+    size = 'size = "tiny"\nd_model = 16\nd_hidden = 16\ndropout = 0.1\nmax_len = 20'
     assert size in text
     path = tmp_path / "recipe.toml"
     path.write_text(text.replace(size, f"{model}\nmax_len = 7"))

@@ -12,7 +12,7 @@ from regard.training import run
 from regard.training.events import Finished, Notice, Step
 
 EPOCHS = ["training.steps=0", "training.schedule=cosine", "training.target_tokens_per_update=64",
-          "training.target_tokens_per_batch=64"]  # fmt: skip
+          "training.target_tokens_per_batch=64", "data.train.count=60"]  # fmt: skip
 
 
 def _steps(recipe, out, *changes, resume=False):
