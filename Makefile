@@ -21,8 +21,9 @@ demo: env
 test: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
+# only files that have such tests are read
 processes: env
-	$(BIN)/python -m pytest -m processes -n 2 --dist worksteal -q tests
+	$(BIN)/python -m pytest -m processes -n 2 --dist worksteal -q $$(grep -rlF mark.processes tests --include='test_*.py')
 
 course: env
 	$(BIN)/python -m pytest -m course -q tests/course

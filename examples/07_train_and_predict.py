@@ -8,7 +8,13 @@ import tempfile
 import regard
 
 with tempfile.TemporaryDirectory() as folder:
-    changes = ["training.steps=150", "training.warmup_steps=20", "data.train.count=2000"]
+    changes = [
+        "training.steps=150",
+        "training.warmup_steps=20",
+        "data.train.count=2000",
+        "training.validate_every=150",
+        "training.checkpoint_every=150",
+    ]
     run = regard.train("copy", f"{folder}/run", changes=changes)
     print(run)
     for answer in run.predict(["a b c", "d e f"]):

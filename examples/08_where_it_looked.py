@@ -11,7 +11,13 @@ import regard
 from regard.plots import look_page
 
 with tempfile.TemporaryDirectory() as folder:
-    changes = ["training.steps=150", "training.warmup_steps=20", "data.train.count=2000"]
+    changes = [
+        "training.steps=150",
+        "training.warmup_steps=20",
+        "data.train.count=2000",
+        "training.validate_every=150",
+        "training.checkpoint_every=150",
+    ]
     run = regard.train("copy", f"{folder}/run", changes=changes)
     record = run.look("a b c d")
     print(record)

@@ -1,5 +1,6 @@
 """Every test starts from its own seed, in deterministic mode (which fills `empty` with NaN)."""
 
+import gc
 import os
 import zlib
 
@@ -32,3 +33,8 @@ def recipe(tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE)
     return path
+
+
+def pytest_collection_finish():
+    # what was imported stays, so nobody need look through it again
+    gc.freeze()
