@@ -16,6 +16,7 @@ from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, RegardError, SettingError, counted
 from regard.evaluating import Resampling
 from regard.evaluating import compare as compared
+from regard.evaluating.metrics import OF_TEXTS
 from regard.evaluating.tokenizers import chosen_tokenizer
 from regard.plots.comparison import comparison_page, comparison_text
 from regard.progress import counting
@@ -135,6 +136,7 @@ def compare(
         training=_training(recipe, first) if learned is None else _in_its_form(recipe, learned),
         tokenizer=tokenizer,
         resampling=how,
+        measures=OF_TEXTS if recipe is None else task_of(recipe).measures(recipe),
     )
     if out is not None:
         write_text(out, comparison_page(result))

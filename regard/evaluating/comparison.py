@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.errors import ShapeError
-from regard.evaluating.metrics import RESAMPLED_METRICS
-from regard.evaluating.sacrebleu_metrics import ratio_of, words
+from regard.evaluating.metrics import OF_TEXTS, Measures
+from regard.evaluating.sacrebleu_metrics import words
 from regard.evaluating.score import MeasuredScore, MetricScore, check_texts
 from regard.evaluating.significance import (
     DEFAULT,
@@ -22,8 +22,6 @@ from regard.evaluating.significance import (
 )
 from regard.evaluating.tokenizers import chosen_tokenizer, tokenizer_for
 
-LEADING_MEASURE, SENTENCE_MEASURE = "BLEU", "chrF2"
-"""The measure that is shown by length, and the one that compares single sentences."""
 FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
 """Where each class of words begins, by how often training saw them."""
 
@@ -82,13 +80,17 @@ class Comparison:
     systems: tuple[SystemScores, ...]
     versus: tuple[Versus, ...]
     by_source_length: tuple[Bucket, ...]
-    """BLEU by words of the source; empty where no source was given."""
+    """Scores by words of the source; empty where no source was given."""
     by_reference_length: tuple[Bucket, ...]
-    """BLEU by words of the first reference."""
+    """Scores by words of the first reference."""
     by_frequency: tuple[Bucket, ...]
     """F1 of words by frequency in training; empty where no training text was given."""
     most_different: tuple[ComparedSentence, ...]
-    """Sentences by how much the systems' chrF2 differs, the largest first."""
+    """Sentences by how much the systems' scores differ, the largest first."""
+    length_measure: str
+    """The measure of the scores by length."""
+    sentence_measure: str
+    """The measure of single sentences."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,11 +107,13 @@ def compare(
     tokenizer: str | None = None,
     resampling: Resampling = DEFAULT,
     shown: int = 10,
+    measures: Measures = OF_TEXTS,
 ) -> Comparison:
     """Compare systems' outputs for the same sentences; the first system is the baseline.
 
     `sources` are shown, and grouped by length. `training` holds the target texts that the systems
-    learned from, to find rare words. Of the sentences that differ most `shown` are kept.
+    learned from, to find rare words. Of the sentences that differ most `shown` are kept. Labels are
+    compared by other `measures` than written texts are.
     """
     if len(systems) < 2:
         raise ShapeError(f"compare: expected at least two systems, got {len(systems)}.")
@@ -123,10 +127,10 @@ def compare(
     chosen = chosen_tokenizer(tokenizer, references).name
     table = {
         measure: [measured(texts, references, tokenizer) for texts in systems.values()]
-        for measure, measured in RESAMPLED_METRICS.items()
+        for measure, measured in measures.by_name.items()
     }
     first, *others = systems
-    leading = table[LEADING_MEASURE]
+    leading = table[measures.by_length]
     by_source, by_rarity = tuple[Bucket, ...](), tuple[Bucket, ...]()
     if sources is not None:
         by_script = tokenizer_for([[source] for source in sources]).name
@@ -137,7 +141,7 @@ def compare(
             [words(answers, chosen) for answers in references],
             Counter(word for text in words(list(training), chosen) for word in text),
         )
-    values = zip(*(one.by_sentence() for one in table[SENTENCE_MEASURE]), strict=True)
+    values = zip(*(one.by_sentence() for one in table[measures.by_sentence]), strict=True)
     texts_of = zip(*systems.values(), strict=True)
     told = zip(sources or [""] * len(references), references, texts_of, values, strict=True)
     sentences = [
@@ -152,7 +156,10 @@ def compare(
         systems=tuple(
             SystemScores(
                 name,
-                (*(row[number].score for row in table.values()), ratio_of(leading[number])),
+                (
+                    *(row[number].score for row in table.values()),
+                    *measures.unresampled(leading[number]),
+                ),
                 tuple(score_interval(row[number], resampling) for row in table.values()),
             )
             for number, name in enumerate(systems)
@@ -168,6 +175,8 @@ def compare(
         by_reference_length=by_length(leading, _lengths([r[0] for r in references], chosen)),
         by_frequency=by_rarity,
         most_different=tuple(sorted(apart, key=lambda sentence: -sentence.spread)[:shown]),
+        length_measure=measures.by_length,
+        sentence_measure=measures.by_sentence,
     )
 
 

@@ -5,8 +5,9 @@ because some scores need the run; a metric that `regard compare` resamples has a
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from regard.evaluating.accuracy import measured_exact_match
+from regard.evaluating.accuracy import measured_exact_match, measured_token_accuracy
 from regard.evaluating.cider import measured_cider_d
 from regard.evaluating.sacrebleu_metrics import (
     measured_bleu,
@@ -17,13 +18,47 @@ from regard.evaluating.sacrebleu_metrics import (
 )
 from regard.evaluating.score import MeasuredScore, MetricScore, TextLists, Texts
 
-RESAMPLED_METRICS: Mapping[str, Callable[[Texts, TextLists, str | None], MeasuredScore]] = {
+Measure = Callable[[Texts, TextLists, str | None], MeasuredScore]
+"""A score of texts against references, by the tokeniser of this name; None takes the usual one."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """By what systems are compared: sums over sentences, so that they can be resampled."""
+
+    by_name: Mapping[str, Measure]
+    by_length: str
+    """The measure that is shown by length."""
+    by_sentence: str
+    """The measure that compares single sentences."""
+    unresampled: Callable[[MeasuredScore], tuple[MetricScore, ...]] = lambda _: ()
+    """More scores, out of the counts of the measure shown by length."""
+
+
+RESAMPLED_METRICS: Mapping[str, Measure] = {
     "BLEU": lambda texts, answers, tokenizer: measured_bleu(texts, answers, tokenizer=tokenizer),
     "chrF2": lambda texts, answers, _: measured_chrf(texts, answers),
     "TER": lambda texts, answers, _: measured_ter(texts, answers),
     "exact match": lambda texts, answers, _: measured_exact_match(texts, answers),
 }
-"""Scores that are sums over sentences, so that systems can be compared by resampling."""
+"""The measures of written texts."""
+
+OF_TEXTS = Measures(RESAMPLED_METRICS, "BLEU", "chrF2", lambda bleu: (ratio_of(bleu),))
+
+OF_TAGS = Measures(
+    {
+        "token accuracy": lambda texts, answers, _: measured_token_accuracy(texts, answers),
+        "exact match": RESAMPLED_METRICS["exact match"],
+    },
+    "token accuracy",
+    "token accuracy",
+)
+"""Labels of words."""
+
+OF_LABELS = Measures(
+    {"exact match": RESAMPLED_METRICS["exact match"]}, "exact match", "exact match"
+)
+"""One label for each text."""
 
 
 def score_all(

@@ -12,9 +12,6 @@ from regard.evaluating.significance import Difference
 from regard.plots.charts import Whisker, bars, whiskers
 from regard.plots.page import page, table
 
-DRAWN = ("BLEU", "chrF2")
-"""Measures whose differences share a scale, so that one picture can hold them."""
-
 # a word, a character of a script without spaces, a space, or any other sign
 TOKEN = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\u0e00-\u0eff]|\w+|\s+|[^\w\s]")
 
@@ -67,8 +64,9 @@ def comparison_page(comparison: Comparison) -> str:
             for title, x_title, found in _buckets(comparison)
         ),
         "<h2>Sentences that differ most</h2>",
-        '<p class="quiet">By chrF2 of the sentence. Words that the closest reference does not have '
-        "there are <mark>marked</mark>; <mark>‸</mark> stands where words of it are missing.</p>",
+        f'<p class="quiet">By {comparison.sentence_measure} of the sentence. Words that the '
+        "closest reference does not have there are <mark>marked</mark>; <mark>‸</mark> stands "
+        "where words of it are missing.</p>",
         *(_sentence_part(comparison, sentence) for sentence in comparison.most_different),
         "<h2>Signatures</h2>",
         "<ul>",
@@ -128,15 +126,16 @@ def _whiskers(comparison: Comparison) -> list[Whisker]:
         )
         for number, versus in enumerate(comparison.versus, 1)
         for one in versus.differences
-        if one.name in DRAWN
+        if one.name in {comparison.length_measure, comparison.sentence_measure}
     ]  # fmt: skip
 
 
 def _buckets(comparison: Comparison) -> list[tuple[str, str, tuple[Bucket, ...]]]:
     frequency = "F1 of words by frequency in training, per cent"
+    by_length = f"{comparison.length_measure} by length of"
     every = [
-        ("BLEU by length of source", "words of the source", comparison.by_source_length),
-        ("BLEU by length of reference", "words of the reference", comparison.by_reference_length),
+        (f"{by_length} source", "words of the source", comparison.by_source_length),
+        (f"{by_length} reference", "words of the reference", comparison.by_reference_length),
         (frequency, "times seen in training", comparison.by_frequency),
     ]
     return [one for one in every if one[2]]
@@ -166,7 +165,10 @@ def _sentence_text(comparison: Comparison, sentence: ComparedSentence) -> str:
     named = zip(comparison.names, sentence.values, sentence.texts, strict=True)
     answers = [(f"{name} {value:.1f}", text) for name, value, text in named]
     rows = [*_given(sentence), *answers]
-    return f"line {sentence.line}, chrF2 apart by {sentence.spread:.1f}\n" + _aligned(rows)
+    return (
+        f"line {sentence.line}, {comparison.sentence_measure} apart by {sentence.spread:.1f}\n"
+        + _aligned(rows)
+    )
 
 
 def _given(sentence: ComparedSentence) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from regard.decoding import Beam, Search
 from regard.decoding.batching import BATCH_TOKENS, batches
 from regard.decoding.sentences import Sentence, padded_tokens
 from regard.errors import SettingError
+from regard.evaluating.metrics import OF_LABELS, OF_TAGS, Measures
 from regard.inspecting.record import Record
 from regard.models import Reader
 from regard.recipes.recipe import Recipe
@@ -99,6 +100,10 @@ class Labelling(Task):
     def default_metrics(self, recipe: Recipe) -> Sequence[str]:
         """How many labels and whole texts are right, the scores of each label, and the loss."""
         return ("accuracy", "labels", "exact", "loss")
+
+    def measures(self, recipe: Recipe) -> Measures:
+        """The share of right labels, and of texts of which all are right."""
+        return OF_TAGS if self.is_per_token else OF_LABELS
 
     def stays_whole(self, recipe: Recipe) -> bool:
         """True for one label per text, which needs the whole text."""

@@ -22,6 +22,7 @@ from regard.data.parsed_words import PARSED_WORDS
 from regard.data.subwords import Subwords
 from regard.decoding import Search
 from regard.errors import RecipeError, SettingError
+from regard.evaluating.metrics import OF_TEXTS, Measures
 from regard.inspecting.caption_record import CaptionRecord
 from regard.inspecting.record import Record
 from regard.recipes.recipe import Recipe
@@ -213,6 +214,10 @@ class Task:
         """The default metrics, by the reader of the training data."""
         translations = ("bleu", "chrf", "ter", "exact", "ratio", "loss")
         return METRICS_BY_READER.get(recipe.data.train.name, translations)
+
+    def measures(self, recipe: Recipe) -> Measures:
+        """By what runs are compared."""
+        return OF_TEXTS
 
     def is_scored_by_answers(self, recipe: Recipe) -> bool:
         """Whether the default metrics need decoded answers."""

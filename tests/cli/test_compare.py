@@ -12,7 +12,7 @@ from regard.evaluating import Resampling, compare
 from regard.recipes.recipe import examples
 from regard.runs.evaluation import search_for
 from regard.training.checkpoints import read_tensors, write_tensors
-from tests.factories import make_run
+from tests.factories import ENCODER, make_run
 
 FEW = ["--samples", "9", "--trials", "9"]
 QUICK = [*FEW, "--beam", "1"]
@@ -75,6 +75,26 @@ def test_runs_are_compared_as_the_library_compares_their_answers(files, capsys, 
 
 def _greedy(name):
     return search_for(regard.load(name), beam=1, length_penalty=0.6)
+
+
+@pytest.mark.parametrize(
+    ("task", "measure", "names"),
+    [
+        ("tags", "token accuracy", ["token accuracy", "exact match"]),
+        ("label", "exact match", ["exact match"]),
+    ],
+)
+def test_labels_are_compared_by_how_many_are_right(tmp_path, capsys, task, measure, names):
+    run = make_run(tmp_path / "run", "a b", "X Y", kind="words", model=ENCODER.format(task=task))
+    for name, lines in (("source", "a b\nb\n"), ("wanted", "X Y\nY\n"), ("other", "X X\nY\n")):
+        (tmp_path / name).write_text(lines)
+    words = [run, "--hypotheses", f"other={tmp_path / 'other'}", "--source", tmp_path / "source",
+             "--reference", tmp_path / "wanted", *FEW]  # fmt: skip
+    found = json.loads(_says(capsys, *words, "--json").out)
+    assert [score["name"] for score in found["systems"][1]["scores"]] == names
+    assert (found["length_measure"], found["sentence_measure"]) == (measure, measure)
+    assert found["systems"][1]["scores"][-1]["value"] == 50.0
+    assert f"{measure} by length of source" in _says(capsys, *words).out
 
 
 def test_answers_of_any_system_are_compared_without_a_run(files, tmp_path, capsys, monkeypatch):
