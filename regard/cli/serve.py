@@ -150,7 +150,9 @@ def serve(
             max_waiting, max_waiting_tokens, batch_wait / 1000, step_timeout, n_workers=workers
         )
         n_workers = max(1, workers * len(registry.runs))
-        launch = launcher(device=device, engine=engine, imports=imports, n_workers=n_workers)
+        launch = launcher(
+            device=device, engine=engine, imports=imports, n_workers=n_workers, threads=threads
+        )
         services = open_services(registry, launch, settings, timeout_ms=round(1000 * timeout))
         life = Lifecycle(
             services,

@@ -91,13 +91,18 @@ def threads_of_worker(n_workers: int) -> int | None:
 
 
 def launcher(
-    *, device: str | None, engine: str, imports: Sequence[Path], n_workers: int
+    *,
+    device: str | None,
+    engine: str,
+    imports: Sequence[Path],
+    n_workers: int,
+    threads: int | None = None,
 ) -> Callable[[Served], Launch]:
     """Starts workers for a run: on the device that is named, or one for each GPU in turn.
 
-    `n_workers` are those of all runs, which share the cores.
+    `n_workers` are those of all runs, which share the cores unless each is given so many threads.
     """
-    n_gpus, threads = device_kinds().get("cuda", 0), threads_of_worker(n_workers)
+    n_gpus, threads = device_kinds().get("cuda", 0), threads or threads_of_worker(n_workers)
 
     def of(served: Served) -> Launch:
         def launch(number: int) -> WorkerLink:

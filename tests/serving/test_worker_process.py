@@ -3,7 +3,8 @@
 import pytest
 
 from regard.serving import worker_process
-from regard.serving.worker_process import threads_of_worker
+from regard.serving.worker_process import launcher, threads_of_worker
+from tests.serving.serving import make_registry
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,13 @@ def test_workers_share_the_cores_and_leave_one_to_the_server(
 def test_a_number_of_threads_that_the_user_chose_stays(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert threads_of_worker(2) is None
+
+
+def test_the_threads_of_the_command_line_are_those_of_each_worker(tmp_path, monkeypatch):
+    specs = []
+    monkeypatch.setattr(worker_process, "WorkerProcess", specs.append)
+    served = next(iter(make_registry(tmp_path).runs.values()))
+    for threads in (3, None):
+        monkeypatch.setattr(worker_process, "threads_of_worker", lambda _: 7)
+        launcher(device="cpu", engine="torch", imports=(), n_workers=2, threads=threads)(served)(0)
+    assert [spec.threads for spec in specs] == [3, 7]
