@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.choices import Choice
 from regard.data.batches import Batch
 from regard.data.subword_kinds import SPECIALS
-from regard.decoding import Beam, GraphedBeam, Limits, Sentence
+from regard.decoding import Beam, Limits, RecordedModel, Sentence, recorded
 from regard.hardware.hardware import Hardware, random_states, restore
 from regard.models import RecurrentSpec, Transformer, TransformerSpec, build_transformer
 from regard.models.recurrent.network import build_recurrent
@@ -190,14 +190,17 @@ def decoding() -> bool:
     beam = Beam(width=4, limits=Limits(min_tokens=1, max_tokens=20))
     rows = batch(33, 13, 9).source.tolist()
     sentences = [Sentence([token for token in row if token]) for row in rows]
-    plain, replayed = (
-        search(writer, sentences, device="cuda") for search in (beam, GraphedBeam(beam))
-    )
+    again = recorded(writer, GPU)
+    assert isinstance(again, RecordedModel)
+    plain = beam(writer, sentences, device="cuda")
+    for _ in range(3):
+        replayed = beam(again, sentences, device="cuda")
+    said = again.recordings.said
     same = [[h.tokens for h in row] for row in plain] == [
         [h.tokens for h in row] for row in replayed
     ]
-    print(f"decoding: replayed beams are {'the same' if same else 'OTHERS'}")
-    return same
+    print(f"decoding: {said}, {'the same' if same else 'OTHER answers'}")
+    return same and said == "recorded"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.bench.runner import Runner
 from regard.errors import MissingExtra, SettingError
 from regard.models import SIZES, Transformer, TransformerSpec, build_transformer
-from regard.models.stepper import BOS, UNK
+from regard.models.stepper import BOS, EOS, UNK
 
 PACKAGES = {"huggingface": "transformers", "ctranslate2": "ctranslate2"}
 """The packages that each peer needs."""
@@ -137,10 +137,12 @@ def spec_of(case: DecodingCase) -> TransformerSpec:
 
 
 def sources(case: DecodingCase) -> Tensor:
-    """The sentences, always the same ones."""
+    """The sentences, always the same ones; each ends with the end token, as those of a run do."""
     draws = torch.Generator().manual_seed(1)
-    shape = (case.n_sentences, case.n_source)
-    return torch.randint(UNK + 1, case.n_tokens, shape, generator=draws)
+    words = torch.randint(
+        UNK + 1, case.n_tokens, (case.n_sentences, case.n_source - 1), generator=draws
+    )
+    return torch.cat([words, torch.full((case.n_sentences, 1), EOS)], 1)
 
 
 def _require(package: str) -> None:

@@ -22,13 +22,21 @@ from torch import Tensor
 
 from regard.bench.decoding import DecodingCase, random_model, sources, spec_of
 from regard.bench.peers import as_ctranslate2, as_huggingface, names_of
-from regard.decoding import AveragePenalty, Beam, Limits, Sentence, fast_model
+from regard.choices import Choice
+from regard.data.subword_kinds import WORDS
+from regard.data.subwords import Subwords
+from regard.decoding import AveragePenalty, Beam, Limits
 from regard.errors import SettingError
+from regard.hardware.hardware import Hardware
 from regard.interop.exporting.huggingface import order_of
 from regard.models import Transformer
 from regard.models.stepper import UNK
+from regard.recipes.recipe import DataRecipe, Recipe, TokensRecipe
+from regard.recipes.training_recipe import TrainingRecipe
+from regard.runs.trained import Trained
+from regard.tasks.loaded_run import Loaded
 
-WARM_UPS = 2
+WARM_UPS = 3
 
 TOLERANCE = 1e-4
 """The largest difference of a peer's log-probabilities from ours, in float32."""
@@ -50,7 +58,7 @@ def main(name: str, case: str) -> None:
             print(json.dumps({"problem": str(error)}), file=out, flush=True)
             return
         source = sources(given)
-        # warm up: kernels are compiled, and ours recorded, before anything is timed
+        # warm up: kernels are compiled, and searches recorded, before anything is timed
         for _ in range(WARM_UPS):
             decode(source[: given.batch])
         print(json.dumps({"problem": None}), file=out, flush=True)
@@ -63,8 +71,9 @@ def main(name: str, case: str) -> None:
 
 
 def _regard(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
-    ours = _placed(model, case)
-    # the search of `predict`, so that the measured speed is that of users
+    run = _run_of(model, case, folder)
+    pieces = run.loaded.source.pieces
+    numbers = {piece: number for number, piece in enumerate(pieces)}
     search = Beam(
         width=case.beam,
         penalty=AveragePenalty(),
@@ -72,10 +81,27 @@ def _regard(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
     )
 
     def decode(source: Tensor) -> list[list[int]]:
-        sentences = [Sentence(row) for row in source.tolist()]
-        return [list(row[0].tokens) for row in search(ours, sentences, device=case.device)]
+        # a run puts the end token behind a text by itself
+        texts = [" ".join(pieces[token] for token in row[:-1]) for row in source.tolist()]
+        found = run.predict(texts, search=search)
+        return [[numbers[piece] for piece in one.tokens] for one in found]
 
     return decode
+
+
+def _run_of(model: Transformer, case: DecodingCase, folder: Path) -> Trained:
+    """A run with the model and a vocabulary in which each token is a word, as users load one."""
+    words = (f"w{number:08d}" for number in range(UNK + 1, case.n_tokens))
+    subwords = Subwords.train(words, kind=WORDS, size=case.n_tokens)
+    recipe = Recipe(
+        data=DataRecipe(train=Choice("copy"), valid=Choice("copy")),
+        tokens=TokensRecipe(kind=WORDS.name, size=case.n_tokens),
+        training=TrainingRecipe(steps=1),
+        model=spec_of(case),
+    )
+    threads = case.threads if case.device == "cpu" else None
+    hardware = Hardware.chosen(case.device, case.dtype, compiles=False, threads=threads)
+    return Trained(folder, Loaded(recipe, subwords, subwords, model), hardware)
 
 
 def _huggingface(model: Transformer, case: DecodingCase, folder: Path) -> Decoder:
@@ -113,14 +139,6 @@ def _ctranslate2(model: Transformer, case: DecodingCase, folder: Path) -> Decode
         return [[int(name[1:]) for name in one.hypotheses[0]] for one in got]
 
     return decode
-
-
-def _placed(model: Transformer, case: DecodingCase) -> Transformer:
-    if case.device == "cpu" and case.dtype == "float32":
-        return fast_model(model, torch.device("cpu"))
-    copy = random_model(case)
-    copy.load_state_dict(model.state_dict())
-    return copy.to(case.device, getattr(torch, case.dtype))
 
 
 @torch.inference_mode()

@@ -23,9 +23,10 @@ from regard.bench.contests import CONTESTS, ContestSettings
 from regard.bench.decoding import DecodingCase, bench_decoding, decoding_text
 from regard.bench.environment import environment, versions
 from regard.bench.measure import Measured, free_memory, measure
+from regard.bench.run_decoding import PEER, RunCase, bench_run, run_decoding_text
 from regard.bench.training_report import training_text
 from regard.choices import find
-from regard.cli.options import Device, ThreadCount
+from regard.cli.options import Device, ThreadCount, refuse
 from regard.errors import SettingError
 from regard.hardware.hardware import Hardware
 from regard.models import SIZES
@@ -158,11 +159,27 @@ def train(
 def decode(
     device: Device = None,
     threads: ThreadCount = None,
-    sentences: int = typer.Option(64, min=1, help="How many sentences."),
-    batch: int = typer.Option(64, min=1, help="How many of them are decoded at a time."),
-    length: int = typer.Option(24, min=1, help="Tokens of each source and of each answer."),
-    beam: int = typer.Option(4, min=1, help="Width of the beam."),
-    size: str = typer.Option("base", help="Size of the model, whose weights are random."),
+    run: Path | None = typer.Option(
+        None, help="Measure this run, on texts with their own ends, in place of random weights."
+    ),
+    texts: Path | None = typer.Option(
+        None, help="For --run: a file of texts; the run's test split unless given."
+    ),
+    sentences: int | None = typer.Option(
+        None, min=1, help="How many sentences; 64, and of --run at most 1,000, unless given."
+    ),
+    batch: int | None = typer.Option(
+        None, min=1, help="How many are answered at a time; 64 unless given. Not for --run."
+    ),
+    length: int | None = typer.Option(
+        None, min=2, help="Tokens of sources and answers; 24 unless given. Not for --run."
+    ),
+    beam: int | None = typer.Option(
+        None, min=1, help="Width of the beam; 4, and of --run 5, unless given."
+    ),
+    size: str | None = typer.Option(
+        None, help="Size of the model with random weights; base unless given. Not for --run."
+    ),
     peers: str | None = typer.Option(
         None, help="Only these, separated by commas: huggingface, ctranslate2 (CPU). Or none."
     ),
@@ -170,24 +187,50 @@ def decode(
     out: Path | None = typer.Option(None, help="Write the results to this file as JSON."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of a table."),
 ) -> None:
-    """Measure beam search beside Hugging Face's generate and CTranslate2 on the same weights.
+    """Measure `predict` beside Hugging Face's generate and CTranslate2 on the same weights.
 
-    Logits are compared first. All write answers of one length, in turns, each in a process of its
-    own; ratios are medians over the turns, and answers are scored by the model itself.
+    Without --run, weights are random: logits are compared first, and all write answers of one
+    length, in turns, each in a process of its own; ratios are medians over the turns, and answers
+    are scored by the model itself.
 
-    Example: regard bench decode --sentences 8 --batch 1 --peers huggingface
+    With --run, a run answers its test texts as users have it answer, beside the same with --engine
+    ctranslate2 and beside CTranslate2 by itself, in turns in one process.
+
+    Example: regard bench decode --run demo-run --threads 1
     """
     hardware = Hardware.chosen(device, None, threads=threads)
     is_gpu = hardware.device.type == "cuda"
+    if run is not None:
+        given = {"--batch": batch, "--length": length, "--size": size}
+        refuse("bench decode", "--run measures a run on texts with their own ends", given)
+        known = [] if is_gpu else [PEER]
+        own = RunCase(
+            run=run,
+            texts=texts,
+            n_texts=sentences or RunCase.n_texts,
+            beam=beam or RunCase.beam,
+            device=hardware.device.type,
+            threads=threads,
+            turns=turns,
+            peers=_peers(peers, known),
+        )
+        with _measuring() as show_share:
+            found = bench_run(own, each_turn=show_share)
+        packages = {"packages": versions(["ctranslate2"])}
+        report = {**environment(hardware.device), **packages, **found.as_dict()}
+        _give(report, run_decoding_text(found), out, as_json=as_json)
+        return
+    if texts is not None:
+        raise SettingError("bench decode: --texts are for a run. Add --run, or leave them out.")
     known = ["huggingface"] if is_gpu else ["huggingface", "ctranslate2"]
-    find(size, SIZES, key="bench decode: --size")
+    find(size or DecodingCase.size, SIZES, key="bench decode: --size")
     case = DecodingCase(
-        n_sentences=sentences,
-        batch=batch,
-        n_source=length,
-        n_target=length,
-        beam=beam,
-        size=size,
+        n_sentences=sentences or DecodingCase.n_sentences,
+        batch=batch or DecodingCase.batch,
+        n_source=length or DecodingCase.n_source,
+        n_target=length or DecodingCase.n_target,
+        beam=beam or DecodingCase.beam,
+        size=size or DecodingCase.size,
         device=hardware.device.type,
         dtype="bfloat16" if is_gpu else "float32",
         turns=turns,

@@ -1,10 +1,8 @@
 """regard predict: texts in, answers out, line by line; or pictures in, captions out."""
 
 import json
-import queue
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,16 +22,14 @@ from regard.errors import DataError, SettingError, counted
 from regard.progress import counter, counting, spinner
 from regard.runs.dictionaries import dictionary_of
 from regard.runs.evaluation import search_for
-from regard.runs.trained import Prediction, Request, Trained
+from regard.runs.trained import Request, Trained
 from regard.tasks.loaded_run import TORCH
 from regard.tasks.looks import counted_words
 from regard.tasks.predictions import AnswerOptions, unseen_note
 from regard.training.events import finite
 
-LINES_PER_BATCH = 2048
-"""How many lines are answered together; output begins before the last is read."""
 MAX_NAMED_LINES = 5
-OPTIONAL = ("candidates", "unseen")
+OPTIONAL = ("candidates", "unseen", "search")
 """The fields of an answer that its JSON has only where they hold something."""
 
 
@@ -229,33 +225,31 @@ def predict(
     with bar:
         what = f"answering {counted_words(known[0])}" if len(known) == 1 else "answering"
         task_shown = bar.add_task(what, total=len(known) or None)
-        for batch in _batches(lines):
-            requests = [
-                Request(line, prefix, phrases.get(i, ()), seed=i, name=f"{place_name} {i + 1:,}")
-                for i, line in enumerate(batch, number)
-            ]
-            answers = trained.predict_each(requests, answering)
-            for answer in _in_order(answers, len(requests)):
-                number += 1
-                n_failed += task.has_failed(answer)
-                if answer.source.strip() and not (answer.text.strip() or answer.note):
-                    empty.append(number)
-                bar.advance(task_shown)
-                if answer.unseen:
-                    unseen[f"{place_name} {number:,}"] = answer.unseen
-                if answer.note:
-                    console.print(f"{place_name} {number}: {answer.note}", markup=False)
-                if as_json:
-                    row = {k: v for k, v in asdict(answer).items() if v or k not in OPTIONAL}
-                    row |= {} if engine == TORCH else {"engine": trained.engine_name}
-                    shown = json.dumps(finite(row), ensure_ascii=False)
-                elif n_best == 1:
-                    shown = task.answer_line(answer)
-                else:
-                    shown = task.n_best_lines(number, answer)
-                print(shown, flush=True)
-                if not has_reader(sys.stdout):
-                    return
+        requests = (
+            Request(line, prefix, phrases.get(i, ()), seed=i, name=f"{place_name} {i + 1:,}")
+            for i, line in enumerate(lines)
+        )
+        for answer in trained.predict_lines(requests, answering):
+            number += 1
+            n_failed += task.has_failed(answer)
+            if answer.source.strip() and not (answer.text.strip() or answer.note):
+                empty.append(number)
+            bar.advance(task_shown)
+            if answer.unseen:
+                unseen[f"{place_name} {number:,}"] = answer.unseen
+            if answer.note:
+                console.print(f"{place_name} {number}: {answer.note}", markup=False)
+            if as_json:
+                row = {k: v for k, v in asdict(answer).items() if v or k not in OPTIONAL}
+                row |= {} if engine == TORCH else {"engine": trained.engine_name}
+                shown = json.dumps(finite(row), ensure_ascii=False)
+            elif n_best == 1:
+                shown = task.answer_line(answer)
+            else:
+                shown = task.n_best_lines(number, answer)
+            print(shown, flush=True)
+            if not has_reader(sys.stdout):
+                return
     _check_count(constraints, phrases, number)
     if empty:
         more = " …" if len(empty) > MAX_NAMED_LINES else ""
@@ -323,41 +317,3 @@ def write_vectors(trained: Trained, texts: Sequence[str], path: Path) -> None:
         rows = trained.vectors(texts, each=each).numpy()
     with written_beside(path) as partial:
         FORMATS[path.suffix](partial, rows)
-
-
-def _batches(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Batches of the lines that have arrived; it waits only for the first line of each batch.
-
-    An error in reading is raised after the lines before it.
-    """
-    # bounded, since a stream may be endless
-    arrived: queue.Queue[str | Exception | None] = queue.Queue(maxsize=LINES_PER_BATCH)
-
-    def read() -> None:
-        try:
-            for line in lines:
-                arrived.put(line)
-        except Exception as error:
-            arrived.put(error)
-        arrived.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    batch: list[str] = []
-    while isinstance(line := arrived.get(), str):
-        batch.append(line)
-        if len(batch) == LINES_PER_BATCH or arrived.empty():
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-    if line is not None:
-        raise line
-
-
-def _in_order(answers: Iterator[tuple[int, Prediction]], count: int) -> Iterator[Prediction]:
-    """Answers in the order of their requests, each as soon as all before it are known."""
-    found: dict[int, Prediction] = {}
-    for place in range(count):
-        while place not in found:
-            found.update([next(answers)])
-        yield found.pop(place)

@@ -55,7 +55,7 @@ class Subwords:
     ) -> None:
         self.kind, self.is_marked = kind, is_marked
         self._tokenizer = tokenizer
-        self._dropping = dropping
+        self._dropping, self._readable = dropping, dict[int, str]()
         known = tokenizer.get_vocab()
         self._pieces = sorted(known, key=lambda piece: known[piece])
 
@@ -252,11 +252,13 @@ class Subwords:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text; padding, begin, end and framing are dropped, unknown pieces become U+FFFD."""
-        return self.kind.join(
-            UNKNOWN if i == UNK else self._piece(i)
-            for i in ids
-            if i not in range(PAD, EOS + 1) and i not in self.framing
-        )
+        dropped = self._dropped_pieces
+        shown = (UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in dropped)
+        return self.kind.join(shown)
+
+    @cached_property
+    def _dropped_pieces(self) -> frozenset[int]:
+        return self.framing.union(range(PAD, EOS + 1))
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of a source's numbers, with the heads of its words if they carry them."""
@@ -272,6 +274,11 @@ class Subwords:
 
     def readable(self, number: int) -> str:
         """One piece in readable form."""
+        if number not in self._readable:
+            self._readable[number] = self._read(number)
+        return self._readable[number]
+
+    def _read(self, number: int) -> str:
         if self.kind.heads is not None or self.is_marked:
             number %= len(self)
         piece = self._piece(number)

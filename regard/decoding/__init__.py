@@ -1,15 +1,15 @@
 """model + source → hypotheses: greedy search, beam search and sampling over one stepper protocol.
 
 A search is an object that is called with a model and some sentences; `decode_each` cuts many
-sentences into batches for it, and `fast_model` gives the fastest form of a model. A model is
-anything that satisfies `regard.models.Stepper`.
+sentences into batches for it, and `fast_model` and `recorded` give the fastest form of a model. A
+model is anything that satisfies `regard.models.Stepper`.
 """
 
 from regard.decoding.batching import Search, decode_each
 from regard.decoding.beam import Beam
 from regard.decoding.ensembles import Ensemble
 from regard.decoding.fast_model import fast_model
-from regard.decoding.gpu.graphed_beam import GraphedBeam
+from regard.decoding.gpu.recordings import RecordedModel, recorded
 from regard.decoding.greedy import Greedy, greedy
 from regard.decoding.length_penalties import AveragePenalty, GnmtPenalty, LengthPenalty, NoPenalty
 from regard.decoding.rules import Forbidden, NoRepeatedNgrams, RepetitionPenalty, Rule
@@ -26,13 +26,13 @@ __all__ = [
     "Follower",
     "Forbidden",
     "GnmtPenalty",
-    "GraphedBeam",
     "Greedy",
     "Hypothesis",
     "LengthPenalty",
     "Limits",
     "NoPenalty",
     "NoRepeatedNgrams",
+    "RecordedModel",
     "RepetitionPenalty",
     "Rule",
     "Sampling",
@@ -42,4 +42,5 @@ __all__ = [
     "decode_each",
     "fast_model",
     "greedy",
+    "recorded",
 ]

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from regard.decoding.gpu.recordings import ROUND_TOKENS, RecordedModel
 from regard.decoding.search_engine import Decodable
 from regard.decoding.sentences import Sentence
 from regard.decoding.trellis import Hypothesis
@@ -41,13 +42,18 @@ def decode_each(
 
     `batch_tokens` counts source tokens, padding included; a longer sentence goes alone.
     """
-    for batch in batches(sentences, batch_tokens):
+    multiple = ROUND_TOKENS if isinstance(model, RecordedModel) else 1
+    for batch in batches(sentences, batch_tokens, multiple):
         found = search(model, [sentences[i] for i in batch], device=device)
         yield from zip(batch, found, strict=True)
 
 
-def batches(sentences: Sequence[Sentence], batch_tokens: int) -> Iterator[list[int]]:
+def batches(
+    sentences: Sequence[Sentence], batch_tokens: int, multiple: int = 1
+) -> Iterator[list[int]]:
     """Cut the sentences, the longest first, into batches of so many source tokens.
+
+    Lengths count as rounded up to a multiple, so that batches have few shapes.
 
     >>> list(batches([Sentence([5]), Sentence([5, 6, 7]), Sentence([5, 6])], 4))
     [[1], [2, 0]]
@@ -56,7 +62,7 @@ def batches(sentences: Sequence[Sentence], batch_tokens: int) -> Iterator[list[i
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i].source))
     batch: list[int] = []
     for i in order:
-        longest = max(1, len(sentences[batch[0]].source)) if batch else 0
+        longest = -(-max(1, len(sentences[batch[0]].source)) // multiple) * multiple if batch else 0
         if batch and longest * (len(batch) + 1) > batch_tokens:
             yield batch
             batch = []

@@ -14,36 +14,25 @@ Cost: `width` times greedy search; the source's keys and values are kept once fo
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
 
 from regard.decoding.constraints import ConstrainedChooser
 from regard.decoding.length_penalties import GnmtPenalty, LengthPenalty
-from regard.decoding.rules import GeneratedTokens, Rule
+from regard.decoding.rules import Rule
 from regard.decoding.search_engine import Decodable, SearchEngine
-from regard.decoding.sentences import Limits, Sentence, SentenceBatch, cut_short
-from regard.decoding.token_scores import Logits, Scorer
-from regard.decoding.trellis import BeamState, Chooser, Chosen, Hypothesis, Trellis
+from regard.decoding.search_steps import Advance, SearchStep, answered, began
+from regard.decoding.sentences import Limits, Sentence, SentenceBatch
+from regard.decoding.token_scores import Logits, Scorer, is_short
+from regard.decoding.trellis import Chooser, Chosen, Hypothesis, SearchState, Trellis
 from regard.errors import SettingError
-from regard.models.stepper import BOS, EOS, Stepper, rows_of
+from regard.models.stepper import EOS, Stepper, rows_of
 
 MAX_BEAM_WIDTH = 2**31
 """The limit of a beam's width (exclusive)."""
 DEFAULT_BEAM_WIDTH = 5
 """The width for the verbs and for a loaded run; `Beam()` itself takes the Transformer paper's 4."""
-
-
-class BeamStep(NamedTuple):
-    """The result of one step of the search."""
-
-    chosen: Chosen
-    ends: Bool[Tensor, "b w"]
-    done: Bool[Tensor, " b"]
-    """Sentences in which no unfinished row can beat the finished answers."""
-    after: BeamState
 
 
 @final
@@ -66,7 +55,6 @@ class Beam:
                 f"n_best = {self.n_best} and width = {self.width}."
             )
 
-    @torch.inference_mode()
     def __call__(
         self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
@@ -75,19 +63,27 @@ class Beam:
             return []
         if isinstance(model, SearchEngine):
             return model.search_beam(self, sentences)
-        batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
-        choose = self.chooser(sentences, batch)
-        trellis, beam = Trellis(len(sentences)), self.begin(batch, model.start(batch.source))
-        for t in range(1, batch.longest + 1):
-            followers = [sentences[place].follower for place in trellis.sentences]
-            beam = beam._replace(most=cut_short(beam.most, followers, t))
-            step = self.advance(model, choose, beam, t)
-            trellis.record(step.chosen, step.ends)
-            beam, is_done = step.after, step.done.tolist()
-            if all(is_done):
-                break
-            if stay := trellis.drop(is_done):
-                beam = _keep(model, beam, torch.tensor(stay, device=batch.source.device))
+        return answered(self, model, sentences, device)
+
+    @property
+    def is_told(self) -> bool:
+        """A beam may take back every token but its last."""
+        return False
+
+    def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
+        """The sentences as tensors."""
+        return SentenceBatch.of(sentences, self.limits, device)
+
+    def begin(self, model: Stepper, batch: SentenceBatch, state: Any) -> SearchState:
+        """The state after the model has read the sources; each sentence begins with one row."""
+        return began(batch, state, self.width, self.n_best)
+
+    def advance(self, sentences: Sequence[Sentence], batch: SentenceBatch) -> Advance:
+        """The step of the search over these sentences."""
+        return partial(self._advance, self.chooser(sentences, batch))
+
+    def answers(self, trellis: Trellis) -> list[list[Hypothesis]]:
+        """The best answers of each sentence."""
         return trellis.best(self.n_best, self.penalty)
 
     def chooser(self, sentences: Sequence[Sentence], batch: SentenceBatch) -> Chooser:
@@ -97,20 +93,7 @@ class Beam:
             return ConstrainedChooser(self.width, scorer, sentences, batch.most.tolist())
         return partial(_likeliest, scorer, self.width)
 
-    def begin(self, batch: SentenceBatch, state: Any) -> BeamState:
-        """The state after the model has read the sources, before the first token."""
-        device, n = batch.source.device, len(batch.source)
-        return BeamState(
-            state=state,
-            tokens=torch.full((n, 1), BOS, device=device),
-            written=GeneratedTokens.nothing(n, device),
-            live=torch.zeros(n, 1, device=device),
-            places=torch.full((n,), self.width, device=device),
-            kept=torch.full((n, self.n_best), -torch.inf, device=device),
-            most=batch.most,
-        )
-
-    def advance(self, model: Stepper, choose: Chooser, before: BeamState, t: int) -> BeamStep:
+    def _advance(self, choose: Chooser, model: Stepper, before: SearchState, t: int) -> SearchStep:
         """Write token t of every row, without waiting for the device."""
         logits, state = model.step(before.state, before.tokens)
         chosen = choose(logits[:, -1], before)
@@ -124,7 +107,7 @@ class Beam:
         live = chosen.score.masked_fill(ends, -torch.inf)
         done = live.amax(1) / self.penalty.divisor(before.most.float()) <= kept[:, -1]
         rows = rows_of(chosen.parent, len(before.tokens))
-        after = BeamState(
+        after = SearchState(
             state=model.branch(state, chosen.parent),
             tokens=chosen.token.reshape(-1, 1),
             written=before.written.then(rows, chosen.token.flatten()),
@@ -133,31 +116,27 @@ class Beam:
             kept=kept,
             most=before.most,
         )
-        return BeamStep(chosen, ends, done, after)
+        return SearchStep(chosen, ends, done, after)
 
 
-def _likeliest(scorer: Scorer, width: int, logits: Logits, before: BeamState) -> Chosen:
-    """The `width` best continuations of each sentence, from the best ones of each of its rows."""
-    best, live = scorer.best(logits, before.written, width), before.live
-    (b, n_rows), each = live.shape, best.tokens.shape[1]
+def _likeliest(scorer: Scorer, width: int, logits: Logits, before: SearchState) -> Chosen:
+    """The `width` best continuations of each sentence."""
+    live = before.live
     # an empty row stays empty, whatever the model gives for it
+    exists = live[..., None] > -torch.inf
+    if is_short(logits, width):
+        # of a short vocabulary the best of all rows together are found faster than those of each
+        every = scorer.every(logits, before.written)
+        scores = torch.where(
+            exists, live[..., None] + every.scores.view(*live.shape, -1), -torch.inf
+        )
+        score, at = scores.flatten(1).topk(min(width, scores[0].numel()))
+        own = every.own.view(len(live), -1).gather(1, at)
+        return Chosen(at % logits.shape[1], at // logits.shape[1], own, score)
+    best = scorer.best(logits, before.written, width)
+    (b, n_rows), each = live.shape, best.tokens.shape[1]
     scores = live[..., None] + best.scores.view(b, n_rows, each)
-    scores = scores.where(live[..., None] > -torch.inf, -torch.inf).flatten(1)
+    scores = scores.where(exists, -torch.inf).flatten(1)
     score, at = scores.topk(min(width, n_rows * each))
     token, own = (x.view(b, -1).gather(1, at) for x in (best.tokens, best.own))
     return Chosen(token, at // each, own, score)
-
-
-def _keep(model: Stepper, beam: BeamState, stay: Int[Tensor, " b"]) -> BeamState:
-    """The state of some sentences, with all their rows."""
-    width = beam.live.shape[1]
-    rows = (stay[:, None] * width + torch.arange(width, device=stay.device)).flatten()
-    return BeamState(
-        state=model.select(beam.state, rows),
-        tokens=beam.tokens[rows],
-        written=beam.written.keep(rows),
-        live=beam.live[stay],
-        places=beam.places[stay],
-        kept=beam.kept[stay],
-        most=beam.most[stay],
-    )

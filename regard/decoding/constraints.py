@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.decoding.sentences import Sentence
 from regard.decoding.token_scores import Logits, Scorer, TokenScores
-from regard.decoding.trellis import BeamState, Chosen
+from regard.decoding.trellis import Chosen, SearchState
 from regard.models.stepper import EOS
 
 Phrase = tuple[int, ...]
@@ -68,7 +68,7 @@ class ConstrainedChooser:
     most: Sequence[int]
     """The most tokens that each sentence's answer may have."""
 
-    def __call__(self, logits: Logits, before: BeamState) -> Chosen:
+    def __call__(self, logits: Logits, before: SearchState) -> Chosen:
         """Share each sentence's places among its banks."""
         written = before.written
         answers, names = written.tokens.tolist(), written.sentence.tolist()

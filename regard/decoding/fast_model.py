@@ -1,7 +1,8 @@
 """Fast model: gives a model in the form in which searches step it fastest.
 
 On a CPU that is a copy with faster parts (`regard.decoding.cpu`), which computes the same function;
-on any other device the model itself. On a GPU `GraphedBeam` runs a beam search by CUDA graphs.
+on any other device the model itself. On a GPU a loaded run replays recordings of its searches
+(`regard.decoding.gpu.recordings`).
 """
 
 import copy

@@ -2,29 +2,31 @@
 
     y[t] = argmax p(y | source, y[:t])
 
-`walked`, which sampling uses too, decodes rows independently.
+`advance_apart`, which sampling uses too, decodes rows independently.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast, final
+from functools import partial
+from typing import Any, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.decoding.beam import Beam
 from regard.decoding.length_penalties import NoPenalty
 from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.search_engine import Decodable, SearchEngine
-from regard.decoding.sentences import Follower, Limits, Sentence, SentenceBatch, cut_short
+from regard.decoding.search_steps import Advance, SearchStep, answered, began, streamed
+from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer
-from regard.decoding.trellis import Chosen, Hypothesis, Trellis
+from regard.decoding.trellis import Chosen, Hypothesis, SearchState, Trellis
 from regard.errors import SettingError
-from regard.models.stepper import BOS, EOS, PAD, Stepper
+from regard.models.stepper import EOS, PAD, Stepper
 
-Walk = Generator[Int[Tensor, " r"], None, list[list[Hypothesis]]]
-"""The tokens of every step of all rows that are left, and the answers at the end."""
+Pick = Callable[[Tensor, GeneratedTokens], BestTokens]
+"""Gives one token for each row; it may overwrite the logits."""
 
 
 @final
@@ -35,7 +37,6 @@ class Greedy:
     limits: Limits = field(default_factory=Limits)
     rules: Sequence[Rule] = ()
 
-    @torch.inference_mode()
     def __call__(
         self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
@@ -45,24 +46,36 @@ class Greedy:
         refuse_constraints("greedy", sentences)
         if isinstance(model, SearchEngine):
             return model.search_beam(self.as_beam(), sentences)
-        return walk(self._walked(model, sentences, device))
+        return answered(self, model, sentences, device)
 
     def stream(
         self, model: Stepper, sentence: Sentence, *, device: torch.device | str = "cpu"
     ) -> Iterator[int]:
         """The tokens of the answer to one sentence, each as soon as it is known."""
         refuse_constraints("greedy", [sentence])
-        yield from first_row(self._walked(model, [sentence], device))
+        yield from streamed(self, model, sentence, device)
 
-    def _walked(
-        self, model: Stepper, sentences: Sequence[Sentence], device: torch.device | str
-    ) -> Walk:
-        batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
+    @property
+    def is_told(self) -> bool:
+        """A token is never taken back."""
+        return True
+
+    def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
+        """The sentences as tensors."""
+        return SentenceBatch.of(sentences, self.limits, device)
+
+    def begin(self, model: Stepper, batch: SentenceBatch, state: Any) -> SearchState:
+        """The state after the model has read the sources; a sentence has one row."""
+        return began_apart(model, batch, state, 1)
+
+    def advance(self, sentences: Sequence[Sentence], batch: SentenceBatch) -> Advance:
+        """The step of the search over these sentences."""
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
-        followers = [one.follower for one in sentences]
-        return walked(
-            model, batch, 1, lambda logits, written: scorer.best(logits, written, 1), followers
-        )
+        return partial(advance_apart, lambda logits, written: scorer.best(logits, written, 1))
+
+    def answers(self, trellis: Trellis) -> list[list[Hypothesis]]:
+        """The one answer of each sentence."""
+        return trellis.every()
 
     def as_beam(self) -> Beam:
         """The same search as a beam of one."""
@@ -88,80 +101,34 @@ def refuse_constraints(who: str, sentences: Sequence[Sentence]) -> None:
         )
 
 
-def walk(steps: Walk) -> list[list[Hypothesis]]:
-    """The answers at the end of a walk."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(list[list[Hypothesis]], end.value)
-
-
-def first_row(steps: Walk) -> Iterator[int]:
-    """The tokens of the first row, without its end token."""
-    while True:
-        # the mode ends with each step, so that the caller is never in it
-        with torch.inference_mode():
-            tokens = next(steps, None)
-        if tokens is None or (token := int(tokens[0])) == EOS:
-            return
-        yield token
-
-
-def walked(
-    model: Stepper,
-    batch: SentenceBatch,
-    n_each: int,
-    pick: Callable[[Tensor, GeneratedTokens], BestTokens],
-    followers: Sequence[Follower | None],
-) -> Walk:
-    """Decode `n_each` independent rows of every sentence, and yield the tokens of every step.
-
-    `pick` gives one token for each row, and may overwrite the logits. The answers come at the end,
-    in the order of the rows.
-    """
-    device, n = batch.source.device, len(batch.source)
-    trellis, state = Trellis(n), model.start(batch.source)
-    itself = torch.arange(n_each, device=device)
-    state = model.branch(state, torch.zeros(n, n_each, dtype=torch.int64, device=device))
+def began_apart(model: Stepper, batch: SentenceBatch, state: Any, n_each: int) -> SearchState:
+    """The state before the first token of `n_each` independent rows of every sentence."""
+    n, device = len(batch.source), batch.source.device
+    one = began(batch, state, n_each, 0)
     rows = torch.arange(n, device=device).repeat_interleave(n_each)
-    written, most = GeneratedTokens.nothing(n, device).keep(rows), batch.most
-    tokens = torch.full((n * n_each, 1), BOS, device=device)
-    total = torch.zeros(n, n_each, device=device)
-    for t in range(1, batch.longest + 1):
-        present = [followers[place] for place in trellis.sentences]
-        most = cut_short(most, present, t)
-        logits, state = model.step(state, tokens)
-        best = pick(logits[:, -1], written)
-        token, own, score = (x.view(total.shape) for x in (best.tokens, best.own, best.scores))
-        # a finished row is an empty row
-        total = total + score
-        if n_each == 1:
-            _tell(present, token, total)
-        ends = ((token == EOS) | (most <= t)[:, None]) & (total > -torch.inf)
-        trellis.record(Chosen(token, itself.expand(token.shape), own, total), ends)
-        yield token.flatten()
-        total = total.masked_fill(ends, -torch.inf)
-        is_over = (total == -torch.inf).all(1).tolist()
-        if all(is_over):
-            break
-        written = written.then(torch.arange(token.numel(), device=device), token.flatten())
-        if left := trellis.drop(is_over):
-            stay = torch.tensor(left, device=device)
-            rows = (stay[:, None] * n_each + itself).flatten()
-            state, written = model.select(state, rows), written.keep(rows)
-            token, total, most = token[stay], total[stay], most[stay]
-        tokens = token.reshape(-1, 1)
-    return trellis.every()
+    return one._replace(
+        state=model.branch(state, torch.zeros(n, n_each, dtype=torch.int64, device=device)),
+        tokens=one.tokens[rows],
+        written=one.written.keep(rows),
+        live=torch.zeros(n, n_each, device=device),
+    )
 
 
-def _tell(
-    followers: Sequence[Follower | None], token: Int[Tensor, "b 1"], total: Float[Tensor, "b 1"]
-) -> None:
-    """Tell each follower the token of its answer, unless that has ended before."""
-    if not any(followers):
-        return
-    lives = (total > -torch.inf).flatten().tolist()
-    for follower, each, is_live in zip(followers, token.flatten().tolist(), lives, strict=True):
-        if follower is not None and is_live:
-            follower.write(each)
+def advance_apart(pick: Pick, model: Stepper, before: SearchState, t: int) -> SearchStep:
+    """Write token t of every row; each row goes on by itself."""
+    logits, state = model.step(before.state, before.tokens)
+    best = pick(logits[:, -1], before.written)
+    token, own, score = (x.view(before.live.shape) for x in (best.tokens, best.own, best.scores))
+    # a finished row is an empty row
+    total = before.live + score
+    ends = ((token == EOS) | (before.most <= t)[:, None]) & (total > -torch.inf)
+    live = total.masked_fill(ends, -torch.inf)
+    itself = torch.arange(token.shape[1], device=token.device).expand(token.shape)
+    after = before._replace(
+        state=state,
+        tokens=token.reshape(-1, 1),
+        written=before.written.longer(token.flatten()),
+        live=live,
+        places=before.places - ends.sum(1),
+    )
+    return SearchStep(Chosen(token, itself, own, total), ends, (live == -torch.inf).all(1), after)

@@ -37,8 +37,11 @@ class GeneratedTokens(NamedTuple):
 
     def then(self, rows: Int[Tensor, " n"], tokens: Int[Tensor, " n"]) -> "GeneratedTokens":
         """Some rows, each with one more token."""
-        kept = self.keep(rows)
-        return GeneratedTokens(torch.cat([kept.tokens, tokens[:, None]], 1), kept.sentence)
+        return self.keep(rows).longer(tokens)
+
+    def longer(self, tokens: Int[Tensor, " r"]) -> "GeneratedTokens":
+        """The same rows, each with one more token."""
+        return GeneratedTokens(torch.cat([self.tokens, tokens[:, None]], 1), self.sentence)
 
     def keep(self, rows: Int[Tensor, " n"]) -> "GeneratedTokens":
         """Some rows."""

@@ -10,20 +10,25 @@ Paper: Fan, Lewis & Dauphin 2018 (top k); Holtzman et al. 2020 (top p, the nucle
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import final
+from functools import partial
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.decoding.greedy import Walk, first_row, refuse_constraints, walk, walked
+from regard.decoding.greedy import advance_apart, began_apart, refuse_constraints
 from regard.decoding.rules import GeneratedTokens, Rule
 from regard.decoding.search_engine import Decodable, SearchEngine
+from regard.decoding.search_steps import Advance, answered, streamed
 from regard.decoding.sentences import Limits, Sentence, SentenceBatch
 from regard.decoding.token_scores import BestTokens, Scorer, TokenScores
-from regard.decoding.trellis import Hypothesis
+from regard.decoding.trellis import Hypothesis, SearchState, Trellis
 from regard.errors import SettingError
 from regard.models.stepper import Stepper
+
+ROUND_STEPS = 64
+"""Random numbers are drawn for a multiple of this many steps."""
 
 SEED_FACTOR = 1_000_003
 """Factor of a run's seed; seeds of sentences below it never collide between runs."""
@@ -56,7 +61,6 @@ class Sampling:
             if not is_good:
                 raise SettingError(f"sampling: {name} must {wants}, got {value}.")
 
-    @torch.inference_mode()
     def __call__(
         self, model: Decodable, sentences: Sequence[Sentence], *, device: torch.device | str = "cpu"
     ) -> list[list[Hypothesis]]:
@@ -68,30 +72,47 @@ class Sampling:
                 f"sampling: {model.engine_name} draws by numbers of its own, which no seed "
                 "repeats here. Answers are drawn with torch: leave --engine out, or --sample."
             )
-        return walk(self._walked(model, sentences, device))
+        return answered(self, model, sentences, device)
 
     def stream(
         self, model: Stepper, sentence: Sentence, *, device: torch.device | str = "cpu"
     ) -> Iterator[int]:
         """The tokens of the first answer to one sentence, each as soon as it is drawn."""
-        yield from first_row(replace(self, n_samples=1)._walked(model, [sentence], device))
+        yield from streamed(replace(self, n_samples=1), model, sentence, device)
 
-    def _walked(
-        self, model: Stepper, sentences: Sequence[Sentence], device: torch.device | str
-    ) -> Walk:
+    @property
+    def is_told(self) -> bool:
+        """Of several samples none is the answer while they are drawn."""
+        return self.n_samples == 1
+
+    def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
+        """The sentences as tensors, with their random numbers."""
         refuse_constraints("sampling", sentences)
-        batch = SentenceBatch.of(sentences, self.limits, torch.device(device))
+        batch = SentenceBatch.of(sentences, self.limits, device)
+        # few shapes, whatever the limit of a batch
+        n_steps = -(-batch.longest // ROUND_STEPS) * ROUND_STEPS
+        chances = torch.stack([self._chances(sentence, n_steps) for sentence in sentences])
+        return batch._replace(chances=chances.to(device))
+
+    def begin(self, model: Stepper, batch: SentenceBatch, state: Any) -> SearchState:
+        """The state after the model has read the sources; a sentence has a row a sample."""
+        return began_apart(model, batch, state, self.n_samples)
+
+    def advance(self, sentences: Sequence[Sentence], batch: SentenceBatch) -> Advance:
+        """The step of the search over these sentences."""
         scorer = Scorer(batch.rules(self.rules), self.limits.min_tokens)
-        chances = [self._chances(sentence, batch.longest) for sentence in sentences]
-        table = torch.stack(chances).to(batch.source.device)
 
         def draw(logits: Tensor, written: GeneratedTokens) -> BestTokens:
+            assert batch.chances is not None
             sample = torch.arange(len(logits), device=logits.device) % self.n_samples
-            chance = table[written.sentence, sample, written.tokens.shape[1]]
+            chance = batch.chances[written.sentence, sample, written.tokens.shape[1]]
             return self._drawn(scorer.every(logits, written), chance)
 
-        followers = [one.follower for one in sentences]
-        return walked(model, batch, self.n_samples, draw, followers)
+        return partial(advance_apart, draw)
+
+    def answers(self, trellis: Trellis) -> list[list[Hypothesis]]:
+        """All samples of each sentence, in the order drawn."""
+        return trellis.every()
 
     def _chances(self, sentence: Sentence, n_steps: int) -> Float[Tensor, "n t"]:
         """The sentence's random numbers, one for each sample and step, whatever the batch."""

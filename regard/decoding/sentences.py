@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.rules import ForcedPrefix, Rule
@@ -47,6 +47,8 @@ class Sentence:
     """Who follows the search; a search engine, which takes no steps here, has no follower."""
 
     def __post_init__(self) -> None:
+        if not (self.prefix or self.must_contain):
+            return
         for name, phrase in (
             ("prefix", self.prefix),
             *(("must_contain", phrase) for phrase in self.must_contain),
@@ -108,6 +110,8 @@ class SentenceBatch(NamedTuple):
     """What each answer begins with, filled up with padding."""
     is_full: bool
     """Whether the sources have no padding, known without asking the device."""
+    chances: Float[Tensor, "b n t"] | None = None
+    """Random numbers in [0, 1) for each sample and step, where answers are drawn."""
 
     @classmethod
     def of(

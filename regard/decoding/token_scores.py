@@ -60,8 +60,7 @@ class Scorer:
 
     def every(self, logits: Logits, written: GeneratedTokens) -> TokenScores:
         """Normalise, then apply the rules."""
-        own = wide(logits)
-        own = own - own.logsumexp(-1, keepdim=True)
+        own = wide(logits).log_softmax(-1)
         scores = own
         for rule in self.rules:
             scores = rule(scores, written)
@@ -74,9 +73,14 @@ class Scorer:
         return EOS if written.tokens.shape[1] >= self.min_tokens else EOS + 1
 
 
+def is_short(logits: Logits, count: int) -> bool:
+    """Whether a vocabulary is so short that blocks of it gain nothing for so many best tokens."""
+    return logits.shape[1] // BLOCK <= 4 * count
+
+
 def best_next(logits: Logits, count: int, n_closed: int) -> BestTokens:
     """The best tokens without rules; the logits are overwritten."""
-    if logits.is_cuda and logits.shape[1] > 4 * BLOCK * count:
+    if logits.is_cuda and not is_short(logits, count):
         return _best_on_gpu(logits, count, n_closed)
     logits = wide(logits)
     kept = logits[:, :n_closed].clone()
@@ -107,7 +111,7 @@ def _best_on_gpu(logits: Logits, count: int, n_closed: int) -> BestTokens:
 def largest(scores: Logits, count: int) -> tuple[Float[Tensor, "r c"], Int[Tensor, "r c"]]:
     """The largest numbers of each row and where they stand: `topk`, for few of many."""
     n_blocks = scores.shape[1] // BLOCK
-    if n_blocks <= 4 * count:
+    if is_short(scores, count):
         values, places = scores.topk(min(count, scores.shape[1]))
         return values, places
     whole = n_blocks * BLOCK

@@ -47,7 +47,7 @@ class Chosen(NamedTuple):
     """The whole row's log-probability after rules; minus infinity for an empty row."""
 
 
-class BeamState(NamedTuple):
+class SearchState(NamedTuple):
     """The state between steps of the search, with an entry for each sentence or row."""
 
     state: Any
@@ -64,7 +64,7 @@ class BeamState(NamedTuple):
     """The most tokens each answer may have."""
 
 
-Chooser = Callable[[Tensor, BeamState], Chosen]
+Chooser = Callable[[Tensor, SearchState], Chosen]
 """Takes the logits of the next token of every row, which it may overwrite, and the state before it;
 gives the rows to continue with, best first. Those beyond a sentence's `places` are not used."""
 

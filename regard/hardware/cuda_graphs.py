@@ -31,6 +31,12 @@ class GraphPool:
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
 
+    def has_room(self) -> bool:
+        """Whether at least half of the GPU's memory holds no tensors."""
+        free, total = torch.cuda.mem_get_info()
+        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return free + kept >= total / 2
+
     def capture_graph(
         self, work: Callable[[], T], stream: torch.cuda.Stream | None = None
     ) -> tuple[T, Callable[[], object]]:

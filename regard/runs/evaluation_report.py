@@ -229,6 +229,7 @@ def _speed(trained: Trained, answers: evaluation.Answers) -> dict[str, float | i
         "device": str(trained.hardware.device),
         "precision": str(trained.hardware.precision).removeprefix("torch."),
         "engine": trained.engine_name,
+        "search": trained.searches,
     }
 
 

@@ -28,6 +28,7 @@ from regard.models import Model, build_model, shapes_of
 from regard.recipes.data_paths import run_of
 from regard.recipes.part_files import check_parts
 from regard.recipes.recipe import Recipe, read_recipe
+from regard.runs.reading_ahead import windows
 from regard.tasks import Task, task_of
 from regard.tasks.captioning import pictures_refusal
 from regard.tasks.embedding import sentence_vectors
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ON_LONG", "Answer", "Prediction", "Request", "Trained", "load"]
 
+LINES_PER_BATCH = 2048
+"""How many lines are answered together; output begins before the last is read."""
 OWN_FILES = "Put recipe and vocabularies beside the weights that were trained with them."
 """The remedy where the files of a run do not belong together."""
 
@@ -126,6 +129,28 @@ class Trained(LoadedRun):
                 return
             yield found
 
+    def predict_lines(
+        self, lines: Iterable[str | Request], options: AnswerOptions
+    ) -> Iterator[Prediction]:
+        """Yield answers in the order of their texts, each as soon as all before it are known.
+
+        Texts are taken as they come and at most `LINES_PER_BATCH` at a time, so that a stream may
+        be endless; they are read and cut into pieces while the model answers those before.
+        """
+
+        def read(some: list[str | Request]) -> list[Request]:
+            requests = [Request(one) if isinstance(one, str) else one for one in some]
+            reads_texts = self.task.sources.has_lengths
+            return self.read_ahead(requests) if reads_texts else requests
+
+        for requests in windows(lines, read, LINES_PER_BATCH):
+            found: dict[int, Prediction] = {}
+            answers = self.predict_each(requests, options)
+            for place in range(len(requests)):
+                while place not in found:
+                    found.update([next(answers)])
+                yield found.pop(place)
+
     def _answer_each(
         self, texts: Sequence[str | Request], options: AnswerOptions
     ) -> Iterator[tuple[int, Prediction]]:
@@ -139,12 +164,13 @@ class Trained(LoadedRun):
                 yield place, without_answer(request)
             else:
                 filled[place] = request
-        places = list(filled)
+        places, requests = list(filled), list(filled.values())
         reads_texts = self.task.sources.has_lengths
-        for number, answer in self.task.answer_each(self, list(filled.values()), options):
-            request = filled[places[number]]
-            unseen = self.unseen_words(request.text) if reads_texts else ()
-            yield places[number], replace(answer, unseen=unseen)
+        if reads_texts and any(request.tokens is None for request in requests):
+            requests = self.read_ahead(requests)
+        for number, answer in self.task.answer_each(self, requests, options):
+            unseen = self.unseen_in(requests[number]) if reads_texts else ()
+            yield places[number], replace(answer, unseen=unseen) if unseen else answer
 
     def stream(self, text: str | Request, *, search: Search | None = None) -> Iterator[str]:
         """The answer to a text in parts, each as soon as it is written; together the whole answer.

@@ -16,18 +16,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from threading import Condition, Event, Lock, Semaphore
-from typing import Any, Protocol, TypeVar, final, runtime_checkable
+from typing import Protocol, TypeVar, final, runtime_checkable
 
 import torch
 from anyio import CapacityLimiter, to_thread
-from jaxtyping import Float, Int
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from torch import Tensor
 
-from regard.decoding import Decodable, Hypothesis, Search, SearchEngine, Sentence
-from regard.models import Stepper
+from regard.decoding import Decodable, Hypothesis, Search, Sentence
 
 T = TypeVar("T")
 
@@ -225,19 +223,24 @@ class WatchedSearch:
     ) -> list[list[Hypothesis]]:
         """Search, and keep what is found."""
         with held(self.busy):
-            watched = model if isinstance(model, SearchEngine) else _Watched(model)
-            found = self.search(watched, sentences, device=device)
+            # asked before each step
+            followed = [replace(one, follower=one.follower or CLIENT) for one in sentences]
+            found = self.search(model, followed, device=device)
         self.found += found
         return found
 
 
-class _Watched:
-    """A stepper that checks before each step whether the client is still connected."""
+@final
+class _Client:
+    """A follower that stops the search once the client has disconnected."""
 
-    def __init__(self, model: Stepper) -> None:
-        self._step = model.step
-        self.start, self.select, self.branch = model.start, model.select, model.branch
-
-    def step(self, state: Any, tokens: Int[Tensor, "r t"]) -> tuple[Float[Tensor, "r t v"], Any]:
+    def wants_more(self) -> bool:
+        """Raises if the client is gone."""
         check_client()
-        return self._step(state, tokens)
+        return True
+
+    def write(self, token: int) -> None:
+        """The answer is sent at its end."""
+
+
+CLIENT = _Client()

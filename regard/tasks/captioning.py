@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from regard.data.framings import FRAMINGS
 from regard.data.pictures import read_picture
 from regard.data.scenes import Scene, is_scene, scene_at
 from regard.data.subword_kinds import BOS
-from regard.decoding import Search, Sentence
+from regard.decoding import Decodable, Search, Sentence
 from regard.decoding.batching import decode_each
 from regard.errors import DataError, SettingError
 from regard.evaluating import MetricScore
@@ -41,7 +41,7 @@ from regard.inspecting.caption_record import CaptionRecord, caption_record
 from regard.inspecting.panels import View
 from regard.inspecting.record import Record
 from regard.inspecting.token_labels import words_of
-from regard.models import Captioner, Stepper
+from regard.models import Captioner
 from regard.models.captioner.network import Album
 from regard.models.spec_choices import frozen_encoder
 from regard.plots.picture_page import picture_page
@@ -125,7 +125,9 @@ class Captioning(Task):
             )
             for number, hypotheses in found:
                 place = places[number]
-                answer = prediction(requests[place].text, hypotheses, run.loaded.target)
+                answer = prediction(
+                    requests[place].text, hypotheses, run.loaded.target, search=run.last_search
+                )
                 notes = [*seen[place].notes, *([answer.note] if answer.note else [])]
                 yield place, replace(answer, note="; ".join(notes) or None)
 
@@ -219,11 +221,11 @@ def pictures_refusal(who: str) -> SettingError:
     )
 
 
-def _album(run: LoadedRun, pictures: Sequence[np.ndarray]) -> Album:
+def _album(run: LoadedRun, pictures: Sequence[np.ndarray]) -> Decodable:
     pixels = torch.from_numpy(np.stack(pictures))
-    # no other program holds a model that captions
-    model = cast(Stepper, run.stepper)
-    return Album(model, lambda numbers: run.hardware.put(pixels[numbers.cpu()]))
+    return run.reading(
+        lambda model: Album(model, lambda numbers: run.hardware.put(pixels[numbers.cpu()]))
+    )
 
 
 def _check_options(options: AnswerOptions) -> None:

@@ -1,10 +1,11 @@
 """A loaded run, on which tasks work: recipe, vocabularies and model, ready to compute."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -13,7 +14,16 @@ from regard.data.labels import LABELS_FILE
 from regard.data.subword_kinds import MASK_NUMBER, SPECIALS, UNK
 from regard.data.subwords import Subwords
 from regard.data.unknown_words import words_with
-from regard.decoding import Beam, Decodable, Ensemble, Limits, SearchEngine, fast_model
+from regard.decoding import (
+    Beam,
+    Decodable,
+    Ensemble,
+    Limits,
+    RecordedModel,
+    SearchEngine,
+    fast_model,
+    recorded,
+)
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.errors import DataError, LengthError
 from regard.hardware.hardware import CPU, Hardware
@@ -98,7 +108,29 @@ class LoadedRun(ABC):
     def _fast(self) -> Stepper:
         place = self.hardware.device
         models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
-        return models[0] if len(models) == 1 else Ensemble(models)
+        return recorded(models[0] if len(models) == 1 else Ensemble(models), place)
+
+    def reading(self, wrap: Callable[[Stepper], Stepper]) -> Decodable:
+        """What searches are called with where a wrapper of the model reads the sources."""
+        if isinstance(self.stepper, RecordedModel):
+            return self.stepper.reading(wrap)
+        # no other program holds a model that is wrapped
+        return wrap(cast(Stepper, self.stepper))
+
+    @property
+    def last_search(self) -> str:
+        """How the last batch was searched for, on a device with recordings; else empty."""
+        return self.stepper.recordings.said if isinstance(self.stepper, RecordedModel) else ""
+
+    @property
+    def searches(self) -> str:
+        """How batches were searched for until now: how many by recordings, and why others not."""
+        if self.engine is not None:
+            return self.engine_name
+        if not isinstance(self.stepper, RecordedModel):
+            return f"plain: no searches are recorded for this {self.hardware.device.type}"
+        counts = self.stepper.recordings.counts
+        return "; ".join(f"{n:,} times {way}" for way, n in counts.items())
 
     @property
     def engine_name(self) -> str:
@@ -134,6 +166,37 @@ class LoadedRun(ABC):
         # the piece of a hidden word stands in no text
         special = {*range(len(SPECIALS)), *([MASK_NUMBER] if subwords.has_mask else [])}
         return frozenset({UNK, *unseen} - (special - {UNK}))
+
+    def read_ahead(self, requests: Sequence[Request]) -> list[Request]:
+        """The requests with the tokens of their texts, cut in bulk; one much too long has none."""
+        source, texts = self.loaded.source, [self.read(request.text) for request in requests]
+        # a lower bound avoids the slow tokenising of a text that is certainly too long
+        known = [source.fewest(text) < self.longest for text in texts]
+        rows = iter(
+            source.encode_all(
+                [text for text, is_known in zip(texts, known, strict=True) if is_known]
+            )
+        )
+        return [
+            request.read_as(next(rows)) if is_known else request
+            for request, is_known in zip(requests, known, strict=True)
+        ]
+
+    def tokens_of(self, request: Request) -> Sequence[int]:
+        """The tokens of a request's text, without the end token."""
+        if request.tokens is not None:
+            return request.tokens
+        return self.loaded.source.encode(self.read(request.text))
+
+    def unseen_in(self, request: Request) -> tuple[str, ...]:
+        """The same as `unseen_words`, of a request that may have been read ahead."""
+        source, tokens = self.loaded.source, request.tokens
+        if tokens is not None and source.n_ids > len(source):
+            # a number also tells a word's head, or that the piece is not its word's first
+            tokens = [number % len(source) for number in tokens]
+        if tokens is not None and self.unseen_pieces.isdisjoint(tokens):
+            return ()
+        return self.unseen_words(request.text)
 
     def unseen_words(self, text: str) -> tuple[str, ...]:
         """The words of a text with pieces of which the model knows nothing."""

@@ -124,9 +124,9 @@ def pieces_of(
 def _pieces(
     run: LoadedRun, request: Request, on_long: str, *, stays_whole: bool
 ) -> Sequence[Request]:
-    # a lower bound avoids the slow tokenising of a text that is much too long
-    fewest = run.loaded.source.fewest(run.read(request.text)) + 1
-    if fewest <= run.longest and run.length(request.text) <= run.longest:
+    if request.tokens is None:
+        request = run.read_ahead([request])[0]
+    if request.tokens is not None and len(request.tokens) < run.longest:
         return [request]
     if on_long == "skip":
         return []
@@ -141,14 +141,16 @@ def _pieces(
         )
     first, *rest = in_pieces(request.text, run.longest, run.length)
     return [
-        replace(request, text=first),
-        *(replace(request, text=part, prefix="") for part in rest),
+        replace(request, text=first, tokens=None),
+        *(replace(request, text=part, tokens=None, prefix="") for part in rest),
     ]
 
 
 def constrained(loaded: Loaded, request: Request, source: Sequence[int] = ()) -> Sentence:
     """A source with the prefix and phrases of its answer, in the tokens of a run."""
     target = loaded.target
+    if not (request.prefix or request.must_contain):
+        return Sentence(source, prefix=target.before, seed=request.seed, follower=request.follower)
     prefix, *phrases = (
         normalised_text(loaded.recipe, text) for text in (request.prefix, *request.must_contain)
     )
@@ -174,8 +176,7 @@ def _check_are_known(target: Subwords, texts: Sequence[str], name: str) -> None:
 
 def sentence_of(run: LoadedRun, request: Request) -> Sentence:
     """A request in the tokens of a run."""
-    source = [*run.loaded.source.encode(run.read(request.text)), EOS]
-    return constrained(run.loaded, request, source)
+    return constrained(run.loaded, request, [*run.tokens_of(request), EOS])
 
 
 def _prediction(
@@ -190,7 +191,7 @@ def _prediction(
         read = run.read(request.text)
         return replaced(text, read.split(), links(loaded, read, one.tokens), options.dictionary)
 
-    found = prediction(request.text, hypotheses, loaded.target, written)
+    found = prediction(request.text, hypotheses, loaded.target, written, search=run.last_search)
     if not options.has_alignments:
         return found
     return replace(found, alignment=alignment(loaded, request.text, hypotheses[0]))

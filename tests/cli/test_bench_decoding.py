@@ -8,9 +8,8 @@ import pytest
 from regard.bench.decoding import DecodingCase, DecodingResult, random_model, sources
 from regard.bench.decoding_worker import _regard
 from regard.cli import main
-from regard.decoding import Beam, GraphedBeam, Hypothesis
-from regard.runs.trained import load
-from tests.factories import make_run
+from regard.runs.trained import Trained
+from regard.tasks.predictions import Answer, Prediction
 
 SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",
          "--turns", "1"]  # fmt: skip
@@ -27,19 +26,27 @@ def test_without_peers_it_gives_our_speed_as_a_table_and_as_json(capsys):
     assert report["ratio"] == {}
 
 
-def test_the_benchmark_searches_as_predict_does(monkeypatch, tmp_path):
-    searches = []
+def test_the_benchmark_measures_the_function_that_users_call(monkeypatch, tmp_path):
+    called = []
 
-    def noted(self, model, sentences, *, device="cpu"):
-        searches.append(type(self))
-        return [[Hypothesis((4,), 0.0, 0.0, (0.0,), has_ended=True)] for _ in sentences]
+    def noted(self, texts, **settings):
+        called.append((type(self), len(texts), settings["search"].width))
+        return [
+            Prediction.of(text, [Answer("w4", 0.0, ("w00000004",))], note=None) for text in texts
+        ]
 
-    for search in (Beam, GraphedBeam):
-        monkeypatch.setattr(search, "__call__", noted)
+    monkeypatch.setattr(Trained, "predict", noted)
     case = DecodingCase(size="tiny", n_sentences=2, batch=2, n_source=3, n_target=3)
-    _regard(random_model(case), case, tmp_path)(sources(case))
-    load(make_run(tmp_path / "run"), device="cpu").predict(["a b"])
-    assert searches == [Beam, Beam]
+    answers = _regard(random_model(case), case, tmp_path)(sources(case))
+    assert answers == [[4], [4]]
+    assert called == [(Trained, 2, 4)]
+
+
+def test_predict_writes_as_many_tokens_as_the_benchmark_asks_for(tmp_path):
+    case = DecodingCase(size="tiny", n_sentences=2, batch=2, n_source=3, n_target=5, n_tokens=40)
+    answers = _regard(random_model(case), case, tmp_path)(sources(case))
+    assert [len(answer) for answer in answers] == [5, 5]
+    assert all(2 < token < 40 for answer in answers for token in answer)
 
 
 def test_an_unknown_size_or_peer_is_refused_with_the_nearest(capsys):

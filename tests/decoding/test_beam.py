@@ -10,7 +10,6 @@ from regard.decoding import (
     Beam,
     Forbidden,
     GnmtPenalty,
-    GraphedBeam,
     Greedy,
     Limits,
     NoPenalty,
@@ -212,13 +211,6 @@ def test_limits_that_contradict_themselves_are_refused(settings, text):
 def test_an_alpha_that_rewards_improbability_is_refused():
     with pytest.raises(SettingError, match=r"alpha must lie in \[0, 2\], got -1\.0"):
         GnmtPenalty(-1.0)
-
-
-def test_on_a_cpu_replaying_is_the_search_itself():
-    model, beam = Table(7, 2), Beam(width=3, n_best=2, limits=Limits(max_tokens=5))
-    asked = [Sentence([3 + i]) for i in range(3)]
-    assert GraphedBeam(beam)(model, asked) == beam(model, asked)
-    assert GraphedBeam(beam)(model, []) == []
 
 
 def test_the_best_tokens_are_found_in_any_vocabulary():
