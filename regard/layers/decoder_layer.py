@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
+from regard.attention.batched_source import BatchedSource
 from regard.attention.caches import reordered as reordered_pasts
 from regard.attention.folded_source import Folded
 from regard.attention.links import AnyMask
@@ -36,6 +37,8 @@ class DecoderCache(NamedTuple):
     source: KeyValues
     folded: Folded | None = None
     """The source multiplied by the layer's weights, if the layer folds it."""
+    batched: BatchedSource | None = None
+    """The source laid out for batched products, if the layer makes such."""
 
     @property
     def length(self) -> int:

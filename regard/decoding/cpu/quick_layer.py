@@ -1,16 +1,18 @@
 """Quick layer: a decoder layer that writes one token at a time on the CPU, with fewer calls.
 
 A step of one sentence multiplies few rows, and choosing the path of each attention takes as long as
-computing it. For heads of dot products and softmax without a pattern the path is known beforehand.
-All other steps are left to the layer itself. The function stays the same.
+computing it. For heads of dot products and softmax without a pattern the path is known beforehand,
+and a source of many rows is laid out once for all steps. All other steps are left to the layer
+itself. The function stays the same.
 """
 
 from typing import final
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention import FULL, GroupedQueryHeads, KeyValues
+from regard.attention.batched_source import BatchedSource
 from regard.attention.engine.kernels import softmax_attention
 from regard.attention.folded_source import Folded
 from regard.attention.links import AnyMask
@@ -19,6 +21,11 @@ from regard.layers import DecoderCache, DecoderLayer
 from regard.layers.decoder_layer import WritingLayer
 from regard.layers.encoder_layer import Attend
 
+BATCHED = 64
+"""A source is laid out for batched products from so many numbers of queries a sentence and head on:
+below, torch's kernel over single heads is faster."""
+MANY, SMALL = 32, 256
+"""Sums are faster than kernels from so many rows on, up to so many numbers of keys a head."""
 FOLDED_GAIN = 2
 """A source is folded if this many times smaller than the weights that it replaces."""
 
@@ -50,10 +57,18 @@ class QuickLayer(WritingLayer):
         source_mask: AnyMask = FULL,
     ) -> tuple[Float[Tensor, "r n m"], DecoderCache]:
         """The next positions, and the longer cache."""
-        if x.shape[1] != 1 or not (is_full(mask) and is_full(source_mask)):
+        seen = None if isinstance(source_mask, Tensor) else source_mask.as_kernel()
+        if x.shape[1] != 1 or not is_full(mask) or seen is None or seen.is_causal:
             return self.layer.step(x, cache, mask, source_mask)
         layer, kept = self.layer, list[KeyValues]()
-        folded = cache.folded or self._folded(cache.source)
+        folded, batched = cache.folded, cache.batched
+        if seen.valid is None and folded is None:
+            folded = self._folded(cache.source)
+        width = layer.cross_attention.dims.d_head
+        if folded is None and batched is None and len(x) * width >= BATCHED * len(cache.source.key):
+            batched = BatchedSource.of(
+                layer.cross_attention, cache.source, seen.valid, self._source_scale
+            )
 
         def own_past(z: Tensor) -> Tensor:
             context, past = self._attend_with_cache(z, cache.past)
@@ -61,12 +76,14 @@ class QuickLayer(WritingLayer):
             return context
 
         def the_source(z: Tensor) -> Tensor:
-            return self._look_at(z, cache.source) if folded is None else folded.attend(z)
+            if folded is not None:
+                return folded.attend(z)
+            return self._look_at(z, cache.source, seen.valid, batched)
 
         y = layer.around_attention(x, own_past)
         z = layer.around_cross_attention(y, the_source)
         out = layer.around_feed_forward(z, layer.feed_forward)
-        return out, DecoderCache(kept[0], cache.source, folded)
+        return out, DecoderCache(kept[0], cache.source, folded, batched)
 
     def _attend_with_cache(
         self, z: Float[Tensor, "r 1 m"], past: KeyValues | None
@@ -82,15 +99,26 @@ class QuickLayer(WritingLayer):
             memory = KeyValues(both[:, 0, :, None], both[:, 1, :, None])
         else:
             memory = past.append_one(both)
-        context = _attend(heads, query, memory, self._scale)
-        return heads.W_O(context.reshape(rows, 1, -1)), memory
+        # a product of one query with few keys is too small to be worth a kernel's call
+        is_small = rows >= MANY and memory.length * width <= SMALL
+        attend = _attend_by_sums if is_small else _attend
+        return heads.W_O(attend(heads, query, memory, self._scale).reshape(rows, 1, -1)), memory
 
-    def _look_at(self, z: Float[Tensor, "r 1 m"], source: KeyValues) -> Float[Tensor, "r 1 m"]:
+    def _look_at(
+        self,
+        z: Float[Tensor, "r 1 m"],
+        source: KeyValues,
+        valid: Bool[Tensor, "b k"] | None,
+        batched: BatchedSource | None,
+    ) -> Float[Tensor, "r 1 m"]:
         """The cross-attention of each row; the rows of a sentence attend together."""
         heads = self.layer.cross_attention
         queries = heads.W_Q(z.view(source.key.shape[0], -1, z.shape[2]))
         queries = queries.unflatten(2, (heads.dims.n_heads, -1)).transpose(1, 2)
-        context = _attend(heads, queries, source, self._source_scale)
+        if batched is None:
+            context = _attend(heads, queries, source, self._source_scale, valid)
+        else:
+            context = batched.attend(queries)
         return heads.W_O(context.transpose(1, 2).reshape(z.shape[0], 1, -1))
 
     def _folded(self, source: KeyValues) -> Folded | None:
@@ -126,8 +154,24 @@ def plain_scale(heads: GroupedQueryHeads) -> float | None:
     return softmax * dot.scale if dot.query is nothing and dot.key is nothing else None
 
 
+def _attend_by_sums(
+    heads: GroupedQueryHeads,
+    query: Float[Tensor, "r h 1 d"],
+    memory: KeyValues,
+    scale: float,
+) -> Float[Tensor, "r h d"]:
+    """The same for one query a row, number by number: keys first, as caches are stored."""
+    key, value = (each.permute(2, 0, 1, 3) for each in heads.by_head(memory))
+    scores = (key * (query.squeeze(2) * scale)).sum(-1, keepdim=True)
+    return (value * scores.softmax(0)).sum(0)
+
+
 def _attend(
-    heads: GroupedQueryHeads, query: Float[Tensor, "b h q d"], memory: KeyValues, scale: float
+    heads: GroupedQueryHeads,
+    query: Float[Tensor, "b h q d"],
+    memory: KeyValues,
+    scale: float,
+    valid: Bool[Tensor, "b k"] | None = None,
 ) -> Float[Tensor, "b h q d"]:
     key, value = heads.by_head(memory)
-    return softmax_attention(query, key, value, None, is_causal=False, scale=scale)[0]
+    return softmax_attention(query, key, value, None, valid=valid, is_causal=False, scale=scale)[0]

@@ -16,7 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, final, overload, runtime_checkable
 
 from regard.data.subword_kinds import BOS, EOS, PAD
@@ -34,12 +34,16 @@ count: with 1, a search may end before the likely one does."""
 END_TOKENS = (EOS, PAD, BOS)
 
 
-class Found(NamedTuple):
-    """One hypothesis as CTranslate2 gives it."""
+Row = Sequence[Any]
+"""The tokens of a hypothesis as CTranslate2 gives them: names, or numbers."""
 
-    tokens: Sequence[int]
-    """With the token that ended it, if one did."""
-    log_probability: float
+
+class Found(NamedTuple):
+    """The hypotheses of one sentence."""
+
+    rows: Sequence[Row]
+    """Each with the token that ended it, if one did."""
+    log_probabilities: Sequence[float]
 
 
 @runtime_checkable
@@ -51,8 +55,11 @@ class AnswerReader(Protocol):
 
     def found(
         self, model: Any, sentences: Sequence[Sentence], settings: Mapping[str, Any], most: int
-    ) -> Iterator[tuple[list[Sequence[int]], list[float]]]:
-        """For each sentence the tokens of its hypotheses, and their scores."""
+    ) -> Iterator[tuple[list[Row], list[float]]]:
+        """For each sentence its hypotheses, and their scores."""
+
+    def number(self, token: Any) -> int:
+        """The number of a token of a hypothesis."""
 
     def token_scores(
         self, model: Any, sentences: Sequence[Sentence], answers: Sequence[Sequence[int]]
@@ -74,14 +81,18 @@ class SourceReader:
 
     def found(
         self, model: Any, sentences: Sequence[Sentence], settings: Mapping[str, Any], most: int
-    ) -> Iterator[tuple[list[Sequence[int]], list[float]]]:
-        """For each sentence the tokens of its hypotheses, and their scores."""
+    ) -> Iterator[tuple[list[Row], list[float]]]:
+        """For each sentence its hypotheses, and their scores."""
         results = model.translate_batch(
             self._read(sentences), max_input_length=0, max_decoding_length=most,
             min_decoding_length=settings["min_length"], **_without(settings, "min_length"),
         )  # fmt: skip
         for one in results:
-            yield [[self.numbers[piece] for piece in row] for row in one.hypotheses], one.scores
+            yield one.hypotheses, one.scores
+
+    def number(self, token: Any) -> int:
+        """The number of a piece."""
+        return self.numbers[token]
 
     def token_scores(
         self, model: Any, sentences: Sequence[Sentence], answers: Sequence[Sequence[int]]
@@ -112,13 +123,17 @@ class PromptReader:
 
     def found(
         self, model: Any, sentences: Sequence[Sentence], settings: Mapping[str, Any], most: int
-    ) -> Iterator[tuple[list[Sequence[int]], list[float]]]:
-        """For each sentence the tokens of its hypotheses, and their scores."""
+    ) -> Iterator[tuple[list[Row], list[float]]]:
+        """For each sentence its hypotheses, and their scores."""
         results = model.generate_batch(
             self._read(sentences), include_prompt_in_result=False, max_length=most, **settings
         )
         for one in results:
             yield one.sequences_ids, one.scores
+
+    def number(self, token: Any) -> int:
+        """A token is a number."""
+        return int(token)
 
     def token_scores(
         self, model: Any, sentences: Sequence[Sentence], answers: Sequence[Sequence[int]]
@@ -150,10 +165,14 @@ class LazyNumbers(Sequence[float]):
     """Numbers that are computed once, when the first of them is read."""
 
     def __init__(self, compute: Callable[[], list[float]]) -> None:
-        self._compute = cache(compute)
+        self._compute = compute
+
+    @cached_property
+    def _numbers(self) -> list[float]:
+        return self._compute()
 
     def __len__(self) -> int:
-        return len(self._compute())
+        return len(self._numbers)
 
     @overload
     def __getitem__(self, at: int) -> float: ...
@@ -162,7 +181,7 @@ class LazyNumbers(Sequence[float]):
     def __getitem__(self, at: slice) -> list[float]: ...
 
     def __getitem__(self, at: int | slice) -> float | list[float]:
-        return self._compute()[at]
+        return self._numbers[at]
 
 
 @final
@@ -185,20 +204,29 @@ class CTranslate2Search:
         """The answers of each sentence; what CTranslate2 lacks is refused."""
         self._check(search, sentences)
         most = [search.limits.of(sentence) for sentence in sentences]
-        answers: dict[int, list[Found]] = {}
+        answers: dict[int, Found] = {}
         for group in self.reader.groups(sentences):
             answers |= self._searched(search, sentences, group, max(most[i] for i in group))
         for place, found in list(answers.items()):
-            # a shorter limit than that of the group, or a token that is never written
-            is_long = any(len(_written(one)) > most[place] for one in found)
-            if is_long or any(one.tokens[-1:] in ((PAD,), (BOS,)) for one in map(_tuple, found)):
+            if self._needs_another(found, most[place]):
                 again = self._searched(search, sentences, [place], most[place], forbids=(PAD, BOS))
-                answers[place] = [self._exact(sentences[place], one) for one in again[place]]
-        best = [_best(answers[place], search) for place in range(len(sentences))]
+                answers[place] = self._exact(sentences[place], again[place])
+        longest = max(len(row) for found in answers.values() for row in found.rows)
+        divisors = [search.penalty.divisor(float(length)) for length in range(longest + 1)]
+        best = [self._best(answers[i], divisors, search.n_best) for i in range(len(sentences))]
         return [
             [self._with_token_scores(sentence, one) for one in found]
             for sentence, found in zip(sentences, best, strict=True)
         ]
+
+    def _needs_another(self, found: Found, most: int) -> bool:
+        """Whether an answer is longer than its own limit, or ends with what is never written."""
+        lasts = [self.reader.number(token) for token in {row[-1] for row in found.rows if row}]
+        if not {PAD, BOS}.isdisjoint(lasts):
+            return True
+        return max(map(len, found.rows)) > most and any(
+            len(row) - (self.reader.number(row[-1]) == EOS) > most for row in found.rows
+        )
 
     def _searched(
         self,
@@ -207,7 +235,7 @@ class CTranslate2Search:
         places: Sequence[int],
         most: int,
         forbids: Sequence[int] = (),
-    ) -> dict[int, list[Found]]:
+    ) -> dict[int, Found]:
         power = _power(search.penalty)
         if search.n_best > 1:
             power = max(power, LEAST_POWER)
@@ -225,19 +253,37 @@ class CTranslate2Search:
         }
         chosen = [sentences[place] for place in places]
         results = self.reader.found(self.model, chosen, settings, most)
+        powers = [length ** settings["length_penalty"] for length in range(most + 2)]
         return {
-            place: [
-                Found(tokens, score * len(tokens) ** settings["length_penalty"])
-                for tokens, score in zip(rows, scores, strict=True)
-            ]
+            place: Found(
+                rows,
+                [score * powers[len(row)] for row, score in zip(rows, scores, strict=True)],
+            )
             for place, (rows, scores) in zip(places, results, strict=True)
         }
 
-    def _exact(self, sentence: Sentence, one: Found) -> Found:
-        """The log-probability among all pieces, after a search without some of them."""
-        tokens = _written(one)
-        (found,) = self.reader.token_scores(self.model, [sentence], [tokens])
-        return Found(one.tokens, sum(found[: len(one.tokens)]))
+    def _exact(self, sentence: Sentence, found: Found) -> Found:
+        """Log-probabilities among all pieces, after a search without some of them."""
+        totals = []
+        for row in found.rows:
+            tokens = [self.reader.number(token) for token in row]
+            written = tokens[:-1] if tokens[-1:] and tokens[-1] in END_TOKENS else tokens
+            (each,) = self.reader.token_scores(self.model, [sentence], [written])
+            totals.append(sum(each[: len(row)]))
+        return Found(found.rows, totals)
+
+    def _best(self, found: Found, divisors: Sequence[float], n_best: int) -> list[Hypothesis]:
+        """The best answers by the search's own penalty, without the numbers of their tokens yet."""
+        totals, number = found.log_probabilities, self.reader.number
+        scores = [total / divisors[len(row)] for row, total in zip(found.rows, totals, strict=True)]
+        answers = []
+        # only what is given is read
+        for i in sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:n_best]:
+            tokens = tuple(map(number, found.rows[i]))
+            has_ended = tokens[-1:] == (EOS,)
+            written = tokens[:-1] if has_ended else tokens
+            answers.append(Hypothesis(written, scores[i], totals[i], (), has_ended))
+        return answers
 
     def _with_token_scores(self, sentence: Sentence, one: Hypothesis) -> Hypothesis:
         """An answer whose tokens' log-probabilities are computed when they are first read."""
@@ -260,26 +306,6 @@ class CTranslate2Search:
                     f"--engine {self.engine_name}: {name} of answers are searched for with torch "
                     "alone. Leave --engine out, or the other."
                 )
-
-
-def _tuple(one: Found) -> Found:
-    return one._replace(tokens=tuple(one.tokens))
-
-
-def _written(one: Found) -> Sequence[int]:
-    """The tokens without the one that ended it."""
-    return one.tokens[:-1] if one.tokens and one.tokens[-1] in END_TOKENS else one.tokens
-
-
-def _best(found: Sequence[Found], search: Beam) -> list[Hypothesis]:
-    """The best answers by the search's own penalty, without the numbers of their tokens yet."""
-    answers = []
-    for one in found:
-        score = one.log_probability / search.penalty.divisor(float(len(one.tokens)))
-        has_ended = bool(one.tokens) and one.tokens[-1] == EOS
-        tokens = tuple(one.tokens[:-1] if has_ended else one.tokens)
-        answers.append(Hypothesis(tokens, score, one.log_probability, (), has_ended))
-    return sorted(answers, key=lambda answer: -answer.score)[: search.n_best]
 
 
 def _power(penalty: LengthPenalty) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.attention import Chain, KeyValues, multi_head
+from regard.attention import Chain, KeyValues, multi_head, padding
 from regard.attention.folded_source import Folded
 from regard.attention.heads.grouped_query import GroupedQueryHeads
 from regard.attention.patterns.full import FullPattern
@@ -83,8 +83,37 @@ def test_two_folded_sentences_look_at_their_own_source_each(heads):
     assert_close("context", folded.attend(z), want)
 
 
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("width", [1, 12], ids=["greedy", "beam"])
 @torch.inference_mode()
-def test_a_source_with_padding_and_several_positions_are_left_to_the_layer():
+def test_many_rows_over_padded_sources_give_what_the_layer_gives(heads, width):
+    layer = _layer(heads, PreNorm)
+    layer.attention.stack()
+    n = 48 // width
+    quick, source = QuickLayer(layer), torch.randn(n, 7, 32).double()
+    valid = torch.arange(7) < torch.randint(1, 8, (n, 1))
+    ours, theirs = quick.start(source), layer.start(source)
+    for t in range(4):
+        x = torch.randn(n if t == 0 else 48, 1, 32).double()
+        got, ours = quick.step(x, ours, source_mask=padding(valid))
+        want, theirs = layer.step(x, theirs, source_mask=padding(valid))
+        assert_close("out", got, want)
+        # from a step to the next, rows move within their sentences
+        order = torch.arange(n)[:, None] * (1 if t == 0 else width)
+        order = (order + torch.randint(0, 1 if t == 0 else width, (n, width))).flatten()
+        ours, theirs = ours.select(order), theirs.select(order)
+    assert (ours.batched is not None) == (width > 1)
+    # sentences that stay have a source of their own again
+    rows = torch.arange(2 * width)
+    ours, theirs = (each.keep(rows, torch.arange(2)) for each in (ours, theirs))
+    x = torch.randn(2 * width, 1, 32).double()
+    got, _ = quick.step(x, ours, source_mask=padding(valid[:2]))
+    want, _ = layer.step(x, theirs, source_mask=padding(valid[:2]))
+    assert_close("out", got, want)
+
+
+@torch.inference_mode()
+def test_several_positions_at_once_are_left_to_the_layer():
     spec = TransformerSpec(
         d_model=32, n_heads=4, d_hidden=32, n_encoder_layers=1, n_decoder_layers=2
     )
