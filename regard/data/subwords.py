@@ -252,9 +252,8 @@ class Subwords:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text; padding, begin, end and framing are dropped, unknown pieces become U+FFFD."""
-        dropped = self._dropped_pieces
-        shown = (UNKNOWN if i == UNK else self._piece(i) for i in ids if i not in dropped)
-        return self.kind.join(shown)
+        shown = (i for i in ids if i not in self._dropped_pieces)
+        return self.kind.join([UNKNOWN if i == UNK else self._piece(i) for i in shown])
 
     @cached_property
     def _dropped_pieces(self) -> frozenset[int]:
@@ -346,7 +345,8 @@ class Subwords:
 
     def _ids(self, encoding: Encoding) -> list[int]:
         # a word spelt like a special piece is an unknown word
-        return [max(number, UNK) for number in encoding.ids]
+        ids: list[int] = encoding.ids
+        return ids if min(ids, default=UNK) >= UNK else [max(number, UNK) for number in ids]
 
     def _carried(self, text: str, ids: list[int]) -> list[int]:
         """The ids, each combined with its word's head if texts come with their trees."""

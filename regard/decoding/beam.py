@@ -122,21 +122,19 @@ class Beam:
 def _likeliest(scorer: Scorer, width: int, logits: Logits, before: SearchState) -> Chosen:
     """The `width` best continuations of each sentence."""
     live = before.live
-    # an empty row stays empty, whatever the model gives for it
-    exists = live[..., None] > -torch.inf
+    is_empty = (live == -torch.inf)[..., None]
     if is_short(logits, width):
         # of a short vocabulary the best of all rows together are found faster than those of each
-        every = scorer.every(logits, before.written)
-        scores = torch.where(
-            exists, live[..., None] + every.scores.view(*live.shape, -1), -torch.inf
-        )
+        every = scorer.every(logits, before.written, live.view(-1, 1))
+        # an empty row stays empty, whatever the model gives for it
+        scores = every.scores.view(*live.shape, -1).masked_fill_(is_empty, -torch.inf)
         score, at = scores.flatten(1).topk(min(width, scores[0].numel()))
         own = every.own.view(len(live), -1).gather(1, at)
         return Chosen(at % logits.shape[1], at // logits.shape[1], own, score)
     best = scorer.best(logits, before.written, width)
     (b, n_rows), each = live.shape, best.tokens.shape[1]
     scores = live[..., None] + best.scores.view(b, n_rows, each)
-    scores = scores.where(exists, -torch.inf).flatten(1)
+    scores = scores.masked_fill(is_empty, -torch.inf).flatten(1)
     score, at = scores.topk(min(width, n_rows * each))
     token, own = (x.view(b, -1).gather(1, at) for x in (best.tokens, best.own))
     return Chosen(token, at // each, own, score)

@@ -58,13 +58,15 @@ class Scorer:
             return self.every(logits, written).best(count)
         return best_next(logits, count, self._n_closed(written))
 
-    def every(self, logits: Logits, written: GeneratedTokens) -> TokenScores:
-        """Normalise, then apply the rules."""
+    def every(
+        self, logits: Logits, written: GeneratedTokens, before: Float[Tensor, "r 1"] | float = 0.0
+    ) -> TokenScores:
+        """Normalise, apply the rules, and add to what each row had before."""
         own = wide(logits).log_softmax(-1)
         scores = own
         for rule in self.rules:
             scores = rule(scores, written)
-        scores = scores.clone() if scores is own else scores
+        scores = scores + before
         scores[:, : self._n_closed(written)] = -torch.inf
         return TokenScores(scores, own)
 

@@ -113,7 +113,8 @@ class Trained(LoadedRun):
         """
         texts, search = listed_texts(texts, "predict"), search or self.default_search()
         options = AnswerOptions(search, has_alignments, on_long, dictionary)
-        found = dict(self.predict_each(texts, options))
+        with self.hardware.on_threads():
+            found = dict(self._answer_each(texts, options))
         return [found[place] for place in range(len(texts))]
 
     def predict_each(
@@ -157,18 +158,18 @@ class Trained(LoadedRun):
         if options.dictionary is not None:
             self.check_reads_texts("unknown words")
             check_has_unknown_words(self.loaded)
-        filled: dict[int, Request] = {}
+        task, filled = self.task, dict[int, Request]()
         for place, text in enumerate(texts):
             request = Request(text) if isinstance(text, str) else text
-            if self.task.is_blank(self, request.text):
+            if task.is_blank(self, request.text):
                 yield place, without_answer(request)
             else:
                 filled[place] = request
         places, requests = list(filled), list(filled.values())
-        reads_texts = self.task.sources.has_lengths
+        reads_texts = task.sources.has_lengths
         if reads_texts and any(request.tokens is None for request in requests):
             requests = self.read_ahead(requests)
-        for number, answer in self.task.answer_each(self, requests, options):
+        for number, answer in task.answer_each(self, requests, options):
             unseen = self.unseen_in(requests[number]) if reads_texts else ()
             yield places[number], replace(answer, unseen=unseen) if unseen else answer
 

@@ -56,7 +56,7 @@ def as_read(recipe: Recipe, text: str) -> tuple[str, Sequence[int]]:
 
 def normalised_text(recipe: Recipe, text: str) -> str:
     """A text normalised as the training data are."""
-    return as_read(recipe, text)[0]
+    return text if form_name(recipe) is None else as_read(recipe, text)[0]
 
 
 def ending(path: Path) -> str:

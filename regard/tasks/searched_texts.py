@@ -60,8 +60,12 @@ def answer_each(
     search, device = WithPrecision(options.search, run.hardware), run.hardware.device
     for number, hypotheses in decode_each(run.stepper, sentences, search, device=device):
         place, request = pieces[number]
+        found = _prediction(run, request, hypotheses, options)
+        if counts[place] == 1:
+            yield place, found
+            continue
         parts = answered[place]
-        parts[number] = _prediction(run, request, hypotheses, options)
+        parts[number] = found
         if len(parts) == counts[place]:
             yield place, joined(requests[place], [parts[key] for key in sorted(parts)])
 

@@ -16,7 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, final, overload, runtime_checkable
 
 from regard.data.subword_kinds import BOS, EOS, PAD
@@ -213,10 +213,9 @@ class CTranslate2Search:
                 answers[place] = self._exact(sentences[place], again[place])
         longest = max(len(row) for found in answers.values() for row in found.rows)
         divisors = [search.penalty.divisor(float(length)) for length in range(longest + 1)]
-        best = [self._best(answers[i], divisors, search.n_best) for i in range(len(sentences))]
         return [
-            [self._with_token_scores(sentence, one) for one in found]
-            for sentence, found in zip(sentences, best, strict=True)
+            self._best(answers[place], divisors, search.n_best, sentence)
+            for place, sentence in enumerate(sentences)
         ]
 
     def _needs_another(self, found: Found, most: int) -> bool:
@@ -272,8 +271,10 @@ class CTranslate2Search:
             totals.append(sum(each[: len(row)]))
         return Found(found.rows, totals)
 
-    def _best(self, found: Found, divisors: Sequence[float], n_best: int) -> list[Hypothesis]:
-        """The best answers by the search's own penalty, without the numbers of their tokens yet."""
+    def _best(
+        self, found: Found, divisors: Sequence[float], n_best: int, sentence: Sentence
+    ) -> list[Hypothesis]:
+        """The best answers by the search's own penalty."""
         totals, number = found.log_probabilities, self.reader.number
         scores = [total / divisors[len(row)] for row, total in zip(found.rows, totals, strict=True)]
         answers = []
@@ -282,17 +283,14 @@ class CTranslate2Search:
             tokens = tuple(map(number, found.rows[i]))
             has_ended = tokens[-1:] == (EOS,)
             written = tokens[:-1] if has_ended else tokens
-            answers.append(Hypothesis(written, scores[i], totals[i], (), has_ended))
+            each = LazyNumbers(partial(self._token_scores, sentence, written, len(tokens)))
+            answers.append(Hypothesis(written, scores[i], totals[i], each, has_ended))
         return answers
 
-    def _with_token_scores(self, sentence: Sentence, one: Hypothesis) -> Hypothesis:
-        """An answer whose tokens' log-probabilities are computed when they are first read."""
-
-        def read() -> list[float]:
-            (found,) = self.reader.token_scores(self.model, [sentence], [one.tokens])
-            return found[: len(one.tokens) + one.has_ended]
-
-        return one._replace(token_log_probabilities=LazyNumbers(read))
+    def _token_scores(self, sentence: Sentence, written: Sequence[int], count: int) -> list[float]:
+        """The log-probabilities of the first tokens of an answer and its end token."""
+        (found,) = self.reader.token_scores(self.model, [sentence], [written])
+        return found[:count]
 
     def _check(self, search: Beam, sentences: Sequence[Sentence]) -> None:
         given = {
