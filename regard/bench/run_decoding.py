@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from regard.data.files import lines
 from regard.decoding.batching import BATCH_TOKENS
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
-from regard.errors import SettingError
+from regard.errors import DataError, SettingError, counted
 from regard.interop.ctranslate2 import CTranslate2
 from regard.interop.ctranslate2.engine import open_model
 from regard.interop.ctranslate2.folder import write_model
@@ -91,17 +93,18 @@ class RunResult:
 def run_decoding_text(result: RunResult) -> str:
     """A table as plain text."""
     case, plain = result.case, result.as_dict()
-    lines = [
+    table = [
         f"{case.run}: {result.n_texts:,} texts, beam {case.beam}, float32 on {case.device}, "
-        f"{case.threads or 'all'} threads; {result.searches}.",
+        f"{counted(case.threads, 'thread') if case.threads else 'free threads'}; "
+        f"{result.searches}.",
         "",
         f"{'':<24} {'texts/s':>9} {'of ctranslate2':>15} {'our answers':>12}",
     ]
     for name, speed in plain["texts_per_s"].items():
         ratio = f"{plain['ratio'][name]:.2f} ×" if name in plain["ratio"] else ""
         same = f"{100 * result.same[name]:.1f} %" if name in result.same else ""
-        lines.append(f"{name:<24} {speed:>9,.0f} {ratio:>15} {same:>12}")
-    return "\n".join(lines)
+        table.append(f"{name:<24} {speed:>9,.0f} {ratio:>15} {same:>12}")
+    return "\n".join(table)
 
 
 def bench_run(
@@ -112,9 +115,9 @@ def bench_run(
         raise SettingError("bench decode: expected at least one turn and one text.")
     trained = load(case.run, device=case.device, threads=case.threads)
     trained.check_reads_texts("bench decode: --run")
-    given = None if case.texts is None else str(case.texts)
-    found, _ = texts_asked_for(trained.loaded.recipe, given, (), None, trained.path)
-    texts = [example.source for example in found][: case.n_texts]
+    texts = list(islice(_texts(case, trained), case.n_texts))
+    if not any(text.strip() for text in texts):
+        raise DataError(f"bench decode: '{case.texts}' holds no text. Give a line at least.")
     with _answerers(case, trained) as answerers:
         answers = {}
         for name, answer in answerers.items():
@@ -133,6 +136,16 @@ def bench_run(
         if name != OURS
     }
     return RunResult(case, len(texts), seconds, same, trained.searches)
+
+
+def _texts(case: RunCase, trained: Trained) -> Iterator[str]:
+    """The texts of the file, read as `regard predict` reads it, or of the run's test split."""
+    if case.texts is None:
+        found, _ = texts_asked_for(trained.loaded.recipe, None, (), None, trained.path)
+        return (example.source for example in found)
+    return trained.task.sources.requests(
+        trained, str(case.texts), lambda name: lines(Path(name)), lambda note: None
+    )
 
 
 @contextmanager

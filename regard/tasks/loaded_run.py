@@ -128,7 +128,7 @@ class LoadedRun(ABC):
         if self.engine is not None:
             return self.engine_name
         if not isinstance(self.stepper, RecordedModel):
-            return f"plain: no searches are recorded for this {self.hardware.device.type}"
+            return f"plain: no search is recorded on a {self.hardware.device.type}"
         counts = self.stepper.recordings.counts
         return "; ".join(f"{n:,} times {way}" for way, n in counts.items())
 

@@ -7,9 +7,11 @@ import pytest
 
 from regard.bench.decoding import DecodingCase, DecodingResult, random_model, sources
 from regard.bench.decoding_worker import _regard
+from regard.bench.run_decoding import RunCase, RunResult, run_decoding_text
 from regard.cli import main
 from regard.runs.trained import Trained
 from regard.tasks.predictions import Answer, Prediction
+from tests.factories import make_run
 
 SMALL = ["bench", "decode", "--size", "tiny", "--sentences", "3", "--batch", "2", "--length", "3",
          "--turns", "1"]  # fmt: skip
@@ -47,6 +49,59 @@ def test_predict_writes_as_many_tokens_as_the_benchmark_asks_for(tmp_path):
     answers = _regard(random_model(case), case, tmp_path)(sources(case))
     assert [len(answer) for answer in answers] == [5, 5]
     assert all(2 < token < 40 for answer in answers for token in answer)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("bench") / "run")
+
+
+def test_a_run_is_measured_by_what_users_call(run, tmp_path, monkeypatch, capsys):
+    texts, asked = tmp_path / "texts.txt", []
+    texts.write_text("a b c\nd e\nc\n")
+    predict = Trained.predict
+
+    def noted(self, given, **settings):
+        asked.append((given, settings["search"].width))
+        return predict(self, given, **settings)
+
+    monkeypatch.setattr(Trained, "predict", noted)
+    told = ["bench", "decode", "--run", str(run), "--texts", str(texts), "--peers", "none",
+            "--turns", "1", "--threads", "1", "--sentences", "2"]  # fmt: skip
+    assert main([*told, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    # to warm up, for the comparison, and in the one turn
+    assert asked == [(["a b c", "d e"], 5)] * 3
+    assert report["n_texts"] == 2
+    assert report["search"] == "plain: no search is recorded on a cpu"
+    assert report["texts_per_s"]["regard"] == pytest.approx(2 / report["seconds"]["regard"][0])
+    assert main([*told, "--beam", "2"]) == 0
+    assert "2 texts, beam 2, float32 on cpu, 1 thread; plain" in capsys.readouterr().out
+    assert asked[-1] == (["a b c", "d e"], 2)
+
+
+def test_a_ratio_to_ctranslate2_is_the_median_of_the_turns(run):
+    seconds = {"regard": [2.0, 4.0, 8.0], "ctranslate2": [1.0, 3.0, 8.0]}
+    result = RunResult(RunCase(run=run), 10, seconds, {"ctranslate2": 0.9}, "plain")
+    assert result.ratio("regard") == 0.75
+    assert result.as_dict()["texts_per_s"] == {"regard": 2.5, "ctranslate2": 10 / 3}
+    assert "regard                           2          0.75 ×" in run_decoding_text(result)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--run", "RUN", "--size", "base"], "--run measures a run on texts with their own ends"),
+        (["--run", "RUN", "--texts", "EMPTY"], "empty.txt' holds no text. Give a line at least."),
+        (["--run", "RUN", "--peers", "huggingface"], "Known: ctranslate2."),
+        (["--texts", "EMPTY"], "--texts are for a run. Add --run, or leave them out."),
+    ],
+)
+def test_what_cannot_be_measured_together_is_refused(given, said, run, tmp_path, capsys):
+    (tmp_path / "empty.txt").touch()
+    names = {"RUN": str(run), "EMPTY": str(tmp_path / "empty.txt")}
+    assert main(["bench", "decode", *(names.get(part, part) for part in given)]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_an_unknown_size_or_peer_is_refused_with_the_nearest(capsys):

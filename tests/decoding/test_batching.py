@@ -3,11 +3,14 @@
 import pytest
 import torch
 
-from regard.decoding import Beam, Greedy, Limits, Sentence, decode_each
+from regard.decoding import Beam, Greedy, Limits, Sentence, decode_each, trellis
 from regard.decoding.batching import batches
 from regard.errors import SettingError
 from regard.models import build_transformer
-from tests.decoding.writers import SPECS, Table, decided, decode_all
+from tests.decoding.writers import SPECS, Table, decided, decode_all, other_model, transformer
+
+LONG = Limits(max_tokens=12, beyond_source=2)
+"""Under which answers end at different steps."""
 
 
 def test_batches_hold_no_more_tokens_than_asked_and_every_sentence_once():
@@ -34,6 +37,31 @@ def test_answers_come_as_they_are_found_and_say_whose_they_are():
     in_order = decode_all(model, asked, search, batch_tokens=8)
     assert [one[1] for one in sorted(came, key=lambda one: one[0])] == in_order
     assert in_order == search(model, asked)
+
+
+@pytest.mark.parametrize("make", [lambda: transformer("post_norm"), lambda: other_model("luong")])
+@pytest.mark.parametrize("search", [Greedy(limits=LONG), Beam(width=3, n_best=2, limits=LONG)])
+def test_sentences_that_leave_the_batch_change_no_token_and_no_score_beyond_rounding(
+    make, search, monkeypatch
+):
+    model = make().float()
+    rows = torch.randint(4, 11, (24, 8)).tolist()
+    asked = [Sentence(row[: 1 + i % 8]) for i, row in enumerate(rows)]
+    left = search(model, asked)
+    assert len({len(answers[0].tokens) for answers in left}) > 2, "some end before others"
+    monkeypatch.setattr(trellis, "DONE_SHARE", 2)
+    stayed = search(model, asked)
+    for one, other in zip(left, stayed, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_batches_of_recorded_models_count_lengths_in_few_sizes():
+    asked = [Sentence([5] * n) for n in (17, 18, 24, 9, 16)]
+    assert list(batches(asked, 48, 8)) == [[2, 1], [0, 4], [3]]
+    assert list(batches(asked, 48)) == [[2, 1], [0, 4], [3]]
+    assert list(batches(asked, 36)) == [[2], [1, 0], [4, 3]]
+    assert list(batches(asked, 36, 8)) == [[2], [1], [0], [4, 3]]
 
 
 def test_a_batch_of_nothing_is_refused():
