@@ -5,7 +5,8 @@
     ctranslate2                the same weights, asked as the README of `regard export` asks it
 
 Answers end where the model ends them. All take turns in one process, on equally many threads;
-ratios are taken within each turn, and the median of the ratios is reported.
+ratios are taken within each turn, and the median of the ratios is reported, of the time that passed
+and of that which processors worked.
 """
 
 import tempfile
@@ -61,15 +62,21 @@ class RunResult:
     case: RunCase
     n_texts: int
     seconds: Mapping[str, Sequence[float]]
+    processor_seconds: Mapping[str, Sequence[float]]
+    """The time that processors worked in each turn, whatever else the machine did."""
     same: Mapping[str, float]
     """The share of texts to which another gives our answer."""
     searches: str
     """How our batches were searched for."""
 
-    def ratio(self, ours: str, peer: str = PEER) -> float:
-        """How many times as fast as the peer: the median over the turns."""
-        turns = zip(self.seconds[peer], self.seconds[ours], strict=True)
-        return median(theirs / mine for theirs, mine in turns)
+    def ratios(self, seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
+        """How many times as fast as the peer each is: the median over the turns."""
+        theirs = seconds.get(PEER, ())
+        return {
+            name: median(peer / own for peer, own in zip(theirs, each, strict=True))
+            for name, each in seconds.items()
+            if theirs
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, speeds and ratios included."""
@@ -78,13 +85,13 @@ class RunResult:
             for key, value in asdict(self.case).items()
         }
         speeds = {name: self.n_texts / median(each) for name, each in self.seconds.items()}
-        ratio = {name: self.ratio(name) for name in self.seconds if PEER in self.seconds}
         return {
             "case": case,
             "n_texts": self.n_texts,
             "seconds": {name: list(each) for name, each in self.seconds.items()},
             "texts_per_s": speeds,
-            "ratio": ratio,
+            "ratio": self.ratios(self.seconds),
+            "ratio_by_processor_time": self.ratios(self.processor_seconds),
             "same": dict(self.same),
             "search": self.searches,
         }
@@ -98,12 +105,13 @@ def run_decoding_text(result: RunResult) -> str:
         f"{counted(case.threads, 'thread') if case.threads else 'free threads'}; "
         f"{result.searches}.",
         "",
-        f"{'':<24} {'texts/s':>9} {'of ctranslate2':>15} {'our answers':>12}",
+        f"{'':<24} {'texts/s':>9} {'of ctranslate2':>15} {'by processor':>13} {'our answers':>12}",
     ]
     for name, speed in plain["texts_per_s"].items():
-        ratio = f"{plain['ratio'][name]:.2f} ×" if name in plain["ratio"] else ""
+        ratios = (plain[key].get(name) for key in ("ratio", "ratio_by_processor_time"))
+        ratio, by_processor = ("" if each is None else f"{each:.2f} ×" for each in ratios)
         same = f"{100 * result.same[name]:.1f} %" if name in result.same else ""
-        table.append(f"{name:<24} {speed:>9,.0f} {ratio:>15} {same:>12}")
+        table.append(f"{name:<24} {speed:>9,.0f} {ratio:>15} {by_processor:>13} {same:>12}")
     return "\n".join(table)
 
 
@@ -124,18 +132,20 @@ def bench_run(
             answer(texts[:WARM_UP_TEXTS])
             answers[name] = answer(texts)
         seconds: dict[str, list[float]] = {name: [] for name in answerers}
+        processor: dict[str, list[float]] = {name: [] for name in answerers}
         for number in range(case.turns):
             for name, answer in answerers.items():
-                start = time.perf_counter()
+                start, worked = time.perf_counter(), time.process_time()
                 answer(texts)
                 seconds[name].append(time.perf_counter() - start)
+                processor[name].append(time.process_time() - worked)
             each_turn((number + 1) / case.turns)
     same = {
         name: sum(map(str.__eq__, answers[OURS], theirs)) / len(texts)
         for name, theirs in answers.items()
         if name != OURS
     }
-    return RunResult(case, len(texts), seconds, same, trained.searches)
+    return RunResult(case, len(texts), seconds, processor, same, trained.searches)
 
 
 def _texts(case: RunCase, trained: Trained) -> Iterator[str]:

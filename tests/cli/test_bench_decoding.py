@@ -82,10 +82,15 @@ def test_a_run_is_measured_by_what_users_call(run, tmp_path, monkeypatch, capsys
 
 def test_a_ratio_to_ctranslate2_is_the_median_of_the_turns(run):
     seconds = {"regard": [2.0, 4.0, 8.0], "ctranslate2": [1.0, 3.0, 8.0]}
-    result = RunResult(RunCase(run=run), 10, seconds, {"ctranslate2": 0.9}, "plain")
-    assert result.ratio("regard") == 0.75
+    worked = {"regard": [2.0, 2.0, 2.0], "ctranslate2": [1.0, 1.0, 2.0]}
+    result = RunResult(RunCase(run=run), 10, seconds, worked, {"ctranslate2": 0.9}, "plain")
+    assert result.ratios(seconds) == {"regard": 0.75, "ctranslate2": 1.0}
     assert result.as_dict()["texts_per_s"] == {"regard": 2.5, "ctranslate2": 10 / 3}
-    assert "regard                           2          0.75 ×" in run_decoding_text(result)
+    table = [line.split() for line in run_decoding_text(result).splitlines()[-2:]]
+    assert table == [
+        ["regard", "2", "0.75", "×", "0.50", "×"],
+        ["ctranslate2", "3", "1.00", "×", "1.00", "×", "90.0", "%"],
+    ]
 
 
 @pytest.mark.parametrize(
