@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from regard.decoding.gpu.recordings import ROUND_TOKENS, RecordedModel
+from regard.decoding.gpu.recorded_steps import ROUND_TOKENS
+from regard.decoding.gpu.recordings import RecordedModel
 from regard.decoding.search_engine import Decodable
 from regard.decoding.sentences import Sentence
 from regard.decoding.trellis import Hypothesis

@@ -97,7 +97,7 @@ class StepsItself(Protocol):
 
 @final
 class PlainSteps:
-    """Steps that call the model; finished sentences leave the batch."""
+    """Steps that call the model."""
 
     def __init__(
         self,
@@ -106,9 +106,15 @@ class PlainSteps:
         sentences: Sequence[Sentence],
         batch: SentenceBatch,
         begun: SearchState | None = None,
+        *,
+        may_leave: bool = True,
     ) -> None:
-        """`begun` is the state before the first token, if the sources were read already."""
+        """`begun` is the state before the first token, if the sources were read already.
+
+        `may_leave`: whether finished sentences leave the batch.
+        """
         self.sentences, self.longest = sentences, batch.longest
+        self._may_leave = may_leave
         self._model, self._advance = model, search.advance(sentences, batch)
         self._state = begun or search.begin(model, batch, model.start(batch.source))
 
@@ -123,8 +129,9 @@ class PlainSteps:
         return step
 
     def done(self, step: SearchStep, t: int) -> list[bool]:
-        """The sentences that are done."""
-        return cast(list[bool], step.done.tolist())
+        """The sentences that are done, if they may leave, or all are."""
+        is_done = cast(list[bool], step.done.tolist())
+        return is_done if self._may_leave or all(is_done) else []
 
     def keep(self, stay: Sequence[int]) -> None:
         """Go on with some of the sentences."""

@@ -45,11 +45,16 @@ class GraphPool:
         All tensors of the work must be on the device.
         """
         graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
+        before = torch.cuda.current_stream()
         # a capture fails if the garbage collector frees an older graph meanwhile
         gc.disable()
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=stream):
                 found = work()
+        except BaseException:
+            # a capture that fails leaves its own stream the current one
+            torch.cuda.set_stream(before)
+            raise
         finally:
             if collects:
                 gc.enable()

@@ -20,6 +20,7 @@ from regard.decoding import (
     trellis,
 )
 from regard.decoding.gpu import recordings
+from regard.decoding.gpu.recorded_steps import Recording
 from regard.decoding.gpu.recordings import RECORDED, RecordedModel, Recordings
 from regard.models.captioner.network import Album
 from regard.models.stepper import EOS
@@ -257,7 +258,7 @@ def test_a_recording_that_answers_otherwise_than_the_plain_search_is_never_used(
     model, beam = transformer("post_norm"), SEARCHES["beam"]
     again = recorded(model)
     # as if a graph held the numbers of the batch that it was captured with
-    monkeypatch.setattr(recordings._Recording, "begin", lambda self, given: self._read())
+    monkeypatch.setattr(Recording, "begin", lambda self, given: self._read())
     for seed in range(3):
         assert again_is_plain(again, model, beam, asked(4, seed=seed))
     assert again.recordings.said.startswith(

@@ -1,0 +1,265 @@
+"""Recorded steps: the graphs of a search's steps over batches of one shape, made and replayed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, final, runtime_checkable
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.decoding.gpu.state_trees import copied, form_of, leaves
+from regard.decoding.search_steps import PlainSteps, SearchStep, StepwiseSearch, answers_of
+from regard.decoding.sentences import Follower, Sentence, SentenceBatch, cut_short
+from regard.decoding.trellis import Hypothesis, SearchState
+from regard.models.stepper import Stepper
+
+ROUND_TOKENS = 8
+"""Batches are padded to multiples of so many tokens."""
+STEPS_BETWEEN_CHECKS = 4
+"""How often a replayed search checks whether all sentences are done, as the GPU then waits."""
+TOLERANCE = 1e-2
+"""The largest difference of a replayed answer's score from the plain search's, as a share of it
+where that is above 1. What two roundings differ by is less, and a wrong recording is far off."""
+MAX_APART = 0.25
+"""The largest share of answers that may differ by more in half precision, where roundings decide
+between answers that are nearly as likely."""
+HALF = (torch.float16, torch.bfloat16)
+
+T = TypeVar("T")
+Key = tuple[Any, ...]
+
+
+@runtime_checkable
+class GraphCapture(Protocol):
+    """The interface: captures the steps of one search."""
+
+    def has_room(self) -> bool:
+        """Whether enough memory is free for the caches of one more shape."""
+
+    def capture_graph(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
+        """The results of some work, at fixed addresses, and a function that computes them again."""
+
+
+@runtime_checkable
+class ReadsWithoutWaiting(Protocol):
+    """A model whose reading of the sources can be captured, if it says so."""
+
+    @property
+    def is_capturable(self) -> bool:
+        """Whether the reading has no branches that depend on numbers."""
+
+    def read(self, source: Int[Tensor, "b s"], *, is_full: bool) -> Any:
+        """The same as `start`, told whether the sources have no padding."""
+
+
+@final
+class SearchReader:
+    """A search and a model on a device: what a batch gives to the steps."""
+
+    def __init__(self, search: StepwiseSearch, model: Stepper, device: torch.device) -> None:
+        self.search, self.model, self.device = search, model, device
+        self.captures_reading = isinstance(model, ReadsWithoutWaiting) and model.is_capturable
+
+    def batch(self, sentences: Sequence[Sentence]) -> SentenceBatch:
+        """The sentences as tensors of a size that batches share."""
+        batch = self.search.batch(sentences, self.device)
+        length = batch.source.shape[1]
+        # a lone number may stand for a picture
+        return batch.wider(-length % ROUND_TOKENS if length > 1 else 0)
+
+    def plain(
+        self,
+        sentences: Sequence[Sentence],
+        batch: SentenceBatch,
+        begun: SearchState | None = None,
+    ) -> PlainSteps:
+        """Steps without a recording."""
+        return PlainSteps(self.search, self.model, sentences, batch, begun)
+
+    def given(self, batch: SentenceBatch) -> tuple[Any, ...]:
+        """What differs between batches of one shape: tensors in tuples."""
+        same = batch._replace(longest=0)
+        if self.captures_reading:
+            return (same, None)
+        return (same, self.search.begin(self.model, batch, self.model.start(batch.source)))
+
+    def key(self, given: tuple[Any, ...]) -> Key:
+        """What batches must have in common to share a recording."""
+        try:
+            hash(self.search)
+        except TypeError as error:
+            raise TypeError(
+                "the search has rules that are no tuple, or cannot be hashed"
+            ) from error
+        kind = self.device.type
+        products = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
+        return (self.search, products, *map(form_of, leaves(given)))
+
+    def rehearsed(self, sentences: Sequence[Sentence], capture: GraphCapture) -> "Recording":
+        """A recording that gives the answers of the plain search, or an error."""
+        alone = [replace(sentence, follower=None) for sentence in sentences]
+        batch, back = self.batch(alone), self.batch(alone[::-1])
+        # kernels are chosen and compiled for each shape here, which cannot be captured
+        plain = PlainSteps(self.search, self.model, alone, batch, may_leave=False)
+        want = answers_of(self.search, plain)
+        recording = Recording(self, alone[::-1], self.given(back), capture)
+
+        def never(error: Exception) -> None:
+            raise error
+
+        for order, one in ((alone[::-1], back), (alone, batch)):
+            steps = RecordedSteps(self, recording, order, one, self.given(one), never)
+            found = answers_of(self.search, steps)
+        _check_equal(found, want, MAX_APART if recording.is_coarse else 0.0)
+        return recording
+
+
+@final
+class Recording:
+    """The graphs of every step of a search; each reads the results of the one before."""
+
+    def __init__(
+        self,
+        reader: SearchReader,
+        sentences: Sequence[Sentence],
+        given: tuple[Any, ...],
+        capture: GraphCapture,
+    ) -> None:
+        self.is_busy = False
+        self._capture, self._given = capture, copied(given, {})
+        batch, state = self._given
+        self.most: Tensor = batch.most
+        self._advance = reader.search.advance(sentences, batch)
+        self._model = reader.model
+        self._steps: list[tuple[SearchStep, Callable[[], object]]] = []
+        self._read: Callable[[], object] = lambda: None
+        if state is None:
+
+            def read() -> SearchState:
+                model: Any = reader.model
+                started = model.read(batch.source, is_full=batch.is_full)
+                return reader.search.begin(model, batch, started)
+
+            state, self._read = self._captured(read)
+        self._start: SearchState = state
+
+    def begin(self, given: tuple[Any, ...]) -> None:
+        """Begin with another batch of the same shape."""
+        for mine, new in zip(leaves(self._given), leaves(given), strict=True):
+            if isinstance(mine, Tensor):
+                mine.copy_(new)
+        self._read()
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether the state is in half precision."""
+        kept = leaves(self.before(len(self._steps) + 1).state)
+        return any(isinstance(x, Tensor) and x.dtype in HALF for x in kept)
+
+    def before(self, t: int) -> SearchState:
+        """The state before step t."""
+        return self._steps[t - 2][0].after if t > 1 else self._start
+
+    def step(self, t: int) -> SearchStep:
+        """Replay step t, which is captured if it has not been yet."""
+        if t > len(self._steps):
+            before = self.before(t)
+            self._steps.append(self._captured(lambda: self._advance(self._model, before, t)))
+        found, replay = self._steps[t - 1]
+        replay()
+        return found
+
+    def plain_step(self, before: SearchState, t: int) -> SearchStep:
+        """Step t without a graph."""
+        return self._advance(self._model, before, t)
+
+    def _captured(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
+        with _no_kept_casts():
+            return self._capture.capture_graph(work)
+
+
+@final
+class RecordedSteps:
+    """Steps that replay a recording; finished sentences keep their places in the batch."""
+
+    def __init__(
+        self,
+        reader: SearchReader,
+        recording: Recording,
+        sentences: Sequence[Sentence],
+        batch: SentenceBatch,
+        given: tuple[Any, ...],
+        give_up: Callable[[Exception], object],
+    ) -> None:
+        self.sentences, self.longest = sentences, batch.longest
+        self._recording, self._give_up = recording, give_up
+        self._min_tokens = reader.search.limits.min_tokens
+        self._state: SearchState | None = None
+        """The state from which the plain search goes on, once a step could not be recorded."""
+        recording.is_busy = True
+        recording.begin(given)
+
+    def shorten(self, followers: Sequence[Follower | None], t: int) -> None:
+        """End at step t the answers whose followers want no more."""
+        most = self._recording.most
+        most.copy_(cut_short(most, followers, t))
+
+    def take(self, t: int) -> SearchStep:
+        """Write token t of every row."""
+        if self._state is None:
+            try:
+                return self._recording.step(t)
+            except Exception as error:
+                self._give_up(error)
+                self._state = self._recording.before(t)
+        step = self._recording.plain_step(self._state, t)
+        self._state = step.after
+        return step
+
+    def done(self, step: SearchStep, t: int) -> list[bool]:
+        """All sentences, once they are done; the GPU is not asked after every step."""
+        is_time = t % STEPS_BETWEEN_CHECKS == 0 and t > self._min_tokens
+        is_over = is_time and bool(step.done.all())
+        return [True] * len(self.sentences) if is_over else []
+
+    def keep(self, stay: Sequence[int]) -> None:
+        """No sentence leaves: the shapes of the graphs are fixed."""
+
+    def close(self) -> None:
+        """Let the next search replay the recording."""
+        self._recording.is_busy = False
+
+
+def _check_equal(
+    found: list[list[Hypothesis]], want: list[list[Hypothesis]], most_apart: float
+) -> None:
+    """Refuse a recording whose scores are not those of the plain search.
+
+    `most_apart` is the share of the sentences that may have others.
+    """
+    pairs = [(ours[0].score, plain[0].score) for ours, plain in zip(found, want, strict=True)]
+    apart = [
+        (ours, plain)
+        for ours, plain in pairs
+        # NaN fails this comparison
+        if not abs(ours - plain) <= TOLERANCE * max(1.0, abs(plain))
+    ]
+    if len(apart) > most_apart * len(pairs):
+        ours, plain = apart[0]
+        raise RuntimeError(
+            f"the recording answers otherwise than the plain search: a score of {ours:.4f} in "
+            f"place of {plain:.4f}"
+        )
+
+
+@contextmanager
+def _no_kept_casts() -> Iterator[None]:
+    """Casts are part of a graph: those that autocast keeps are freed when its context ends."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
