@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from regard.decoding.gpu.state_trees import copied, form_of, leaves
@@ -42,25 +41,14 @@ class GraphCapture(Protocol):
         """The results of some work, at fixed addresses, and a function that computes them again."""
 
 
-@runtime_checkable
-class ReadsWithoutWaiting(Protocol):
-    """A model whose reading of the sources can be captured, if it says so."""
-
-    @property
-    def is_capturable(self) -> bool:
-        """Whether the reading has no branches that depend on numbers."""
-
-    def read(self, source: Int[Tensor, "b s"], *, is_full: bool) -> Any:
-        """The same as `start`, told whether the sources have no padding."""
-
-
 @final
 class SearchReader:
     """A search and a model on a device: what a batch gives to the steps."""
 
     def __init__(self, search: StepwiseSearch, model: Stepper, device: torch.device) -> None:
         self.search, self.model, self.device = search, model, device
-        self.captures_reading = isinstance(model, ReadsWithoutWaiting) and model.is_capturable
+        self.captures_reading = getattr(model, "is_capturable", False)
+        """Whether the model's `read` has no branches that depend on numbers."""
 
     def batch(self, sentences: Sequence[Sentence]) -> SentenceBatch:
         """The sentences as tensors of a size that batches share."""

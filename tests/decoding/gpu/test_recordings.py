@@ -1,5 +1,6 @@
 """Recordings, on a stand-in for CUDA graphs: the same operations into the same memory."""
 
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard.cli import main
 from regard.decoding import (
     Beam,
     Ensemble,
@@ -24,7 +26,9 @@ from regard.decoding.gpu.recorded_steps import Recording
 from regard.decoding.gpu.recordings import RECORDED, RecordedModel, Recordings
 from regard.models.captioner.network import Album
 from regard.models.stepper import EOS
+from regard.runs.trained import load
 from tests.decoding.writers import SPECS, Table, language_model, other_model, transformer
+from tests.factories import make_run
 from tests.models.captioner.small import SOFT, TRANSFORMER, annotations, build
 
 aten = torch.ops.aten
@@ -368,3 +372,20 @@ def test_a_stepper_in_python_alone_is_searched_for_as_before(recorded):
     for _ in range(3):
         assert greedy(again, sentences) == greedy(model, sentences)
     assert greedy(again, []) == []
+
+
+def test_a_loaded_run_replays_its_searches_and_each_answer_says_so(tmp_path, monkeypatch, capsys):
+    path, texts = make_run(tmp_path / "run"), ["a b c", "d e a", "c c b", "e d"]
+    plain = load(path, device="cpu", threads=1).predict(texts)
+    monkeypatch.setattr(recordings, "GRAPH_CAPTURES", {"cpu": CpuCapture})
+    trained = load(path, device="cpu", threads=1)
+    ways = []
+    for _ in range(3):
+        found = trained.predict(texts)
+        assert [one.text for one in found] == [one.text for one in plain]
+        ways.append({one.search for one in found})
+    assert ways == [{"plain: the first batch of its shape"}, {RECORDED}, {RECORDED}]
+    assert trained.searches == "1 times plain: the first batch of its shape; 2 times recorded"
+    assert main(["predict", str(path), "--text", "a b", "--json", "--threads", "1"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["search"] == "plain: the first batch of its shape"
