@@ -259,8 +259,9 @@ def _most_tokens(data: RecognisedData) -> int:
 
 
 def _share(data: RecognisedData) -> float:
-    """The share of examples that validation takes: about 1,000, and a tenth at most."""
-    return max(0.001, min(0.1, round(1000 / data.examples, 3)))
+    """The share of examples that validation takes: about 1,000, or a tenth; about 5 of very few."""
+    at_most = max(0.1, min(0.5, 5 / data.examples))
+    return max(0.001, round(min(at_most, 1000 / data.examples), 3))
 
 
 def _toml(value: Any) -> str:
