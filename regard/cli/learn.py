@@ -25,9 +25,7 @@ def learn(
     notebook: Path | None = typer.Option(
         None, help="Write a notebook to this .ipynb file or folder, and run nothing."
     ),
-    as_json: bool = typer.Option(
-        False, "--json", help="Print JSON, with what each step gave."
-    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON, with what each step gave."),
 ) -> None:
     """Learn attention in ten short chapters: read, run, and see every number.
 
