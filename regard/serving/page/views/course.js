@@ -2,7 +2,6 @@
 
 import { html, useState } from "../drawing/vendor/preact.js";
 import { Select } from "../drawing/controls.js";
-import { Group, SidePanel } from "../drawing/side_panel.js";
 import { Markdown } from "../parts/markdown.js";
 import { get } from "../parts/server.js";
 import { useAnswer } from "../parts/state.js";
@@ -35,17 +34,16 @@ export function Course({ params, change }) {
   const wrong = contents.error ?? chapter.error ?? played.error;
   const all = contents.value?.chapters ?? [];
   const next = all.find((one) => String(one.number) === String(Number(number) + 1));
-  return html`<${SidePanel}><${Group} title="Attention, every number"><div class="bar">
+  return html`<section class="picture" aria-label="chapter"><div class="bar">
       <${Select} label="chapter" value=${number} options=${all.map((one) => [one.number, one.title])}
         onChange=${(wish) => change({ chapter: wish })} />
       <${Select} label="language" value=${language} options=${Object.entries(contents.value?.languages ?? {})}
         onChange=${(wish) => change({ language: wish })} />
       <button type="button" class="main" disabled=${played.isBusy} onClick=${() => setWanted(number)}>Run the code</button>
-      </div><p class="quiet" role="status">${told(played)}</p></${Group}></${SidePanel}>
-    <section class="picture" aria-label="chapter">
-      ${wrong && html`<p class="error" role="alert">${wrong}</p>`}
-      ${chapter.value && html`<article class="chapter" lang=${language}>
-        <${Steps} steps=${chapter.value.steps} outputs=${played.value} /></article>`}
-      ${next && html`<p><button type="button" onClick=${() => { change({ chapter: next.number }); scrollTo(0, 0); }}>
-        ${next.title} →</button></p>`}</section>`;
+      <span class="quiet" role="status">${told(played)}</span></div>
+    ${wrong && html`<p class="error" role="alert">${wrong}</p>`}
+    ${chapter.value && html`<article class="chapter" lang=${language}>
+      <${Steps} steps=${chapter.value.steps} outputs=${played.value} /></article>`}
+    ${next && html`<p><button type="button" onClick=${() => { change({ chapter: next.number }); scrollTo(0, 0); }}>
+      ${next.title} →</button></p>`}</section>`;
 }
