@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env demo test check processes kernels course slow browser chromium bench docs site site-check clean studies
+.PHONY: env demo test check processes kernels course slow browser chromium wheel oldest bench docs site site-check clean studies
 
 env: .venv/installed
 
@@ -41,6 +41,19 @@ check: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# what users install, on top of nothing: the wheel alone, then with each extra
+wheel: env
+	$(BIN)/python tests/clean_install.py
+
+# warnings of old versions are theirs
+oldest: .venv/oldest/installed
+	.venv/oldest/bin/python -m pytest -n 2 --dist worksteal -q -o filterwarnings=default -W ignore
+
+.venv/oldest/installed: .venv/installed
+	$(PYTHON) -m venv .venv/oldest
+	.venv/oldest/bin/pip install --quiet --disable-pip-version-check $$($(BIN)/python tests/lowest_versions.py test) -e .
+	touch $@
 
 studies: env
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q studies/tests

@@ -1,6 +1,10 @@
 """Three words attend to each other, and the weights are drawn: the README's first picture.
 
-Expected output: the context rows (1, 2.7798, 2.0377), (1, 1.7288, 2.5839), (1, 2.6080, 2.0000).
+Expected output, among other lines:
+
+    tensor([[1.0000, 2.7798, 2.0377],
+            [1.0000, 1.7288, 2.5839],
+            [1.0000, 2.6080, 2.0000]])
 """
 
 import sys

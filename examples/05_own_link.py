@@ -1,6 +1,9 @@
-"""A score of one's own: a dozen lines, and it has heads, masks, maps and an explanation.
+"""A score of your own: a dozen lines, and it has heads, masks, maps and an explanation.
 
-Expected output: the weights of one head, a row for each word, which sees itself and those before.
+Expected output, among other lines:
+
+    tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
+            [0.3430, 0.6570, 0.0000, 0.0000, 0.0000, 0.0000],
 """
 
 import torch

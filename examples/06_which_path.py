@@ -1,7 +1,11 @@
 """Which path would run a chain, and why: as a database explains a query.
 
-Expected output: fused for a plain softmax, joined for Shaw's relation, thresholded for sparsemax,
-streamed for the additive score.
+Expected output, among other lines:
+
+    fused:
+    joined:
+    thresholded:
+    streamed:
 """
 
 from regard import Chain, Dims

@@ -1,6 +1,10 @@
 """A training from Python: a shipped recipe with two keys changed, and the run it makes.
 
-Expected output: answers after 150 updates, in which most letters are right.
+Expected output, among other lines:
+
+    Trained(
+    a b c
+    d e f
 """
 
 import tempfile

@@ -1,6 +1,9 @@
 """Where a run looked while it answered: the record, its maps, and a page that needs no server.
 
-Expected output: the strongest source word of each answer word, and a page of some hundred kB.
+Expected output, among other lines:
+
+    Record('a b c d' → 'a b c d', attention: encoder, decoder, cross)
+    a looked most at a
 """
 
 import sys

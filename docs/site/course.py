@@ -12,9 +12,9 @@ def course_pages(pictures: Path) -> Iterator[tuple[str, str]]:
     for name in names():
         played = [each for each in play(chapter(name)) if each.step.is_code]
         for number, each in enumerate(played):
-            if each.figure is not None:
+            if (png := each.png()) is not None:
                 pictures.mkdir(parents=True, exist_ok=True)
-                each.figure.savefig(pictures / f"{name}-{number}.png", dpi=110)
+                (pictures / f"{name}-{number}.png").write_bytes(png)
         for language in LANGUAGES:
             yield f"learn/{language}/{name}.md", _page(chapter(name, language), played)
 

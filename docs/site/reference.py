@@ -233,10 +233,13 @@ def _signature(held: Any) -> str:
         return ""
     if isinstance(tree, ast.ClassDef):
         return f"```python\nclass {tree.name}{_listed(_class_parameters(tree))}\n```"
-    assert isinstance(tree, ast.FunctionDef)
+    assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+    word = "def" if isinstance(tree, ast.FunctionDef) else "async def"
     is_property = any(ast.unparse(one) == "property" for one in tree.decorator_list)
     back = f" -> {ast.unparse(tree.returns)}" if tree.returns else ""
-    start = f"{tree.name}" if is_property else f"def {tree.name}{_listed(_parameters(tree.args))}"
+    start = (
+        f"{tree.name}" if is_property else f"{word} {tree.name}{_listed(_parameters(tree.args))}"
+    )
     return f"```python\n{start}{back}\n```"
 
 

@@ -149,7 +149,7 @@ def joeynmt_command(python: Path | None, configuration: Path) -> list[str]:
     if found.returncode:
         raise MissingExtra(
             f"bench train: the peer 'joeynmt' cannot be imported by '{interpreter}'. Install it "
-            "with pip install joeynmt importlib_metadata, there or in an environment of its own "
-            "named by --joeynmt-python, or name other --peers."
+            "with pip install joeynmt importlib_metadata in an environment of its own, named by "
+            "--joeynmt-python, or name other --peers."
         )
     return [interpreter, str(Path(__file__).with_name("joeynmt_worker.py")), str(configuration)]

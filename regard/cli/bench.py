@@ -39,7 +39,7 @@ bench = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     help="Measure time and memory, as ratios to peers measured in the same run.\n\n"
-    "Example: regard bench attention --lengths 512,4096 --only soft,sliding_window",
+    "Example: regard bench attention --lengths 4096,8192 --only soft,sliding_window",
 )
 
 
@@ -58,7 +58,7 @@ def attention(
     tokens, 16 heads of 64, bfloat16, beside compiled flex_attention where that can express the
     chain. Each result is checked against the dense chain first.
 
-    Example: regard bench attention --lengths 512,4096 --only soft,sliding_window,big_bird
+    Example: regard bench attention --lengths 4096,8192 --only soft,sliding_window,big_bird
     """
     sizes, known = _lengths(lengths), cases.names()
     chosen = known if only is None else [*cases.PEERS, *_named("--only", only, known)]

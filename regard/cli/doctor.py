@@ -146,4 +146,5 @@ def _text(found: Diagnosis) -> str:
         shown = "; ".join(f"{name} {', '.join(numbers)}" for name, numbers in by_file.items())
         more = " ..." if finding.count > MAX_PLACES else ""
         lines += [f"{'':<12} {finding.count} in all: {shown}{more}"] if shown else []
+        lines += [f"{'':<12} {quote}" for quote in finding.quotes]
     return "\n".join(lines)

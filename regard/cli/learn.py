@@ -2,6 +2,7 @@
 
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def learn(
     notebook: Path | None = typer.Option(
         None, help="Write a notebook to this .ipynb file or folder, and run nothing."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON, with what each step printed."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON, with what each step gave."),
 ) -> None:
     """Learn attention in ten short chapters: read, run, and see every number.
 
@@ -67,11 +68,15 @@ def _steps(one: Chapter) -> list[dict[str, object]]:
     from regard.course.execution import play
 
     return [
-        {"code": played.step.text, "printed": played.printed, "draws": played.figure is not None}
+        {"code": played.step.text, "printed": played.printed, "picture": _base64(played.png())}
         if played.step.is_code
         else {"prose": played.step.text}
         for played in play(one)
     ]
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
 
 
 def _show(one: Chapter) -> None:

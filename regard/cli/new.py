@@ -16,7 +16,7 @@ from regard.data.atomic_writes import write_text
 from regard.data.doctor import Diagnosis, diagnose
 from regard.data.examples import FileReader
 from regard.data.recognised import RecognisedData, recognise
-from regard.errors import RegardError, SettingError, counted
+from regard.errors import DataError, RegardError, SettingError, counted
 from regard.hardware.hardware import Hardware
 from regard.progress import waiting
 from regard.recipes.new_recipe import TASKS, SplitData, new_recipe
@@ -25,6 +25,9 @@ from regard.recipes.shipped import shipped_recipe
 from regard.runs.plan import TrainingPlan
 from regard.runs.plan import plan as planned
 from regard.tasks import check_task
+
+MIN_HELD_OUT_FROM = 10
+"""Of fewer examples none can be held out for validation."""
 
 new = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -84,6 +87,12 @@ def _new(
     }
     with waiting("reading") as say:
         found = recognise(data, task=task, **names)
+        if not valid and found.examples < MIN_HELD_OUT_FROM:
+            raise DataError(
+                f"new: {', '.join(f'{str(path)!r}' for path in data)} holds "
+                f"{counted(found.examples, 'example')}{_rows(found)}, too few to hold some out for "
+                f"validation. Bring {MIN_HELD_OUT_FROM} or more, or give others by --valid."
+            )
         splits = SplitData(*(_choice(paths, found, names) for paths in (valid, test)))
         say("looking for what is wrong")
         health = diagnose(found.reader) if isinstance(found.reader, FileReader) else None
@@ -112,6 +121,12 @@ def _choice(paths: Sequence[Path] | None, train: RecognisedData, names: Any) -> 
             f"'{train.choice.name}'. Give both in one form."
         )
     return choice
+
+
+def _rows(found: RecognisedData) -> str:
+    """What an example of a running text is."""
+    words = getattr(found.reader, "words", None)
+    return "" if words is None else f" (rows of {words} words)"
 
 
 def _plan(recipe: Path, hardware: Hardware) -> TrainingPlan:

@@ -73,7 +73,9 @@ CHANGES: list[str] = typer.Option(
 """The option that changes keys of a recipe."""
 Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv with both sides.")]
 BeamWidth = Annotated[int, typer.Option(help="Width of the beam; 1 is greedy search.")]
-LengthPenalty = Annotated[float, typer.Option(help="The Transformer paper's alpha; 0 is none.")]
+LengthPenalty = Annotated[
+    float, typer.Option(help="The Transformer paper's alpha; 0 leaves scores as they are.")
+]
 MaxTokens = Annotated[
     int | None,
     typer.Option(help="Longest answer; 50 tokens beyond the text, or the model's limit, if less."),

@@ -20,6 +20,9 @@ from regard.hardware.threads import Threads
 
 HARDWARE = Hardware(threads=Threads(1, "the course's numbers are the same on any number of cores"))
 
+DPI = 110
+"""Of the pictures of pages; a figure is about 5 inches wide."""
+
 
 @final
 @dataclass(frozen=True)
@@ -30,6 +33,14 @@ class Played:
     printed: str = ""
     figure: Any = None
     """A figure of matplotlib, or nothing."""
+
+    def png(self) -> bytes | None:
+        """The figure as the bytes of a PNG file."""
+        if self.figure is None:
+            return None
+        content = io.BytesIO()
+        self.figure.savefig(content, format="png", dpi=DPI)
+        return content.getvalue()
 
 
 def play(chapter: Chapter) -> Iterator[Played]:

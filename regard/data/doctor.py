@@ -9,7 +9,8 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from regard.data.unknown_words import unknown_rate
 
 MAX_PLACES = 10
 """How many places of a finding are listed; its count includes all."""
+MAX_QUOTES, QUOTED_CHARACTERS = 3, 50
+"""How many examples of a finding are quoted, and how much of each side."""
 DEVIATIONS = 6
 """How many robust deviations from the median make an outlier."""
 MIN_COMPARED = 20
@@ -40,6 +43,8 @@ ADVICE: Mapping[str, str] = {
     "copy": "targets that repeat their source; perhaps they were never translated.",
 }
 """The checks of single lines, and the sentence of each; in the order of reports."""
+UNREAD = ("unreadable", "line_counts", "encoding", "format")
+"""The checks of lines that are no examples."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Finding:
     count: int
     places: tuple[tuple[Path, int], ...]
     """File and line of the first ten."""
+    quotes: tuple[str, ...] = ()
+    """Line, source and target of the first three, shortened; none of lines that were not read."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def diagnose(
     if not looked.examples:
         findings.append(Finding("nothing", "there is no example to learn from.", 0, ()))
     if test is None:
-        return Diagnosis(looked.examples, None, tuple(findings))
+        return Diagnosis(looked.examples, None, _quoted(findings, train))
     tested = _Examination(max_tokens, subwords)
     leaks, whole, unseen = _Tally(), 0, _Tally()
     strange: Counter[str] = Counter()
@@ -137,7 +144,7 @@ def diagnose(
         ),
         *tested.limits("test: "),
     ]
-    return Diagnosis(looked.examples, tested.examples, tuple(findings))
+    return Diagnosis(looked.examples, tested.examples, _quoted(findings, train, test))
 
 
 class _Side:
@@ -278,6 +285,37 @@ class _Examination:
         for pair in np.flatnonzero(is_met).tolist():
             tally.add(self._files[files[pair]], numbers[pair])
         return tally
+
+
+def _quoted(findings: Iterable[Finding], *readers: FileReader) -> tuple[Finding, ...]:
+    """The findings with their first examples, for which the files are read again as far as needed.
+
+    The message of lines that could not be read has the first of them.
+    """
+    read = [one for one in findings if one.check not in UNREAD]
+    missing = {place for one in read for place in one.places[:MAX_QUOTES]}
+    quotes: dict[tuple[Path, int], str] = {}
+    for row in chain.from_iterable(reader.rows() for reader in readers):
+        if not missing:
+            break
+        place = (row.path, row.number)
+        if place in missing and isinstance(row.found, Example):
+            missing.remove(place)
+            quotes[place] = f"{row.number}: {_shortened(row.found)}"
+    return tuple(
+        replace(one, quotes=tuple(quotes[at] for at in one.places[:MAX_QUOTES] if at in quotes))
+        for one in findings
+    )
+
+
+def _shortened(example: Example) -> str:
+    """Both sides in quotation marks, with what no one sees written as escapes."""
+    sides = (example.source, " | ".join(example.targets))
+    cut = (
+        side if len(side) <= QUOTED_CHARACTERS else side[: QUOTED_CHARACTERS - 1] + "…"
+        for side in sides
+    )
+    return " → ".join(map(repr, cut))
 
 
 def _pair(example: Example) -> int:

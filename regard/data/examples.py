@@ -203,12 +203,12 @@ def from_json(line: str, where: str) -> Any:
         raise DataError(f"{where} {error}; expected one object.") from error
 
 
-def value_at(where: str, row: Any, key: str) -> Any:
+def value_at(where: str, row: Any, key: str, *, hint: str = "") -> Any:
     """The value of a key; a missing key is an error that names the keys there are."""
     if isinstance(row, dict) and key in row:
         return row[key]
     found = ", ".join(map(str, row)) if isinstance(row, dict) else type(row).__name__
-    raise DataError(f"{where} has no '{key}'; it has {found or 'no keys'}.")
+    raise DataError(f"{where} has no '{key}'; it has {found or 'no keys'}.{hint}")
 
 
 def text_of(where: str, key: str, value: Any, *, hint: str = "") -> str:

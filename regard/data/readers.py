@@ -323,6 +323,10 @@ def unpacked(path: Path) -> str:
     return path.name.removesuffix(path.suffix) if path.suffix in PACKINGS else path.name
 
 
+NAME_KEYS = " Name the two that are meant: --keys SOURCE,TARGET, or source and target in a recipe."
+"""What to do about a missing key."""
+
+
 def _example(where: str, row: Any, source: str, target: str) -> Example:
     text = _source(where, row, source)
     return Example(text, texts_of(where, target, _value(where, row, target)))
@@ -339,4 +343,4 @@ def _value(where: str, row: Any, key: str) -> Any:
     first, dot, rest = key.partition(".")
     if dot and isinstance(row, dict) and key not in row and first in row:
         return _value(where, row[first], rest)
-    return value_at(where, row, key)
+    return value_at(where, row, key, hint=NAME_KEYS)

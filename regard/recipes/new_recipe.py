@@ -72,7 +72,9 @@ def new_recipe(data: RecognisedData, splits: SplitData, *, has_gpu: bool, name: 
     """The text of a recipe that trains on these data; `name` is the file that it is written to."""
     size = size_for(data, has_gpu=has_gpu)
     sections = find(data.task, TASKS)(data, size)
-    commands = (f"plan {name}", f"train {name} --out runs/mine", "evaluate runs/mine")
+    split = "valid" if splits.test is None else "test"
+    evaluate = f"evaluate runs/mine --split {split}"
+    commands = (f"plan {name}", f"train {name} --out runs/mine", evaluate)
     head = [
         f"# {_TITLES[data.task]}: {data.examples:,} examples, {data.reason}.",
         "#",
@@ -239,7 +241,7 @@ def _training(data: RecognisedData, size: ModelSize) -> Iterator[RecipeLine]:
         yield RecipeLine("label_smoothing", 0.0)
     yield RecipeLine("checkpoint_every", tenth)
     yield RecipeLine("validate_every", tenth)
-    yield RecipeLine("validate_examples", 200, "answered at each validation")
+    yield RecipeLine("validation_share", 0.1, "of the time, for examples that are answered")
     yield RecipeLine("seed", 1)
 
 
@@ -259,8 +261,9 @@ def _most_tokens(data: RecognisedData) -> int:
 
 
 def _share(data: RecognisedData) -> float:
-    """The share of examples that validation takes: about 1,000, and a tenth at most."""
-    return max(0.001, min(0.1, round(1000 / data.examples, 3)))
+    """The share of examples that validation takes: about 1,000, or a tenth; about 5 of very few."""
+    at_most = max(0.1, min(0.5, 5 / data.examples))
+    return max(0.001, round(min(at_most, 1000 / data.examples), 3))
 
 
 def _toml(value: Any) -> str:

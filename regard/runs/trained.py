@@ -212,7 +212,7 @@ class Trained(LoadedRun):
             split: "valid" or "test", instead of texts.
             metrics: names such as "bleu" and "chrf"; those that suit the run unless given.
             beam: the width of the beam; 1 is greedy search.
-            length_penalty: the Transformer paper's alpha; 0 is none.
+            length_penalty: the Transformer paper's alpha; 0 leaves scores as they are.
             max_tokens: the longest answer.
             tokenizer: sacreBLEU's; by the references' script unless given.
             on_long: what becomes of a text that is too long: "error", "skip" or "split".

@@ -3,7 +3,7 @@
 server.py runs the app; request_limits.py says how many requests are worked on at a time.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ from regard.serving import api, captions, gold
 from regard.serving.access import Access
 from regard.serving.atlas import TileRequest, atlas, profile, tile
 from regard.serving.colour_maps import colour_ramps
+from regard.serving.course import contents, outputs, reading
 from regard.serving.figures import FigureSettings, figure
 from regard.serving.guard import AllowedHosts, Guard, error_body
 from regard.serving.loaded_head import loaded_head
@@ -103,6 +104,7 @@ def build_app(
     _answers(app, registry, pools)
     _looks(app, registry)
     _worked(app, pools)
+    _course(app, pools)
     _gold(app, registry)
     _page(app)
     guarded = Guard(app, AllowedHosts.of(host, allowed_hosts), access)
@@ -263,6 +265,23 @@ def _worked(app: FastAPI, pools: Pools) -> None:
     async def work(asked: WorkedExampleRequest) -> dict[str, object]:
         """Every step with other numbers."""
         return await pools.read(lambda: worked_steps(asked))
+
+
+def _course(app: FastAPI, pools: Pools) -> None:
+    @app.get("/api/course", tags=["course"])
+    async def chapters(language: str = "en") -> dict[str, object]:
+        """The titles of the chapters, and the languages."""
+        return await pools.read(lambda: contents(language))
+
+    @app.get("/api/course/{chapter}", tags=["course"])
+    async def chapter(chapter: str, language: str = "en") -> dict[str, object]:
+        """The prose and code of a chapter."""
+        return await pools.read(lambda: reading(chapter, language))
+
+    @app.get("/api/course/{chapter}/outputs", tags=["course"])
+    async def played(chapter: str) -> Sequence[dict[str, str | None]]:
+        """What each piece of its code prints, and draws as PNG in base64; the code is run once."""
+        return await pools.run_chapter(lambda: outputs(chapter))
 
 
 def _gold(app: FastAPI, registry: Registry) -> None:

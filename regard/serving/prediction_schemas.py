@@ -53,7 +53,7 @@ class SearchOptions(BaseModel):
     n_best: int = Field(default=1, ge=1, le=MAX_BEAM_WIDTH)
     """Answers for each text, best first."""
     length_penalty: float = Field(default=DEFAULT_ALPHA, ge=0, le=10)
-    """The Transformer paper's alpha; 0 is none."""
+    """The Transformer paper's alpha; 0 leaves scores as they are."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Longest answer; 50 tokens beyond the text, or the model's limit, if less."""
     sample: bool = False

@@ -3,6 +3,7 @@
     event loop    immediate answers: health, metrics, names, files of the page
     Pools.read    `MAX_READING_REQUESTS` read files or tokenise texts, without a model
     Pools.run_on_model    one a run predicts or captions
+    Pools.run_chapter     one runs a chapter of the course
     ComputeLimits    `MAX_QUICK_PIECES` quick pieces of maps, and one long one that pauses for them
 
 Maps and records use Starlette's threads, as all other routes do. A request beyond a limit waits;
@@ -148,6 +149,7 @@ class Pools:
     def __init__(self, runs: Iterable[str]) -> None:
         self._reading = CapacityLimiter(MAX_READING_REQUESTS)
         self._of_run = {name: CapacityLimiter(1) for name in runs}
+        self._course = CapacityLimiter(1)
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run work that needs no model."""
@@ -156,6 +158,10 @@ class Pools:
     async def run_on_model(self, run: str, work: Callable[[], T]) -> T:
         """Run work of a run's model, one request at a time."""
         return await _in_thread(work, self._of_run[run])
+
+    async def run_chapter(self, work: Callable[[], T]) -> T:
+        """Run a chapter of the course, one at a time."""
+        return await _in_thread(work, self._course)
 
 
 async def _in_thread(work: Callable[[], T], limiter: CapacityLimiter) -> T:

@@ -6,7 +6,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import TimeoutError as TookTooLong
 
 VIEWS = (
-    "answer", "worked", "mechanisms", "captions", "atlas", "gold", "compare", "training"
+    "answer", "worked", "mechanisms", "captions", "atlas", "gold", "compare", "training",
+    "course",
 )  # fmt: skip
 TEXT = "a dog ate"
 TARGET = "dog the food"
@@ -20,6 +21,7 @@ WHOLE = {
     "gold": ".map canvas",
     "compare": ".pane:nth-child(2) canvas",
     "training": ".chart svg",
+    "course": ".chapter h2",
 }
 """What is there once a view is whole."""
 ELSEWHERE = {"training": "worked"}

@@ -71,7 +71,7 @@ def test_names_that_are_html_are_text_in_every_view(page, view):
     open_view(page, view, run=NAME, text=TEXT, target=TEXT, numbers=numbers, far=0)
     _stir(page)
     # words stand in the view, the run's name below it
-    shown = {"training": ("footer", NAME)}.get(view, ("main", WORD))
+    shown = dict.fromkeys(("training", "course"), ("footer", NAME)).get(view, ("main", WORD))
     expect(page.locator(shown[0])).to_contain_text(shown[1])
     assert _caught(page) == 0
 

@@ -173,6 +173,18 @@ def _training(page):
     _reach(page, "[role=region]")
 
 
+def _course(page):
+    _mark_labels(page)
+    _reach(page, _select("chapter"))
+    page.keyboard.press("ArrowDown")
+    page.wait_for_url("**chapter=2**")
+    expect(page.locator(".chapter h2")).to_contain_text("2 ·")
+    _reach(page, "button.main")
+    page.keyboard.press("Enter")
+    _hears(page, "below each piece of code")
+    expect(page.locator(".printed").first).to_contain_text("1.732")
+
+
 def _mark_labels(page):
     """Give every label a class of its words, so that a choice can be waited for by name."""
     page.evaluate(
@@ -185,6 +197,7 @@ def _mark_labels(page):
 OPERATE = {
     "answer": _translate, "worked": _worked, "mechanisms": _mechanisms, "captions": _captions,
     "atlas": _atlas, "gold": _gold, "compare": _compare, "training": _training,
+    "course": _course,
 }  # fmt: skip
 
 

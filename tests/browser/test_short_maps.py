@@ -270,7 +270,7 @@ def test_a_saved_caption_is_served_without_a_run(browser, saved_caption):
     sharpest = int(caption.entropies().argmin())
     assert weight == pytest.approx(float(caption.maps()[sharpest].max()), abs=CLOSE)
     page.wait_for_function("() => document.querySelector('.photo img').naturalWidth > 0")
-    assert page.locator("nav a").all_inner_texts() == ["Worked example", "Captions"]
+    assert page.locator("nav a").all_inner_texts() == ["Worked example", "Captions", "Course"]
     page.close()
     assert said == []
 

@@ -51,7 +51,7 @@ def base_url(begun):
 
 def test_curves_scores_and_samples_grow_while_a_run_trains(fresh, begun):
     fresh.goto("/")
-    expect(fresh.locator("nav a")).to_have_text(["Worked example", "Training"])
+    expect(fresh.locator("nav a")).to_have_text(["Worked example", "Training", "Course"])
     fresh.goto("/#/training?run=curves")
     expect(fresh.locator(".state")).to_contain_text("Training")
     expect(fresh.locator(".scores")).to_contain_text("4")
@@ -76,7 +76,7 @@ def test_an_address_given_before_the_page_is_painted_is_gone_to(fresh):
 
 def test_a_run_has_its_other_views_from_its_first_checkpoint_on(fresh, begun):
     fresh.goto("/#/training")
-    expect(fresh.locator("nav a")).to_have_text(["Worked example", "Training"])
+    expect(fresh.locator("nav a")).to_have_text(["Worked example", "Training", "Course"])
     place = begun / "checkpoint" / "checkpoints" / "step-000002"
     place.mkdir(parents=True)
     shutil.copy(begun / "checkpoint-weights", place / "model.safetensors")

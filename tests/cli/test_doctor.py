@@ -87,6 +87,17 @@ def test_only_ten_lines_are_named_and_all_are_counted(tmp_path, capsys):
     assert "60 in all: train.src 61, 62, 63, 64, 65, 66, 67, 68, 69, 70 ..." in shown
 
 
+def test_the_first_lines_of_a_finding_are_quoted_with_both_sides(tmp_path, capsys):
+    rows = [*CLEAN, ("a\x07bell", "eine Glocke"), ("b" * 80, "b" * 80), ("c", "c"), ("d", "d")]
+    paths = _pairs(tmp_path, [*rows, ("e", "e")])
+    found = {f["check"]: f["quotes"] for f in _doctor(capsys, *paths, code=1)["findings"]}
+    assert found["control"] == [r"61: 'a\x07bell' → 'eine Glocke'"]
+    cut = repr("b" * 49 + "…")
+    assert found["copy"] == [f"62: {cut} → {cut}", "63: 'c' → 'c'", "64: 'd' → 'd'"]
+    assert main(["doctor", *paths]) == 1
+    assert "\n             63: 'c' → 'c'\n" in capsys.readouterr().out
+
+
 def test_unequal_line_counts_are_a_finding_with_both_counts(tmp_path, capsys):
     source, target = _pairs(tmp_path, CLEAN)
     Path(target).write_text(Path(target).read_text() + "one more\nand one\n")

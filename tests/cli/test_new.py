@@ -47,7 +47,7 @@ def labels(folder):
 
 
 def json_lines(folder):
-    rows = [json.dumps({"question": text, "answer": text[::-1]}) for text in texts(40)]
+    rows = [json.dumps({"id": n, "head": t, "body": t[::-1]}) for n, t in enumerate(texts(40))]
     write(folder / "a.jsonl", *rows)
     return ["a.jsonl"]
 
@@ -72,6 +72,7 @@ def captions(folder):
     return ["photos", "captions.jsonl"]
 
 
+@pytest.mark.parametrize("updates", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("make", "task"),
     [
@@ -83,12 +84,13 @@ def captions(folder):
         (captions, "captioning"),
     ],
 )
-def test_a_recipe_for_one_s_own_files_trains_as_it_is(make, task, here, capsys):
+def test_a_recipe_for_one_s_own_files_trains_as_it_is(make, task, updates, here, capsys):
     files = make(here)
     assert main(["new", *files, "--no-plan", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["recipe"], said["task"], said["plan"]) == ("recipe.toml", task, None)
-    assert main(["train", "recipe.toml", "--out", "run", "--set", "training.steps=2"]) == 0
+    steps = f"training.steps={updates}"
+    assert main(["train", "recipe.toml", "--out", "run", "--set", steps]) == 0
     assert (here / "run" / "model.safetensors").exists()
 
 
@@ -134,15 +136,23 @@ def test_a_shipped_recipe_is_copied_and_never_over_a_file(here, capsys):
         ("--from cpy", "Did you mean 'copy'?"),
         ("a.tsv --valid a.txt", "is read as 'running_text', but the training data as 'tsv'"),
         ("empty.tsv", "'empty.tsv' holds no example"),
+        ("a.tsv", "'a.tsv' holds 2 examples, too few to hold some out for validation. Bring 10"),
+        ("a.txt", "'a.txt' holds 1 example (rows of 256 words), too few to hold some out"),
+        ("a.tsv a.txt", "but 'a.tsv' has 2, 'a.txt' has 1. Line 2 of 'a.tsv' is the first without"),
+        ("broken.jsonl", "'broken.jsonl', line 2 is not JSON"),
+        ("latin.tsv", "line 1: byte 0xe9 at offset 7 is not UTF-8. Convert the file"),
     ],
 )
 def test_mistakes_are_told_and_leave_nothing(words, told, here, capsys):
     write(here / "a.tsv", "one two\tthree", "four\tfive")
     write(here / "a.txt", "one two three")
     (here / "empty.tsv").write_text("")
+    (here / "latin.tsv").write_bytes(b"one\tcaf\xe9\n")
+    write(here / "broken.jsonl", '{"text": "one", "label": "two"}', '{"text": "one", ')
+    before = sorted(path.name for path in here.iterdir())
     assert main(["new", *words.split()]) == 2
     assert told in " ".join(capsys.readouterr().err.split())
-    assert sorted(path.name for path in here.iterdir()) == ["a.tsv", "a.txt", "empty.tsv"]
+    assert sorted(path.name for path in here.iterdir()) == before
 
 
 @pytest.mark.parametrize(

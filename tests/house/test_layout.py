@@ -15,8 +15,8 @@ PACKAGE = ROOT / "regard"
 FLOW = [
     "errors", "dims", "familiar_words", "choices", "catalogue", "places", "progress", "data",
     "positions", "attention", "layers", "parts", "models", "hardware", "decoding", "evaluating",
-    "inspecting", "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "serving",
-    "client", "bench", "course", "cli",
+    "inspecting", "bridge", "plots", "recipes", "tasks", "training", "runs", "interop", "course",
+    "serving", "client", "bench", "cli",
 ]  # fmt: skip
 
 CHAPTERS = PACKAGE / "course" / "chapters"

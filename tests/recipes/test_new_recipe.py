@@ -34,7 +34,8 @@ def test_every_new_recipe_is_valid(task, examples, tmp_path):
     recipe = read_recipe(path, check=check_task)
     assert recipe.model.task == task
     assert recipe.data.train.settings["path"] == READERS[task].settings["path"]
-    assert 0.001 <= recipe.data.valid.settings["held_out"] <= 0.1
+    expected = {1: 0.5, 300: 0.1, 50_000: 0.02, 10_000_000: 0.001}
+    assert recipe.data.valid.settings["held_out"] == expected[examples]
 
 
 def test_files_of_the_user_s_own_are_validated_on(tmp_path):

@@ -262,6 +262,25 @@ def test_the_worked_example_begins_with_the_numbers_of_explain(client):
     assert client.get("/api/worked").json()["steps"] == json.loads(json.dumps(worked()))
 
 
+def test_a_chapter_of_the_course_is_read_in_any_language_and_an_unknown_one_is_refused(client):
+    told = client.get("/api/course?language=zh").json()
+    assert told["languages"] == {"en": "English", "zh": "中文"}
+    assert told["chapters"][0]["title"] == "1 · 三个词，手算一遍"
+    steps = client.get("/api/course/scores").json()["steps"]
+    assert steps[0]["text"].startswith("# 2 · ")
+    assert [step["is_code"] for step in steps[:2]] == [False, True]
+    refused = client.get("/api/course/11/outputs")
+    assert refused.status_code == 404
+    assert "expected a chapter from 1 to 10, got 11" in refused.json()["error"]["message"]
+
+
+@pytest.mark.processes
+def test_a_chapter_runs_in_a_process_of_its_own(client):
+    outputs = client.get("/api/course/1/outputs").json()
+    assert "[10., 11.,  6.]" in "".join(one["printed"] for one in outputs)
+    assert sum(one["picture"] is not None for one in outputs) >= 1
+
+
 @pytest.mark.parametrize(
     ("asked", "status", "kind", "says"),
     [

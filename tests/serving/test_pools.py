@@ -25,6 +25,8 @@ CHEAP = (
     "api/runs/first/curves",
     "api/worked",
     "api/gold",
+    "api/course",
+    "api/course/1",
 )
 LONG = {"text": "a dog ate " * 1000}
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+import regard
 from docs.site import reference
 from docs.site.links import wrong_links
 from docs.site.pages import DOCS, Rewriter, file_page, promise_of, repository_pages, shelves
@@ -75,6 +76,12 @@ def test_a_docstring_becomes_markdown_with_its_examples_and_arguments_as_such():
         "Add \\<one>.\n\n    y = x * 1\n\n\n```pycon\n>>> f(1)\n2\n```\n\nArguments:\n\n"
         "- `x`: what to\n  add to."
     )
+
+
+def test_public_names_have_their_signatures_and_asynchronous_methods_are_shown_as_such():
+    page = reference.module_page(regard)
+    assert [name for name in regard.__all__ if f"\n## {name}\n" not in page] == []
+    assert "async def predict(" in page
 
 
 def test_dead_links_and_foreign_requests_are_found(tmp_path):

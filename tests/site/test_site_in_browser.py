@@ -12,6 +12,7 @@ SITE = Path(__file__).parents[2] / "build" / "site"
 PAGES = (
     "index.html",
     "start.html",
+    "demo.html",
     "shelves/learn.html",
     "learn/en/05_local_windows.html",
     "learn/zh/01_three_words.html",

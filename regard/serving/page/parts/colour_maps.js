@@ -8,6 +8,6 @@ import { Group } from "../drawing/side_panel.js";
 export function ColourMaps({ ramps: { maps, weights }, params, change }) {
   const ramp = maps[params.map]?.ramp ?? weights;
   return html`<${Group} title="Colours"><div class="bar"><${Select} label="colour map" value=${params.map in maps ? params.map : ""}
-      options=${[["", "the house's"], ...Object.entries(maps).map(([key, { name }]) => [key, name])]}
+      options=${[["", "regard's"], ...Object.entries(maps).map(([key, { name }]) => [key, name])]}
       onChange=${(map) => change({ map })} /><i class="ramp" style=${{ background: gradient(stopsOf(ramp)) }}></i></div></${Group}>`;
 }

@@ -5,6 +5,7 @@ import { Answer } from "./answer.js";
 import { Atlas } from "./atlas.js";
 import { Captions } from "./captions.js";
 import { Compare } from "./compare.js";
+import { Course } from "./course.js";
 import { Gold } from "./gold.js";
 import { Mechanisms } from "./mechanisms.js";
 import { Training } from "./training.js";
@@ -32,4 +33,6 @@ export const VIEWS = [
     lead: "Two runs, or two answers of one run, on the same text." },
   { name: "training", title: "Training", View: Training, suits: ({ runs }) => runs.length > 0,
     lead: "How the run learned." },
+  { name: "course", title: "Course", View: Course, suits: () => true,
+    lead: "Attention, every number: ten short chapters whose code runs here." },
 ];
