@@ -256,7 +256,7 @@ def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int)
     embedding = parts.embedding(n_tokens)
     model = LanguageModel(
         embedding=embedding,
-        layers=parts.encoder_layers(spec.n_layers, spec.attends),
+        layers=parts.encoder_layers(spec.n_layers),
         norm=parts.last_norm(),
         output=parts.output(embedding),
         rows=ROWS[spec.rows],

@@ -142,12 +142,12 @@ def build_transformer(
     model = Transformer(
         source=target if spec.tied == "all" else parts.embedding(n_source_tokens),
         target=target,
-        encoder=parts.encoder_layers(spec.n_encoder_layers, spec.encoder_attends),
+        encoder=parts.encoder_layers(spec.n_encoder_layers),
         decoder=parts.decoder_layers(spec.n_decoder_layers),
         encoder_norm=parts.last_norm(),
         decoder_norm=parts.last_norm(),
         output=parts.output(target),
-        counts_from_the_end=needs_length(spec.encoder_attends),
+        counts_from_the_end=needs_length(spec.attention("encoder").attends),
     )
     if LAYER_KINDS[spec.layer].is_faint:
         scale_output_gain(model, n_target_tokens)
