@@ -29,12 +29,14 @@ from regard.models.attention_spec import (
     check_groups,
 )
 from regard.models.experts_spec import ExpertsSpec
+from regard.models.hard_spec import HardSpec, draws_of
 from regard.models.self_attention import (
     ATTENDING,
     FULL_CHOICE,
     check_attending,
     check_causal,
     check_padded,
+    needs_length,
 )
 from regard.positions import POSITIONS
 
@@ -190,6 +192,7 @@ class StackSpec(ModelSpec):
     relation = cast("Choice | None", None)
     shares_relation = False
     """Whether all layers of a stack have one relation."""
+    hard = cast("HardSpec | None", None)
     experts = cast("ExpertsSpec | None", None)
 
     shares: ClassVar[tuple[str, ...]] = (*ModelSpec.shares, "attention_dropout")
@@ -222,6 +225,11 @@ class StackSpec(ModelSpec):
         )
         own: AttentionSpec | None = getattr(self, kind)
         return whole if own is None else own.or_else(whole)
+
+    @property
+    def draws(self) -> HardSpec | None:
+        """How its draws learn; None if no attention draws."""
+        return draws_of(self.hard, (self.attention(kind).select for kind in ATTENTION_KINDS))
 
     def dims_of(self, kind: str) -> Dims:
         """The sizes of the attentions of a kind."""
@@ -263,6 +271,8 @@ class ChainSpec(StackSpec):
     """The relation of self-attention: what distance adds to the scores."""
     shares_relation: bool = False
     """Whether all layers of a stack have one relation, with one table, as in T5."""
+    hard: HardSpec | None = None
+    """How attention with select = "hard" learns; its defaults unless given."""
 
     shares: ClassVar[tuple[str, ...]] = (*StackSpec.shares, "feed_forward_dropout", "norm_eps")
     tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -290,6 +300,7 @@ class ChainSpec(StackSpec):
                 f"model.feed_forward_has_bias: branches of layer = '{self.layer}' have biases. "
                 "Leave it out, or take layer = 'plain'."
             )
+        _ = self.draws
         related = [self.attention(kind).relation for kind in ATTENTION_KINDS]
         if self.shares_relation and not any(related):
             raise SettingError(
@@ -363,6 +374,13 @@ class TransformerSpec(ChainSpec):
             raise SettingError(
                 "model.encoder.attends and model.encoder_attends are two names of one setting. "
                 "Take one of them out of the recipe."
+            )
+        reading = self.attention("encoder")
+        if reading.select.name == "hard" and needs_length(reading.attends):
+            raise SettingError(
+                "model.select = 'hard' learns from whole batches, but what the encoder's pattern "
+                "shows depends on where a source ends. Take other patterns, or "
+                "model.encoder.select = 'soft'."
             )
         check_causal(self.attention("decoder").attends, "model.decoder.attends")
         check_padded(self.attention("cross").attends, "model.cross.attends")

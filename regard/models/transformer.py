@@ -17,6 +17,7 @@ from regard.layers import DecoderCache, EncoderLayer
 from regard.layers.decoder_layer import WritingLayer, reordered
 from regard.models.by_length import read_apart
 from regard.models.embedding import Embedding
+from regard.models.hard_attention import hard_attention
 from regard.models.mask_checks import check_masks
 from regard.models.model import Model
 from regard.models.parts import LAYER_KINDS, Parts, scale_output_gain
@@ -149,6 +150,7 @@ def build_transformer(
         output=parts.output(target),
         counts_from_the_end=needs_length(spec.attention("encoder").attends),
     )
+    model.hard = hard_attention(spec.draws)
     if LAYER_KINDS[spec.layer].is_faint:
         scale_output_gain(model, n_target_tokens)
     check_masks(model, min(n_source_tokens, n_target_tokens))
