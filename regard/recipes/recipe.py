@@ -221,6 +221,14 @@ def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
             "Leave it out.",
         )
     _check_frozen(recipe.model, recipe.pictures_or_default, mistakes)
+    has_branches = getattr(recipe.model, "layer", None) == "weighted_branches"
+    is_frozen = getattr(recipe.model, "has_frozen_branches", False)
+    if recipe.training.branch_learning_rate and (is_frozen or not has_branches):
+        mistakes.add(
+            "training.branch_learning_rate",
+            "is that of kappa and alpha, which this model does not learn. Take model.layer = "
+            "'weighted_branches' with has_frozen_branches = false, or leave it out.",
+        )
 
 
 def _check_frozen(spec: Spec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:
