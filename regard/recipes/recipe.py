@@ -12,8 +12,9 @@ from regard.data.framings import FRAMINGS
 from regard.data.held_out import examples_of_split
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError, check_least, check_share
-from regard.models import Spec, TransformerSpec
+from regard.models import EncoderSpec, Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
+from regard.recipes.decoding_recipe import DecodingRecipe
 from regard.recipes.plain_paths import with_readers
 from regard.recipes.recipe_errors import naming_owner, with_place
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
@@ -112,6 +113,7 @@ class Recipe:
     model: Spec = field(default_factory=TransformerSpec)
     pictures: PicturesRecipe | None = None
     """Only for models that read pictures."""
+    decoding: DecodingRecipe = field(default_factory=DecodingRecipe)
 
     @property
     def pictures_or_default(self) -> PicturesRecipe:
@@ -219,6 +221,10 @@ def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
             "tokens.is_joint",
             f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
             "Leave it out.",
+        )
+    if recipe.decoding.rules and kind == EncoderSpec.kind:
+        mistakes.add(
+            "decoding", f"a model of kind '{kind}' searches for no answers. Leave the section out."
         )
     _check_frozen(recipe.model, recipe.pictures_or_default, mistakes)
     has_branches = getattr(recipe.model, "layer", None) == "weighted_branches"

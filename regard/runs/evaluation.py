@@ -16,7 +16,7 @@ import numpy as np
 from regard.choices import find
 from regard.data import Corpus, Example
 from regard.data.scenes import is_scene
-from regard.decoding import Beam, GnmtPenalty, Greedy, Limits, Search
+from regard.decoding import Beam, GnmtPenalty, Greedy, Limits, Rule, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import MetricScore, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.accuracy import measured_exact_match, measured_token_accuracy
@@ -43,18 +43,20 @@ def search_for(
     length_penalty: float,
     n_best: int = 1,
     limits: Limits | None = None,
+    rules: Sequence[Rule] | None = None,
 ) -> Search:
     """Beam search with the Transformer paper's length penalty; a beam of one is greedy.
 
-    A beam is at least as wide as there are answers wanted.
+    A beam is at least as wide as there are answers wanted. The rules are the recipe's unless given.
     """
     if beam < 1:
         raise SettingError(f"--beam must be at least 1, got {beam}.")
-    limits = limits or trained.default_search().limits
+    usual = trained.default_search()
+    limits, rules = limits or usual.limits, usual.rules if rules is None else rules
     if beam == n_best == 1:
-        return Greedy(limits=limits)
+        return Greedy(limits=limits, rules=rules)
     penalty, width = GnmtPenalty(length_penalty), max(beam, n_best)
-    return Beam(width=width, n_best=n_best, penalty=penalty, limits=limits)
+    return Beam(width=width, n_best=n_best, penalty=penalty, limits=limits, rules=rules)
 
 
 @final
