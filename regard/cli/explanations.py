@@ -75,7 +75,7 @@ def _shift_lines(choice: Choice) -> list[str]:
 def _shift(choice: Choice) -> dict[str, Any] | None:
     """The matrix T(k) of small positions, and what it makes of position 2."""
     part = KINDS[mechanism(choice.name).kind].get(choice.name)
-    if not hasattr(part, "shift"):
+    if part is None or not hasattr(part, "shift"):
         return None
     positions = choice.build({choice.name: part}, Dims(d_model=SHIFT_WIDTH))
     matrix, before = positions.shift(SHIFTED), positions(torch.tensor([2]))[0]

@@ -1,7 +1,6 @@
 """Options that several verbs share, and the refusal of options that would have no effect."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -207,10 +206,11 @@ def decoding_rules(
     verb: str, usual: DecodingRecipe, penalty: float | None, ngrams: int | None
 ) -> Sequence[Rule]:
     """The rules of the recipe, with what was given in their place."""
-    given = {"repetition_penalty": penalty, "no_repeated_ngrams": ngrams}
     try:
-        changed = {name: value for name, value in given.items() if value is not None}
-        return replace(usual, **changed).rules
+        return DecodingRecipe(
+            repetition_penalty=usual.repetition_penalty if penalty is None else penalty,
+            no_repeated_ngrams=usual.no_repeated_ngrams if ngrams is None else ngrams,
+        ).rules
     except SettingError as error:
         option = str(error).split()[0].removeprefix("decoding.")
         said = str(error).removeprefix(f"decoding.{option}")

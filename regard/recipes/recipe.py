@@ -14,6 +14,7 @@ from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError, check_least, check_share
 from regard.models import EncoderSpec, Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
+from regard.recipes.cache_recipe import CacheRecipe
 from regard.recipes.decoding_recipe import DecodingRecipe
 from regard.recipes.plain_paths import with_readers
 from regard.recipes.recipe_errors import naming_owner, with_place
@@ -114,6 +115,8 @@ class Recipe:
     pictures: PicturesRecipe | None = None
     """Only for models that read pictures."""
     decoding: DecodingRecipe = field(default_factory=DecodingRecipe)
+    cache: CacheRecipe | None = None
+    """Only for language models that go on with a text."""
 
     @property
     def pictures_or_default(self) -> PicturesRecipe:
@@ -221,6 +224,12 @@ def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
             "tokens.is_joint",
             f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
             "Leave it out.",
+        )
+    if recipe.cache is not None and not getattr(recipe.model, "continues_source", False):
+        mistakes.add(
+            "cache",
+            f"a model of kind '{kind}' goes on with no text. Take model.kind = 'language_model' "
+            "with rows = 'running', or leave the section out.",
         )
     if recipe.decoding.rules and kind == EncoderSpec.kind:
         mistakes.add(

@@ -86,6 +86,11 @@ class LanguageSpec(ChainSpec):
         return replace(super().attention(kind), attends=self.attends)
 
     @property
+    def continues_source(self) -> bool:
+        """Whether what it writes goes on with a text."""
+        return ROWS[self.rows].continues_source
+
+    @property
     def is_movable(self) -> bool:
         """Whether weights depend on distances alone, so that padding may stand before a text."""
         links: list[type[ChainLink]] = [SCORES[self.score.name], SELECTIONS[self.select.name]]
