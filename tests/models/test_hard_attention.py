@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
+import regard
 from regard.attention import Chain
 from regard.attention.links import Selection
 from regard.attention.selections.hard import HardRows, HardSelection
@@ -25,6 +26,8 @@ from regard.models.hard_spec import HardSpec
 from regard.models.stepper import PAD
 from regard.training.losses import Objective
 from tests.assertions import assert_close
+from tests.factories import TRANSFORMER as TRANSFORMER_KEYS
+from tests.factories import make_run
 
 V, HARD = 9, Choice("hard")
 BOUND = HardSpec(reinforce=1.0, entropy=0.0, expected_share=0.0)
@@ -245,3 +248,19 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused(make, said):
     with pytest.raises(SettingError, match=said):
         make()
+
+
+DRAWING = {
+    "cross-attention": f'{TRANSFORMER_KEYS}\ncross = {{ select = "hard" }}',
+    "recurrent": 'kind = "recurrent"\nd_embedding = 8\nd_hidden = 8\nselect = "hard"',
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_look_shows_the_one_key_of_each_word(name, tmp_path):
+    run = regard.load(make_run(tmp_path / "run", model=DRAWING[name]))
+    record = run.look("a b c", target="a b")
+    weights = record.weights("cross", layer=0, head=0)
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+    assert record.attention["cross"].mechanism.endswith("hard")
