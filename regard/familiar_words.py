@@ -10,10 +10,7 @@ colon explains it, and what follows an exclamation mark says it all."""
 _EPOCHS = "epochs: it stands in place of steps, the number of updates"
 _BATCH = "target_tokens_per_batch: batches are counted in tokens, so that long texts fit too"
 _UPDATE = "target_tokens_per_update: an update gathers batches until it has so many target tokens"
-_ADAM = (
-    "learning_rate! Adam trains every model; its settings are learning_rate, beta1, beta2, eps and "
-    "weight_decay"
-)
+_ADAM = "optimiser: Adam's settings are beside it, learning_rate, beta1, beta2, eps, weight_decay"
 _LAYERS = ("n_layers", "n_encoder_layers: the decoder's are n_decoder_layers")
 _WIDTH = ("d_model", "d_hidden")
 
@@ -32,7 +29,7 @@ FAMILIAR: Mapping[str, Answers] = {
     **dict.fromkeys(("max_steps", "n_steps", "num_steps", "updates", "iterations"), ("steps",)),
     **dict.fromkeys(("batch_size", "batch", "bs", "per_device_train_batch_size"), (_BATCH,)),
     **dict.fromkeys(("gradient_accumulation_steps", "grad_accum", "accumulate"), (_UPDATE,)),
-    **dict.fromkeys(("optimizer", "optimiser", "optim", "adam", "betas"), (_ADAM,)),
+    **dict.fromkeys(("optimizer", "optim", "adam", "betas"), (_ADAM,)),
     **dict.fromkeys(("lr_scheduler", "scheduler", "lr_schedule"), ("schedule",)),
     **dict.fromkeys(("warmup", "warmup_updates", "num_warmup_steps"), ("warmup_steps",)),
     **dict.fromkeys(("max_grad_norm", "grad_clip", "gradient_clip_val", "clip"), ("clip_norm",)),

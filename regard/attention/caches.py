@@ -33,6 +33,10 @@ class Past(Protocol):
     def n_kept(self) -> int:
         """How many keys are held for them."""
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows of a batch it is of."""
+
     def select(self, rows: Int[Tensor, " r"]) -> "Past":
         """The cache of some rows of the batch."""
 
@@ -109,6 +113,11 @@ class KeyValues(NamedTuple):
         """All of them."""
         return self.length
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows of a batch it is of."""
+        return self.key.shape[0]
+
     def at(self, places: Int[Tensor, " k"]) -> "KeyValues":
         """The cache of some positions, by their indices in it."""
         return KeyValues(self.key.index_select(-2, places), self.value.index_select(-2, places))
@@ -155,6 +164,11 @@ class WindowedPast(NamedTuple):
         """How many may still be seen."""
         return self.kept.length
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows of a batch it is of."""
+        return self.kept.n_rows
+
     def append(self, new: KeyValues) -> "WindowedPast":
         """The cache with the next positions appended."""
         end = self.length + new.length
@@ -191,6 +205,11 @@ class CompressedPast(NamedTuple):
     def n_kept(self) -> int:
         """Slots and waiting positions together."""
         return self.slots.length + self.waiting.length
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows of a batch it is of."""
+        return self.slots.n_rows
 
     def select(self, rows: Int[Tensor, " r"]) -> "CompressedPast":
         """What is kept of some rows of the batch."""

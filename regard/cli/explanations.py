@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from rich.cells import cell_len
 
 from regard.attention import HEADS, GroupedQueryHeads
@@ -28,6 +29,9 @@ from regard.inspecting import (
 from regard.inspecting.mechanism_pictures import SMALL_SETTINGS
 from regard.plots import shade
 
+SHIFTED, SHIFT_WIDTH = 3, 4
+"""By how many positions, and in what width, a matrix of a shift is shown."""
+
 
 def computed_lines(choice: Choice, sizes: Sizes) -> list[str]:
     """The path for these sizes, where the mechanism is part of a chain, and the drawing."""
@@ -44,11 +48,40 @@ def computed_lines(choice: Choice, sizes: Sizes) -> list[str]:
     drawn_with = f", drawn with {small}" if small else ""
     if choice.settings and not small:
         drawn_with = ", drawn with its own settings"
+    lines += _shift_lines(choice)
     axes = f"({picture.rows} down, {picture.columns} across)"
     lines += ["", f"{picture.meaning} on 16 positions {axes}{drawn_with}:"]
     drawing = shade(picture.numbers).splitlines()
     drawing += [""] * (len(picture.numbers) - len(drawing))
     return lines + [f"  |{line:<{2 * picture.numbers.shape[-1]}}|" for line in drawing]
+
+
+def _shift_lines(choice: Choice) -> list[str]:
+    """T(k) with its numbers, where a step to the side is a product with one matrix."""
+    if (shift := _shift(choice)) is None:
+        return []
+    matrix, before, after = (shift[name] for name in ("matrix", "before", "after"))
+    title = f"PE[p + {SHIFTED}] = T({SHIFTED}) PE[p] for every p, here T({SHIFTED}) of width"
+    numbers = ["  ".join(f"{each:7.4f}" for each in row) for row in matrix]
+    vectors = ["  ".join(f"{each:.4f}" for each in row) for row in (before, after)]
+    return [
+        "",
+        f"{title} {SHIFT_WIDTH}: turns by {SHIFTED} w[i], T(a) T(b) = T(a + b):",
+        *(f"  {row}" for row in numbers),
+        f"  PE[2] = {vectors[0]},  T({SHIFTED}) PE[2] = PE[{2 + SHIFTED}] = {vectors[1]}",
+    ]
+
+
+def _shift(choice: Choice) -> dict[str, Any] | None:
+    """The matrix T(k) of small positions, and what it makes of position 2."""
+    part = KINDS[mechanism(choice.name).kind].get(choice.name)
+    if part is None or not hasattr(part, "shift"):
+        return None
+    positions = choice.build({choice.name: part}, Dims(d_model=SHIFT_WIDTH))
+    matrix, before = positions.shift(SHIFTED), positions(torch.tensor([2]))[0]
+    after = matrix @ before
+    named = {"matrix": matrix, "before": before, "after": after}
+    return {"k": SHIFTED, **{name: each.tolist() for name, each in named.items()}}
 
 
 def kept_lines() -> str:
@@ -75,6 +108,7 @@ def mechanism_data(choice: Choice, sizes: Sizes) -> dict[str, object]:
         "settings": all_settings(entry, choice),
         "path": path,
         "picture": example(choice.name).numbers.tolist(),
+        "shift": _shift(choice),
     }
 
 

@@ -1,6 +1,6 @@
 """Options that several verbs share, and the refusal of options that would have no effect."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +11,12 @@ from regard.attention.own_parts import import_parts
 from regard.choices import find
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
+from regard.decoding.rules import Rule
 from regard.errors import SettingError
 from regard.hardware.devices import device_named
 from regard.hardware.threads import given_threads
 from regard.interop.engines import ENGINES
+from regard.recipes.decoding_recipe import DecodingRecipe
 from regard.runs.alignment import FORMATS
 from regard.runs.trained import ON_LONG
 from regard.training.run_folder import check_can_be_made
@@ -75,6 +77,17 @@ Source = Annotated[Path | None, typer.Option(help="Texts, one a line; or a .tsv 
 BeamWidth = Annotated[int, typer.Option(help="Width of the beam; 1 is greedy search.")]
 LengthPenalty = Annotated[
     float, typer.Option(help="The Transformer paper's alpha; 0 leaves scores as they are.")
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(
+        help="Multiplies log-probabilities of tokens written before; 1 changes nothing; the "
+        "recipe's."
+    ),
+]
+NoRepeatedNgrams = Annotated[
+    int | None,
+    typer.Option(help="So many tokens in a row never come twice; 0 is no rule; the recipe's."),
 ]
 MaxTokens = Annotated[
     int | None,
@@ -189,6 +202,29 @@ def search_given(
         "--length-penalty": length_penalty != DEFAULT_ALPHA,
         LIMIT: max_tokens is not None,
         "--on-long": on_long != "error",
+    }
+
+
+def decoding_rules(
+    verb: str, usual: DecodingRecipe, penalty: float | None, ngrams: int | None
+) -> Sequence[Rule]:
+    """The rules of the recipe, with what was given in their place."""
+    try:
+        return DecodingRecipe(
+            repetition_penalty=usual.repetition_penalty if penalty is None else penalty,
+            no_repeated_ngrams=usual.no_repeated_ngrams if ngrams is None else ngrams,
+        ).rules
+    except SettingError as error:
+        option = str(error).split()[0].removeprefix("decoding.")
+        said = str(error).removeprefix(f"decoding.{option}")
+        raise SettingError(f"{verb}: --{option.replace('_', '-')}{said}") from error
+
+
+def rules_given(penalty: float | None, ngrams: int | None) -> dict[str, object]:
+    """The options of rules, and whether each was given."""
+    return {
+        "--repetition-penalty": penalty is not None,
+        "--no-repeated-ngrams": ngrams is not None,
     }
 
 

@@ -15,7 +15,7 @@ from regard.cli import options
 from regard.cli.requests import load_for_verb, print_note, request_lines
 from regard.cli.streams import has_reader
 from regard.data.atomic_writes import as_any_file, written_beside
-from regard.decoding import Greedy, Limits, Sampling, Search
+from regard.decoding import Greedy, Limits, Rule, Sampling, Search
 from regard.decoding.beam import DEFAULT_BEAM_WIDTH
 from regard.decoding.length_penalties import DEFAULT_ALPHA
 from regard.errors import DataError, SettingError, counted
@@ -42,6 +42,8 @@ def predict(
     beam: options.BeamWidth = DEFAULT_BEAM_WIDTH,
     n_best: int = typer.Option(1, help="Answers for each text, best first; a beam is as wide."),
     length_penalty: options.LengthPenalty = DEFAULT_ALPHA,
+    repetition_penalty: options.RepetitionPenalty = None,
+    no_repeated_ngrams: options.NoRepeatedNgrams = None,
     max_tokens: options.MaxTokens = None,
     prefix: str = typer.Option("", help="What every answer begins with."),
     constraints: Path | None = typer.Option(
@@ -109,6 +111,7 @@ def predict(
         options.check_file("predict", f"--vectors ends in {' or '.join(FORMATS)}", vectors, FORMATS)
         given = {
             **options.search_given(beam, length_penalty, max_tokens),
+            **options.rules_given(repetition_penalty, no_repeated_ngrams),
             "--n-best": n_best != 1,
             "--prefix": prefix,
             "--constraints": constraints,
@@ -141,6 +144,7 @@ def predict(
         options.refuse("predict", "--stream writes tokens as they come", {**searched, **whole})
     if engine != TORCH:
         by_torch = {
+            **options.rules_given(repetition_penalty, no_repeated_ngrams),
             "--stream": streams,
             "--vectors": vectors,
             "--ensemble": ensemble,
@@ -163,19 +167,23 @@ def predict(
     searched = options.search_given(beam, length_penalty)
     drawn = {"--temperature": temperature != 1.0, "--top-k": top_k, "--seed": seed}
     if task.why_no_search is not None:
-        options.refuse("predict", task.why_no_search, searched)
+        ruled = options.rules_given(repetition_penalty, no_repeated_ngrams)
+        options.refuse("predict", task.why_no_search, {**searched, **ruled})
+    rules = options.decoding_rules(
+        "predict", recipe.decoding, repetition_penalty, no_repeated_ngrams
+    )
     if sample:
         options.refuse("predict", "answers are drawn (--sample) and not searched for", searched)
         search: Search = Sampling(
             n_samples=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-            limits=limits,
+            limits=limits, rules=rules,
         )  # fmt: skip
     elif name := options.first_given({**drawn, "--top-p": top_p != 1.0}):
         raise SettingError(
             f"predict: {name} is for answers that are drawn. Add --sample, or leave {name} out."
         )
     else:
-        search = _search(trained, beam, n_best, length_penalty, limits)
+        search = _search(trained, beam, n_best, length_penalty, limits, rules)
     phrases = _phrases(constraints)
     dictionary = dictionary_of(trained, counting) if replace_unknown else None
     if probabilities and not task.has_probabilities:
@@ -209,7 +217,7 @@ def predict(
         return
     if streams:
         if not isinstance(search, Sampling):
-            search = Greedy(limits=limits)
+            search = Greedy(limits=limits, rules=rules)
         for number, line in enumerate(lines):
             request = Request(line, prefix, seed=number, name=f"{place_name} {number + 1:,}")
             for part in trained.stream(request, search=search):
@@ -266,7 +274,12 @@ def predict(
 
 
 def _search(
-    trained: Trained, beam: int, n_best: int, length_penalty: float, limits: Limits
+    trained: Trained,
+    beam: int,
+    n_best: int,
+    length_penalty: float,
+    limits: Limits,
+    rules: Sequence[Rule],
 ) -> Search:
     options.check_beam("predict", beam)
     if beam != DEFAULT_BEAM_WIDTH and beam < n_best:
@@ -275,7 +288,12 @@ def _search(
             f"--beam {n_best}, or fewer answers."
         )
     return search_for(
-        trained, beam=beam, length_penalty=length_penalty, n_best=n_best, limits=limits
+        trained,
+        beam=beam,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        limits=limits,
+        rules=rules,
     )
 
 

@@ -7,17 +7,19 @@ Cost: both attentions', plus O(n · m · f).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, final
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention import FULL, GroupedQueryHeads, KeyValues, all_of, given
+from regard.attention import FULL, Attended, GroupedQueryHeads, KeyValues, all_of, given
 from regard.attention.batched_source import BatchedSource
+from regard.attention.cached_attention import attend_with_cache
+from regard.attention.caches import Past
 from regard.attention.caches import reordered as reordered_pasts
 from regard.attention.folded_source import Folded
-from regard.attention.links import AnyMask
+from regard.attention.links import AnyMask, Pattern
 from regard.attention.patterns.causal import CausalPattern
 from regard.attention.shapes import Vectors
 from regard.layers.encoder_layer import Attend
@@ -33,7 +35,7 @@ class DecoderCache(NamedTuple):
     The past has a row for each hypothesis, the source one for each sentence.
     """
 
-    past: KeyValues | None
+    past: Past | None
     source: KeyValues
     folded: Folded | None = None
     """The source multiplied by the layer's weights, if the layer folds it."""
@@ -48,7 +50,7 @@ class DecoderCache(NamedTuple):
     @property
     def width(self) -> int:
         """The number of hypotheses of a sentence."""
-        return 1 if self.past is None else self.past.key.shape[0] // self.source.key.shape[0]
+        return 1 if self.past is None else self.past.n_rows // self.source.n_rows
 
     def select(self, rows: Int[Tensor, " r"]) -> "DecoderCache":
         """The past of some rows of the batch; the source is kept once for each sentence."""
@@ -61,10 +63,13 @@ class DecoderCache(NamedTuple):
 
 def reordered(caches: Sequence[DecoderCache], rows: Int[Tensor, " r"]) -> tuple[DecoderCache, ...]:
     """The pasts of some rows, for all layers at once; these caches must not be used again."""
-    pasts = [cache.past for cache in caches if cache.past is not None]
-    if len(pasts) < len(caches):
+    if caches[0].past is None:
         # before the first token there is no past
         return tuple(caches)
+    pasts = [cache.past for cache in caches if isinstance(cache.past, KeyValues)]
+    if len(pasts) < len(caches):
+        # windows and slots of several layers have no storage in common
+        return tuple(cache.select(rows) for cache in caches)
     moved = reordered_pasts(pasts, rows)
     return tuple(cache._replace(past=past) for past, cache in zip(moved, caches, strict=True))
 
@@ -91,26 +96,45 @@ class WritingLayer(nn.Module, ABC):
         source_mask: AnyMask = FULL,
     ) -> Vectors:
         """All target positions at once; none sees a later one, whatever the mask says."""
-        return self.step(x, self.start(source), mask, source_mask)[0]
+        heads, causal = self.attention, _causal(mask)
+        return self._through(
+            x,
+            lambda z: heads.attend_with_cache(z, None, causal)[0],
+            self.start(source),
+            source_mask,
+        )
 
     def step(
         self, x: Vectors, cache: DecoderCache, mask: AnyMask = FULL, source_mask: AnyMask = FULL
     ) -> tuple[Vectors, DecoderCache]:
         """The next positions and the longer cache; the layer itself keeps no state."""
-        causal = all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
-        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
-        pasts: list[KeyValues] = []
+        causal, pasts = _causal(mask), list[Past]()
 
-        def own_past(z: Tensor) -> Tensor:
-            attended, past = self.attention.step(z, cache.past, causal)
+        def own_past(z: Tensor) -> Attended:
+            attended, past = attend_with_cache(self.attention, z, cache.past, causal)
             pasts.append(past)
-            return attended.context
+            return attended
 
-        y = self.around_attention(x, own_past)
-        out = self.read(
+        out = self._through(x, own_past, cache, source_mask)
+        return out, DecoderCache(pasts[0], cache.source)
+
+    def _through(
+        self,
+        x: Vectors,
+        own_past: Callable[[Tensor], Attended],
+        cache: DecoderCache,
+        source_mask: AnyMask,
+    ) -> Vectors:
+        """The whole layer around `own_past`, the heads' attention to the target."""
+        y = self.around_attention(x, lambda z: self.attention.join(own_past(z)).context)
+        at = Places.between(x.shape[1], cache.source.length, past=cache.length, device=x.device)
+        return self.read(
             y, lambda heads, z: heads.attend_to_memory(z, cache.source, source_mask, at)
         )
-        return out, DecoderCache(pasts[0], cache.source)
+
+
+def _causal(mask: AnyMask) -> Pattern:
+    return all_of(CAUSAL, given(mask) if isinstance(mask, Tensor) else mask)
 
 
 @final

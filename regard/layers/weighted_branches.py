@@ -148,6 +148,12 @@ def project_all(model: nn.Module) -> None:
             part.project()
 
 
+def branch_weights(model: nn.Module) -> list[nn.Parameter]:
+    """Kappa and alpha of every layer."""
+    branches = [part for part in model.modules() if isinstance(part, WeightedBranches)]
+    return [weights for part in branches for weights in (part.kappa, part.alpha)]
+
+
 def project_to_simplex(point: Float[Tensor, "*b k"]) -> Float[Tensor, "*b k"]:
     """The nearest vector of non-negative numbers that sum to one."""
     return (point - simplex_threshold(point)).relu()

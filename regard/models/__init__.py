@@ -1,5 +1,6 @@
 """tokens → logits: models made of layers, and the interface that every decoder relies on."""
 
+from regard.models.attention_spec import AttentionSpec
 from regard.models.bert import Classifier, Encoder, MaskedLanguageModel, Tagger
 from regard.models.captioner.network import Captioner, build_captioner
 from regard.models.captioner.spec import CaptionerSpec
@@ -7,6 +8,7 @@ from regard.models.convolutional.network import Convolutional, build_convolution
 from regard.models.convolutional.spec import ConvolutionalSpec
 from regard.models.encoders.reader import Reader, build_encoder
 from regard.models.encoders.spec import EncoderSpec
+from regard.models.experts_spec import ExpertsSpec
 from regard.models.kinds import KINDS, NAMED_SIZES, Spec, build_model, shapes_of
 from regard.models.language.spec import LanguageSpec
 from regard.models.language_model import LanguageModel, build_language_model
@@ -19,7 +21,7 @@ from regard.models.published.marian import MarianSpec, build_marian
 from regard.models.published.t5 import T5Spec, build_t5
 from regard.models.recurrent.network import Recurrent, build_recurrent
 from regard.models.recurrent.spec import RecurrentSpec
-from regard.models.spec import SIZES, ExpertsSpec, TransformerSpec
+from regard.models.spec import SIZES, TransformerSpec
 from regard.models.stepper import Stepper
 from regard.models.trainable import LossInputs, Trainable
 from regard.models.transformer import Transformer, build_transformer
@@ -29,6 +31,7 @@ __all__ = [
     "MASK",
     "NAMED_SIZES",
     "SIZES",
+    "AttentionSpec",
     "BartSpec",
     "Captioner",
     "CaptionerSpec",

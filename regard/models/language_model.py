@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import cast, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention import all_of, padding
@@ -25,6 +25,7 @@ from regard.layers import BranchedEncoderLayer, EncoderLayer
 from regard.layers.mixtures.experts import imbalance, listening
 from regard.models.by_length import rows_by_length
 from regard.models.embedding import Embedding
+from regard.models.hard_attention import hard_attention
 from regard.models.language.rows import NOWHERE, ROWS, Rows, joined
 from regard.models.language.spec import LanguageSpec
 from regard.models.language.states import LanguageState, StatesByLength
@@ -122,7 +123,14 @@ class LanguageModel(Model):
         states, at = self.read(laid.row), laid.predicting_positions.clamp(max=laid.row.shape[1] - 1)
         return states.gather(1, at[..., None].expand(-1, -1, states.shape[-1]))
 
-    def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
+    def queries(
+        self, place: str, source: SourceTokens, target: TargetTokens
+    ) -> Bool[Tensor, "b n"]:
+        """True for the tokens of each row."""
+        asks_all = self.asks_all and self.training
+        return self.rows.joined(source, target, asks_all=asks_all)[0] != PAD
+
+    def plain_loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
         """Every target token is predicted from those before it; in training perhaps all tokens."""
         asks_all = self.asks_all and self.training
         read, gold = self.rows.joined(source, target, asks_all=asks_all)
@@ -256,7 +264,7 @@ def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int)
     embedding = parts.embedding(n_tokens)
     model = LanguageModel(
         embedding=embedding,
-        layers=parts.encoder_layers(spec.n_layers, spec.attends),
+        layers=parts.encoder_layers(spec.n_layers),
         norm=parts.last_norm(),
         output=parts.output(embedding),
         rows=ROWS[spec.rows],
@@ -266,6 +274,7 @@ def build_language_model(spec: LanguageSpec | TransformerSpec, *, n_tokens: int)
         output_dropout=spec.output_dropout,
         balance=spec.experts.balance if spec.experts else 0.0,
     )
+    model.hard = hard_attention(spec.draws)
     scale_output_gain(model, n_tokens)
     check_future(model, model.read, n_tokens)
     check_padding(model, model.read, n_tokens)

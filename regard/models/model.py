@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention import AttentionMap
 from regard.attention.capture import captured
+from regard.models.hard_attention import HardAttention
 from regard.models.shapes import Logits, Maps, NewTokens, SourceTokens, States, TargetTokens
-from regard.models.stepper import BOS
+from regard.models.stepper import BOS, PAD
 from regard.models.trainable import LossInputs, shifted
 
 KIND_OF_PLACE = (
@@ -54,6 +55,11 @@ class Model(nn.Module, ABC):
     """Maps `b t m` to logits; it has no bias."""
     reads_answers = True
     """Whether its maps depend on the target as well as on the source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hard: HardAttention | None = None
+        """What the draws of its attentions learn by, if some select "hard"."""
 
     @abstractmethod
     def hidden(self, source: SourceTokens, target: TargetTokens) -> States:
@@ -107,6 +113,9 @@ class Model(nn.Module, ABC):
 
         Layers in a list have one form, so that all of them share one compilation, for all lengths.
         """
+        if self.hard is not None:
+            # a compiled part cannot tell what its attentions drew
+            return
         for part in self.children():
             yield from part if isinstance(part, nn.ModuleList) else ()
 
@@ -117,5 +126,17 @@ class Model(nn.Module, ABC):
         return self.output(self.hidden(source, target))
 
     def loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
-        """Every target token is predicted from those before it."""
+        """Every target token is predicted from those before it; draws have a term of their own."""
+        if self.hard is None or not self.training:
+            return self.plain_loss_inputs(source, target)
+        return self.hard.loss_inputs(self, source, target)
+
+    def plain_loss_inputs(self, source: SourceTokens, target: TargetTokens) -> LossInputs:
+        """The same without a term for draws."""
         return LossInputs(self.hidden(source, shifted(target)), target)
+
+    def queries(
+        self, place: str, source: SourceTokens, target: TargetTokens
+    ) -> Bool[Tensor, "b q"]:
+        """True for the queries of the attention at `place` that stand for a token, in training."""
+        return (source if kind_of(place) == "encoder" else target) != PAD

@@ -14,8 +14,8 @@ A layer's first weights are drawn in one order: attention, feed-forward, residua
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import final
 
@@ -23,9 +23,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention import RELATIONS, SCORES, SELECTIONS, Chain, GroupedQueryHeads
+from regard.attention import SCORES, SELECTIONS, Chain, GroupedQueryHeads
 from regard.attention.links import NO_RELATION, Relation
-from regard.choices import Choice
 from regard.dims import Dims
 from regard.layers import (
     FEED_FORWARDS,
@@ -41,8 +40,9 @@ from regard.layers import (
     WeightedBranches,
 )
 from regard.layers.feed_forward import ACTIVATIONS
+from regard.models.attention_spec import RELATION_CHOICES
 from regard.models.embedding import Embedding
-from regard.models.self_attention import FULL_CHOICE, SEES_ALL, SelfAttentionLinks, make_links
+from regard.models.self_attention import SEES_ALL, SelfAttentionLinks, make_links
 from regard.models.spec import POSITION_CHOICES, StackSpec
 
 OWN_SHARE = 0.2
@@ -57,10 +57,10 @@ class Parts:
     spec: StackSpec
     is_causal: bool = False
     """Whether encoder layers are those of a language model, and must not see the future."""
-    bias: Relation | None = None
-    """The relation that a pattern needs, where the spec has none."""
-    sees: SelfAttentionLinks = SEES_ALL
-    """The self-attention links of the layer that is being made."""
+    relations: Mapping[str, Relation] = field(default_factory=dict)
+    """The relation that all layers share, by kind of attention."""
+    sees: Mapping[str, SelfAttentionLinks] = field(default_factory=dict)
+    """The pattern or memory of the layer that is being made, by kind of attention."""
     number: int = 0
     """The number of the layer that is being made, from 1."""
 
@@ -94,47 +94,60 @@ class Parts:
             layer.weight = target.E.weight
         return layer
 
-    def encoder_layers(
-        self, count: int, ways: Sequence[Choice] = (FULL_CHOICE,)
-    ) -> list[nn.Module]:
-        """Layers that attend to their own sequence, each in the next of the ways."""
-        layers: list[nn.Module] = []
-        shared: dict[int, SelfAttentionLinks] = {}
-        for i in range(count):
-            # equal entries of the list share one memory
-            way = ways.index(ways[i % len(ways)])
-            sees = shared.get(way) or make_links(
-                ways[way], self.dims.head(), is_causal=self.is_causal
-            )
-            if sees.memory is not None and sees.memory.is_for_all_layers:
-                shared[way] = sees
-            parts = replace(self, sees=sees, number=i + 1)
-            layers.append(LAYER_KINDS[self.spec.layer].encoder(parts))
-        return layers
+    def encoder_layers(self, count: int) -> list[nn.Module]:
+        """Layers that attend to their own sequence."""
+        make = LAYER_KINDS[self.spec.layer].encoder
+        return [make(parts) for parts in self._layers(count, ("encoder",))]
 
     def decoder_layers(self, count: int) -> list[nn.Module]:
         """Layers that attend to their own past and to a source."""
-        return [LAYER_KINDS[self.spec.layer].decoder(self) for _ in range(count)]
+        make = LAYER_KINDS[self.spec.layer].decoder
+        return [make(parts) for parts in self._layers(count, ("decoder", "cross"))]
 
-    def attention(self, *, is_cross: bool = False) -> GroupedQueryHeads:
-        """Heads around the spec's chain; cross-attention has no relation."""
-        spec, head = self.spec, self.dims.head()
+    def _layers(self, count: int, kinds: Sequence[str]) -> Iterator["Parts"]:
+        """The parts of each layer, whose patterns and memories are the next of their list."""
+        shared = {kind: self._shared_relation(kind) for kind in kinds}
+        relations = {kind: one for kind, one in shared.items() if one is not None}
+        kept: dict[tuple[str, int], SelfAttentionLinks] = {}
+        for i in range(count):
+            sees = {kind: self._links(kind, i, kept) for kind in kinds}
+            yield replace(self, sees=sees, relations={**self.relations, **relations}, number=i + 1)
+
+    def _links(
+        self, kind: str, i: int, kept: dict[tuple[str, int], SelfAttentionLinks]
+    ) -> SelfAttentionLinks:
+        """The pattern or memory of a layer; what all layers share is in `kept` when it is made."""
+        ways = self.spec.attention(kind).attends
+        # equal entries of the list share one memory
+        way = ways.index(ways[i % len(ways)])
+        is_causal = self.is_causal or kind == "decoder"
+        sees = kept.get((kind, way)) or make_links(
+            ways[way], self.spec.dims_of(kind).head(), is_causal=is_causal
+        )
+        if sees.memory is not None and sees.memory.is_for_all_layers:
+            kept[kind, way] = sees
+        return sees
+
+    def attention(self, kind: str = "encoder") -> GroupedQueryHeads:
+        """Heads around the chain that the spec has for a kind of attention."""
+        spec, own, dims = self.spec, self.spec.attention(kind), self.spec.dims_of(kind)
+        head, sees = dims.head(), self.sees.get(kind, SEES_ALL)
         chain = Chain(
-            spec.score.build(SCORES, head),
-            relation=NO_RELATION if is_cross else self._relation(head),
-            pattern=self.sees.pattern,
-            select=spec.select.build(SELECTIONS, head),
-            memory=self.sees.memory,
+            own.score.build(SCORES, head),
+            relation=self.relations.get(kind) or self._relation(kind),
+            pattern=sees.pattern,
+            select=own.select.build(SELECTIONS, head),
+            memory=sees.memory,
             dropout=spec.attention_dropout,
         )
         return GroupedQueryHeads(
-            self.dims,
+            dims,
             chain=chain,
-            n_groups=spec.n_groups or spec.n_heads,
+            n_groups=own.n_groups,
             has_bias=spec.has_bias,
-            query_norm=self._head_norm(),
-            key_norm=self._head_norm(),
-            rotary=spec.positions.build(POSITION_CHOICES, self.dims) if self._is_rotary else None,
+            query_norm=self._head_norm(dims),
+            key_norm=self._head_norm(dims),
+            rotary=spec.positions.build(POSITION_CHOICES, dims) if self._is_rotary else None,
         )
 
     def feed_forward(self) -> nn.Module:
@@ -156,11 +169,11 @@ class Parts:
             make = partial(make, has_bias=self.spec.feed_forward_has_bias)
         return make(self.dims, d_hidden=self.spec.d_hidden, dropout=self.spec.feed_forward_dropout)
 
-    def branches(self, *, is_cross: bool = False) -> WeightedBranches:
+    def branches(self, kind: str = "encoder") -> WeightedBranches:
         """Weighted branches: heads, each with its share of the feed-forward."""
         branches = WeightedBranches(
-            self.dims,
-            attention=self.attention(is_cross=is_cross),
+            self.spec.dims_of(kind),
+            attention=self.attention(kind),
             d_hidden=self.spec.d_hidden,
             activation=self.spec.feed_forward,
             dropout=self.spec.feed_forward_dropout,
@@ -183,15 +196,18 @@ class Parts:
         """The end of a stack: a norm if its layers are pre-norm, else the identity."""
         return self.norm() if self.spec.norm == "pre_norm" else nn.Identity()
 
-    def _head_norm(self) -> nn.Module | None:
-        if not self.spec.norms_heads:
-            return None
-        return nn.RMSNorm(self.dims.d_head, eps=self.spec.norm_eps)
+    def _head_norm(self, dims: Dims) -> nn.Module | None:
+        return nn.RMSNorm(dims.d_head, eps=self.spec.norm_eps) if self.spec.norms_heads else None
 
-    def _relation(self, head: Dims) -> Relation:
-        if self.spec.relation is not None:
-            return self.spec.relation.build(RELATIONS, head)
-        return self.bias or NO_RELATION
+    def _shared_relation(self, kind: str) -> Relation | None:
+        """The one relation of all layers, if the spec has it so."""
+        return self._relation(kind) if self.spec.attention(kind).shares_relation else None
+
+    def _relation(self, kind: str) -> Relation:
+        choice = self.spec.attention(kind).relation
+        if choice is None:
+            return NO_RELATION
+        return choice.build(RELATION_CHOICES, self.spec.dims_of(kind).head())
 
     @property
     def _is_rotary(self) -> bool:
@@ -209,8 +225,8 @@ def _plain_encoder(parts: Parts) -> EncoderLayer:
 
 def _plain_decoder(parts: Parts) -> DecoderLayer:
     return DecoderLayer(
-        attention=parts.attention(),
-        cross_attention=parts.attention(is_cross=True),
+        attention=parts.attention("decoder"),
+        cross_attention=parts.attention("cross"),
         feed_forward=parts.feed_forward(),
         around_attention=parts.residual(),
         around_cross_attention=parts.residual(),
@@ -224,8 +240,8 @@ def _branched_encoder(parts: Parts) -> BranchedEncoderLayer:
 
 def _branched_decoder(parts: Parts) -> BranchedDecoderLayer:
     return BranchedDecoderLayer(
-        attention=parts.attention(),
-        branches=parts.branches(is_cross=True),
+        attention=parts.attention("decoder"),
+        branches=parts.branches("cross"),
         around_attention=parts.residual(),
         around_branches=parts.residual(),
     )

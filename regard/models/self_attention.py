@@ -63,3 +63,13 @@ def check_causal(choices: tuple[Choice, ...], key: str) -> None:
             raise SettingError(f"{key}: '{choice.name}' cannot write: {reason}.")
         if choice.settings.get("is_causal") is False:
             raise SettingError(f"{key}: '{choice.name}' must not see the future; leave is_causal.")
+
+
+def check_padded(choices: tuple[Choice, ...], key: str) -> None:
+    """Refuse patterns that depend on where a text ends, for texts that are padded."""
+    for choice in choices:
+        if ATTENDING[choice.name].needs_length:
+            raise SettingError(
+                f"{key}: what '{choice.name}' shows depends on where the source ends, and sources "
+                "of a batch end in padding. Take full, sliding_window, blocks or a memory."
+            )

@@ -12,9 +12,8 @@ compares a state with every word's embedding.
 Paper: Vaswani et al. 2017, table 3.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, cast
 
 from regard.attention import RELATIONS, SCORES, SELECTIONS
@@ -23,7 +22,22 @@ from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers import FEED_FORWARDS, RESIDUALS
 from regard.layers.feed_forward import ACTIVATIONS
-from regard.models.self_attention import ATTENDING, FULL_CHOICE, check_attending
+from regard.models.attention_spec import (
+    ATTENTION_KINDS,
+    AttentionChoices,
+    AttentionSpec,
+    check_groups,
+)
+from regard.models.experts_spec import ExpertsSpec
+from regard.models.hard_spec import HardSpec, draws_of
+from regard.models.self_attention import (
+    ATTENDING,
+    FULL_CHOICE,
+    check_attending,
+    check_causal,
+    check_padded,
+    needs_length,
+)
 from regard.positions import POSITIONS
 
 LARGEST_SIZES: Mapping[str, int] = {
@@ -128,32 +142,6 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpertsSpec:
-    """A mixture of feed-forwards among which a gate chooses for each token."""
-
-    count: int = 16
-    """Feed-forwards in a layer; each has the inner width of the single one."""
-    used: int = 2
-    """How many of them a token is sent to."""
-    layers: tuple[int, ...] = ()
-    """The layers that have them, counted from 1; every layer unless given."""
-    balance: float = 0.01
-    """Weight of the load-balancing loss, per token."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.used <= self.count:
-            raise SettingError(
-                f"model.experts: used must lie between 1 and count ({self.count}), got {self.used}."
-            )
-        if not 0 <= self.balance < math.inf:
-            raise SettingError(
-                f"model.experts: balance must be a finite number of at least 0, got {self.balance}."
-            )
-        if any(layer < 1 for layer in self.layers):
-            raise SettingError(f"model.experts: layers count from 1, got {min(self.layers)}.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class StackSpec(ModelSpec):
     """Sizes of a stack of attention layers."""
 
@@ -186,6 +174,9 @@ class StackSpec(ModelSpec):
     """Width of one head; the heads share the model's width equally unless given."""
     n_groups = cast("int | None", None)
     """Heads of keys and values; as many as of queries unless given."""
+    encoder = cast("AttentionSpec | None", None)
+    decoder = cast("AttentionSpec | None", None)
+    cross = cast("AttentionSpec | None", None)
     norms_heads = False
     """Whether each head norms its queries and keys."""
     has_bias = False
@@ -199,6 +190,9 @@ class StackSpec(ModelSpec):
     score = Choice("scaled_dot")
     select = Choice("soft")
     relation = cast("Choice | None", None)
+    shares_relation = False
+    """Whether all layers of a stack have one relation."""
+    hard = cast("HardSpec | None", None)
     experts = cast("ExpertsSpec | None", None)
 
     shares: ClassVar[tuple[str, ...]] = (*ModelSpec.shares, "attention_dropout")
@@ -218,19 +212,51 @@ class StackSpec(ModelSpec):
             max_len=self.max_len,
         )
 
+    def attention(self, kind: str) -> AttentionChoices:
+        """The choices for the attentions of a kind; cross-attention has no relation by itself."""
+        whole = AttentionChoices(
+            score=self.score,
+            relation=None if kind == "cross" else self.relation,
+            shares_relation=self.shares_relation,
+            select=self.select,
+            attends=(FULL_CHOICE,),
+            n_heads=self.n_heads,
+            n_groups=self.n_groups or self.n_heads,
+        )
+        own: AttentionSpec | None = getattr(self, kind)
+        return whole if own is None else own.or_else(whole)
+
+    @property
+    def draws(self) -> HardSpec | None:
+        """How its draws learn; None if no attention draws."""
+        return draws_of(self.hard, (self.attention(kind).select for kind in ATTENTION_KINDS))
+
+    def dims_of(self, kind: str) -> Dims:
+        """The sizes of the attentions of a kind."""
+        return replace(self.dims, n_heads=self.attention(kind).n_heads)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSpec(StackSpec):
     """A stack whose layers and links a recipe chooses."""
 
+    n_groups: int | None = None
+    """Heads of keys and values, which groups of heads share (grouped_query): they divide n_heads,
+    and 1 is multi-query; as many as n_heads unless given."""
     feed_forward_dropout: float = 0.0
     """On the inner activations; not in the paper."""
     norm: str = "post_norm"
     """Where the layer norm stands: "post_norm" as printed, or "pre_norm"; "no_norm" and
     "no_residual" leave a part out, for ablations."""
+    is_centred: bool = True
+    """Whether norms take the mean away and add a bias; false for RMS norms, as in T5 and Llama."""
+    norm_eps: float = 1e-5
+    """The eps of norms, added to the variance."""
     feed_forward: str = "relu"
     """"relu" as in the paper, "gelu", "gated" (SwiGLU), "gated_gelu" (GEGLU), or "none", for
     ablations."""
+    feed_forward_has_bias: bool = True
+    """Whether the two maps of a plain feed-forward add a bias; the gated one has none."""
     layer: str = "plain"
     """"plain", or "weighted_branches": each head with a feed-forward of its own."""
     tied: str = "all"
@@ -243,8 +269,12 @@ class ChainSpec(StackSpec):
     """The selection of every attention."""
     relation: Choice | None = None
     """The relation of self-attention: what distance adds to the scores."""
+    shares_relation: bool = False
+    """Whether all layers of a stack have one relation, with one table, as in T5."""
+    hard: HardSpec | None = None
+    """How attention with select = "hard" learns; its defaults unless given."""
 
-    shares: ClassVar[tuple[str, ...]] = (*StackSpec.shares, "feed_forward_dropout")
+    shares: ClassVar[tuple[str, ...]] = (*StackSpec.shares, "feed_forward_dropout", "norm_eps")
     tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "norm": RESIDUALS,
         "feed_forward": FEED_FORWARDS,
@@ -263,6 +293,20 @@ class ChainSpec(StackSpec):
                 f"model.layer = '{self.layer}' cannot hold a feed-forward '{self.feed_forward}': "
                 f"take {' or '.join(able)}, or layer = 'plain'."
             )
+        if self.n_groups is not None:
+            check_groups("model.n_groups", self.n_groups, self.n_heads)
+        if not self.feed_forward_has_bias and self.layer != "plain":
+            raise SettingError(
+                f"model.feed_forward_has_bias: branches of layer = '{self.layer}' have biases. "
+                "Leave it out, or take layer = 'plain'."
+            )
+        _ = self.draws
+        related = [self.attention(kind).relation for kind in ATTENTION_KINDS]
+        if self.shares_relation and not any(related):
+            raise SettingError(
+                "model.shares_relation: there is no relation that the layers could share. Give "
+                "model.relation, or leave it out."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +323,14 @@ class TransformerSpec(ChainSpec):
     """How each encoder layer attends to the source: patterns ("full", "big_bird", "sliding_window",
     …) and memories ("linformer", "memory_compressed"), for the first layer, the second, … and from
     the start again. A decoder layer sees all of its past and all of the source."""
+    encoder: AttentionSpec | None = None
+    """The encoder's self-attention, where it differs: [model.encoder] has a chain and heads of its
+    own, such as relation = "bucketed"."""
+    decoder: AttentionSpec | None = None
+    """The decoder's self-attention, where it differs; its patterns and memories see no future."""
+    cross: AttentionSpec | None = None
+    """The attention from decoder to encoder, where it differs; it has a relation only if one is
+    given here, and then the distance is that of the positions in both texts."""
     has_frozen_branches: bool = False
     """Whether the branches' weights, kappa and alpha, are frozen: the second phase of the
     Weighted Transformer's training."""
@@ -291,11 +343,47 @@ class TransformerSpec(ChainSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_attending(self.encoder_attends, "model.encoder_attends")
+        self._check_kinds()
         if self.has_frozen_branches and self.layer != "weighted_branches":
             raise SettingError(
                 f"model.has_frozen_branches: layers of kind '{self.layer}' have no branches. Leave "
                 "it out, or take layer = 'weighted_branches'."
             )
+
+    def attention(self, kind: str) -> AttentionChoices:
+        """The choices for the attentions of a kind."""
+        found = super().attention(kind)
+        if kind == "encoder" and (self.encoder is None or self.encoder.attends is None):
+            return replace(found, attends=self.encoder_attends)
+        return found
+
+    def _check_kinds(self) -> None:
+        """Refuse what one kind of attention cannot have."""
+        own = {kind: held for kind in ATTENTION_KINDS if (held := getattr(self, kind)) is not None}
+        for kind, held in own.items():
+            found = self.attention(kind)
+            _ = self.dims_of(kind).d_head
+            check_groups(f"model.{kind}.n_groups", found.n_groups, found.n_heads)
+            if held.shares_relation and found.relation is None:
+                raise SettingError(
+                    f"model.{kind}.shares_relation: there is no relation that the layers could "
+                    f"share. Give model.{kind}.relation, or leave it out."
+                )
+        is_twice = self.encoder is not None and self.encoder.attends is not None
+        if is_twice and self.encoder_attends != (FULL_CHOICE,):
+            raise SettingError(
+                "model.encoder.attends and model.encoder_attends are two names of one setting. "
+                "Take one of them out of the recipe."
+            )
+        reading = self.attention("encoder")
+        if reading.select.name == "hard" and needs_length(reading.attends):
+            raise SettingError(
+                "model.select = 'hard' learns from whole batches, but what the encoder's pattern "
+                "shows depends on where a source ends. Take other patterns, or "
+                "model.encoder.select = 'soft'."
+            )
+        check_causal(self.attention("decoder").attends, "model.decoder.attends")
+        check_padded(self.attention("cross").attends, "model.cross.attends")
 
 
 SIZES: Mapping[str, Mapping[str, int | float]] = {

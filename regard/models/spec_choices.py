@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import RELATIONS, SCORES, SELECTIONS
+from regard.attention import SCORES, SELECTIONS
 from regard.attention.tables import Meets, check_meetings
 from regard.choices import Choice
+from regard.dims import Dims
 from regard.errors import MissingExtra, RegardError
 from regard.layers.vision import ENCODERS
+from regard.models.attention_spec import ATTENTION_KINDS, RELATION_CHOICES, AttentionSpec
 from regard.models.captioner.spec import CaptionerSpec
 from regard.models.kinds import Spec
 from regard.models.self_attention import make_links
@@ -49,25 +51,41 @@ def frozen_encoder(spec: Spec) -> str | None:
 def _makings(spec: Spec) -> Iterator[tuple[str, Callable[[], object]]]:
     """Keys of [model], and the function that builds the part each chooses."""
     for key, table in spec.tables.items():
-        held = getattr(spec, key)
         is_whole = key == "positions" or spec.dims.n_heads == 1
-        for choice in held if isinstance(held, tuple) else (held,):
-            if isinstance(choice, Choice):
-                dims = spec.dims if is_whole else spec.dims.head()
-                yield f"model.{key}", partial(choice.build, table, dims)
-                if key.endswith("attends") and isinstance(spec, ChainSpec):
-                    yield "model", partial(_check_meeting, spec, choice)
+        dims = spec.dims if is_whole else spec.dims.head()
+        yield from _choices(f"model.{key}", getattr(spec, key), table, dims)
+    if not isinstance(spec, ChainSpec):
+        return
+    for kind in ATTENTION_KINDS:
+        own: AttentionSpec | None = getattr(spec, kind)
+        for key, table in own.tables.items() if own is not None else ():
+            dims = spec.dims_of(kind).head()
+            yield from _choices(f"model.{kind}.{key}", getattr(own, key), table, dims)
+        # without choices of their own decoder and cross-attention are as the encoder's
+        if own is not None or kind == ATTENTION_KINDS[0]:
+            for way in spec.attention(kind).attends:
+                path = "model" if own is None else f"model.{kind}"
+                yield path, partial(_check_meeting, spec, kind, way)
 
 
-def _check_meeting(spec: ChainSpec, way: Choice) -> None:
+def _choices(
+    path: str, held: Any, table: Mapping[str, Any], dims: Dims
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    for choice in held if isinstance(held, tuple) else (held,):
+        if isinstance(choice, Choice):
+            yield path, partial(choice.build, table, dims)
+
+
+def _check_meeting(spec: ChainSpec, kind: str, way: Choice) -> None:
     """Refuse links that cannot meet; a link that cannot be built has an error of its own."""
-    head = spec.dims.head()
+    head, chain = spec.dims_of(kind).head(), spec.attention(kind)
+    related = chain.relation
     makes: list[Callable[[], Iterable[object]]] = [
         lambda: [spec.positions.build(POSITION_CHOICES, spec.dims)],
-        lambda: [spec.score.build(SCORES, head)],
-        lambda: [spec.relation.build(RELATIONS, head)] if spec.relation else [],
+        lambda: [chain.score.build(SCORES, head)],
+        lambda: [related.build(RELATION_CHOICES, head)] if related else [],
         lambda: make_links(way, head, is_causal=False),
-        lambda: [spec.select.build(SELECTIONS, head)],
+        lambda: [chain.select.build(SELECTIONS, head)],
     ]
     links: list[object] = []
     for make in makes:

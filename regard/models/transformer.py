@@ -17,6 +17,7 @@ from regard.layers import DecoderCache, EncoderLayer
 from regard.layers.decoder_layer import WritingLayer, reordered
 from regard.models.by_length import read_apart
 from regard.models.embedding import Embedding
+from regard.models.hard_attention import hard_attention
 from regard.models.mask_checks import check_masks
 from regard.models.model import Model
 from regard.models.parts import LAYER_KINDS, Parts, scale_output_gain
@@ -142,13 +143,14 @@ def build_transformer(
     model = Transformer(
         source=target if spec.tied == "all" else parts.embedding(n_source_tokens),
         target=target,
-        encoder=parts.encoder_layers(spec.n_encoder_layers, spec.encoder_attends),
+        encoder=parts.encoder_layers(spec.n_encoder_layers),
         decoder=parts.decoder_layers(spec.n_decoder_layers),
         encoder_norm=parts.last_norm(),
         decoder_norm=parts.last_norm(),
         output=parts.output(target),
-        counts_from_the_end=needs_length(spec.encoder_attends),
+        counts_from_the_end=needs_length(spec.attention("encoder").attends),
     )
+    model.hard = hard_attention(spec.draws)
     if LAYER_KINDS[spec.layer].is_faint:
         scale_output_gain(model, n_target_tokens)
     check_masks(model, min(n_source_tokens, n_target_tokens))

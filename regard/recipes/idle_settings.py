@@ -19,6 +19,8 @@ FORM_SETTINGS = frozenset(
 """Settings of readers that choose the form of texts, such as cutting and normalisation."""
 HIGH_RATE, HIGH_DROPOUT = 0.1, 0.5
 """From this rate on, and above this dropout, a note tells what is usual."""
+LOW_RATES = {"sgd": 0.01, "adadelta": 0.01}
+"""Below this rate of an optimiser a note tells what is usual."""
 
 
 def idle_settings(recipe: Recipe, run: Path | None = None) -> Iterator[str]:
@@ -79,10 +81,15 @@ def _extreme(recipe: Recipe) -> Iterator[str]:
     training, rate = recipe.training, recipe.training.learning_rate
     if rate == 0:
         yield "training.learning_rate = 0: no weight will change. Give one, such as 0.001."
-    elif rate >= HIGH_RATE and training.schedule != "noam":
+    elif rate >= HIGH_RATE and training.schedule != "noam" and training.optimiser.name == "adam":
         yield (
             f"training.learning_rate = {rate:g} is very high: Adam moves every weight by about so "
             "much in an update. Usual are 0.0001 to 0.003."
+        )
+    if training.optimiser.name in LOW_RATES and 0 < rate < LOW_RATES[training.optimiser.name]:
+        yield (
+            f"training.learning_rate = {rate:g} is very low for {training.optimiser.name}, whose "
+            "updates are not scaled as Adam's are. Usual are 0.1 to 1."
         )
     dropout = float(vars(recipe.model).get("dropout", 0.0))
     if dropout > HIGH_DROPOUT:

@@ -15,6 +15,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from regard.choices import Choice
 from regard.models.kinds import NAMED_SIZES, Spec
+from regard.recipes.cache_recipe import CacheRecipe
+from regard.recipes.decoding_recipe import DecodingRecipe
 from regard.recipes.recipe import DataRecipe, PicturesRecipe, TokensRecipe
 from regard.recipes.training_recipe import TrainingRecipe
 
@@ -23,6 +25,8 @@ SECTIONS: Mapping[str, tuple[type, ...]] = {
     "tokens": (TokensRecipe,),
     "pictures": (PicturesRecipe,),
     "model": get_args(Spec),
+    "decoding": (DecodingRecipe,),
+    "cache": (CacheRecipe,),
     "training": (TrainingRecipe,),
 }
 """The sections of a recipe, and the dataclasses that each may become; a model's by its kind."""

@@ -12,8 +12,10 @@ from regard.data.framings import FRAMINGS
 from regard.data.held_out import examples_of_split
 from regard.data.vocabulary_files import ALL_KINDS
 from regard.errors import RecipeError, RegardError, SettingError, check_least, check_share
-from regard.models import Spec, TransformerSpec
+from regard.models import EncoderSpec, Spec, TransformerSpec
 from regard.models.spec_choices import frozen_encoder, wrong_choices
+from regard.recipes.cache_recipe import CacheRecipe
+from regard.recipes.decoding_recipe import DecodingRecipe
 from regard.recipes.plain_paths import with_readers
 from regard.recipes.recipe_errors import naming_owner, with_place
 from regard.recipes.sections import Mistakes, read_parts, read_section, read_settings
@@ -112,6 +114,9 @@ class Recipe:
     model: Spec = field(default_factory=TransformerSpec)
     pictures: PicturesRecipe | None = None
     """Only for models that read pictures."""
+    decoding: DecodingRecipe = field(default_factory=DecodingRecipe)
+    cache: CacheRecipe | None = None
+    """Only for language models that go on with a text."""
 
     @property
     def pictures_or_default(self) -> PicturesRecipe:
@@ -220,7 +225,25 @@ def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
             f"must be true: a model of kind '{kind}' reads and writes tokens of one vocabulary. "
             "Leave it out.",
         )
+    if recipe.cache is not None and not getattr(recipe.model, "continues_source", False):
+        mistakes.add(
+            "cache",
+            f"a model of kind '{kind}' goes on with no text. Take model.kind = 'language_model' "
+            "with rows = 'running', or leave the section out.",
+        )
+    if recipe.decoding.rules and kind == EncoderSpec.kind:
+        mistakes.add(
+            "decoding", f"a model of kind '{kind}' searches for no answers. Leave the section out."
+        )
     _check_frozen(recipe.model, recipe.pictures_or_default, mistakes)
+    has_branches = getattr(recipe.model, "layer", None) == "weighted_branches"
+    is_frozen = getattr(recipe.model, "has_frozen_branches", False)
+    if recipe.training.branch_learning_rate and (is_frozen or not has_branches):
+        mistakes.add(
+            "training.branch_learning_rate",
+            "is that of kappa and alpha, which this model does not learn. Take model.layer = "
+            "'weighted_branches' with has_frozen_branches = false, or leave it out.",
+        )
 
 
 def _check_frozen(spec: Spec, pictures: PicturesRecipe, mistakes: Mistakes) -> None:

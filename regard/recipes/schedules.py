@@ -4,13 +4,18 @@
     inverse_square_root    peak · min(t / warmup, sqrt(warmup / t))
     cosine                 peak · min(t / warmup, (1 + cos(pi · progress)) / 2)
     constant               peak · min(t / warmup, 1)
+    halving                peak · min(t / warmup, 1) · 2^(-halvings),
+                           the first behind a share of the training, and more at equal distances
 
-Steps count from 1. Vaswani et al. 2017, section 5.3; Loshchilov & Hutter 2017.
+Steps count from 1. Vaswani et al. 2017, section 5.3; Loshchilov & Hutter 2017; Luong, Pham &
+Manning 2015, section 4.1: ten epochs, and after five of them a halving before every further one.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+EPSILON = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +28,12 @@ class Pace:
     """Updates until the peak."""
     steps: int
     """Updates of the whole training."""
-    d_model: int
+    d_model: float | int
     """Width of the model (noam)."""
+    halve_after: float = 0.5
+    """The share of the training after which the rate is halved (halving)."""
+    halve_every: float = 0.1
+    """The share of the training between two halvings."""
 
 
 def noam(step: int, pace: Pace) -> float:
@@ -52,9 +61,18 @@ def constant(step: int, pace: Pace) -> float:
     return pace.peak * min(1.0, step / max(1, pace.warmup_steps))
 
 
+def halving(step: int, pace: Pace) -> float:
+    """Always the same, and then half as much again and again."""
+    share = (step - 1) / pace.steps - pace.halve_after
+    # a share on a border must not fall short of it by rounding
+    halvings = 0 if share < -EPSILON else 1 + math.floor(share / pace.halve_every + EPSILON)
+    return constant(step, pace) * 0.5**halvings
+
+
 SCHEDULES: Mapping[str, Callable[[int, Pace], float]] = {
     "noam": noam,
     "inverse_square_root": inverse_square_root,
     "cosine": cosine,
     "constant": constant,
+    "halving": halving,
 }

@@ -1,15 +1,26 @@
 """The [training] section of a recipe: how a model learns, and by which adapters."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
-from regard.choices import find
+from regard.choices import Choice, find
 from regard.errors import SettingError, check_least, check_share
+from regard.recipes.optimisers import OPTIMISERS, OptimiserRecipe
 from regard.recipes.schedules import SCHEDULES
 
 STOPPING_SCORES = {"loss": "the lower the better", "bleu": "the higher the better"}
 """The validation scores by which training may stop early."""
+NAMES: Mapping[str, Mapping[str, Any]] = {
+    "optimiser": OPTIMISERS,
+    "schedule": SCHEDULES,
+    "stop_on": STOPPING_SCORES,
+}
+"""The names that keys may have."""
+ADAM_S = ("beta1", "beta2", "eps", "weight_decay")
+"""Keys that other optimisers do not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +63,23 @@ class TrainingRecipe:
     """Target tokens, padding included, that are in memory at once; the rest is accumulated. Where
     targets are labels, the tokens of the texts."""
     schedule: str = "inverse_square_root"
-    """"noam", "inverse_square_root", "cosine" or "constant"."""
+    """"noam", "inverse_square_root", "cosine", "constant" or "halving"."""
     learning_rate: float = 1e-3
     """The peak; for noam a factor."""
     warmup_steps: int = 400
     """Updates until the peak."""
+    halve_after: float = 0.5
+    """The share of the training behind which schedule = "halving" halves the rate."""
+    halve_every: float = 0.1
+    """The share of the training between two halvings: a tenth is an epoch of ten."""
+    branch_learning_rate: float = 0.0
+    """The factor of a noam schedule of kappa and alpha's own, over width / layers; the Weighted
+    Transformer's is 1, and 0 gives them the schedule of all weights."""
+    branch_warmup_steps: int = 400
+    """Updates until the peak of that schedule."""
+    optimiser: Choice = field(default_factory=lambda: Choice("adam"))
+    """"adam" (AdamW), "sgd" (Luong's, with learning_rate = 1), "adadelta" (Bahdanau's) or "rmsprop"
+    (Xu's), with settings: { name = "adadelta", rho = 0.95, eps = 1e-6 }."""
     beta1: float = 0.9
     """Adam's first decay."""
     beta2: float = 0.98
@@ -98,8 +121,11 @@ class TrainingRecipe:
     lora: LoraRecipe | None = None
     """Adapters that are learned in place of the weights of `start_from`."""
 
+    tables = NAMES
+
     def __post_init__(self) -> None:
         self._check_length()
+        self._check_optimiser()
         counts = ("target_tokens_per_update", "target_tokens_per_batch")
         often = ("checkpoint_every", "validate_every", "keep_checkpoints")
         decoded = () if self.validate_examples is None else ("validate_examples",)
@@ -110,8 +136,17 @@ class TrainingRecipe:
                 "training.validation_share must lie between 0 and 1, both excluded, got "
                 f"{self.validation_share}. Give 0.1 for a tenth of the time."
             )
-        amounts = ("learning_rate", "eps", "weight_decay", "r_drop", "epochs")
-        for name in (*amounts, "warmup_steps", "clip_norm", "patience", "average_last"):
+        amounts = (
+            "learning_rate", "eps", "weight_decay", "r_drop", "epochs", "branch_learning_rate"
+        )  # fmt: skip
+        for name in (
+            *amounts,
+            "warmup_steps",
+            "branch_warmup_steps",
+            "clip_norm",
+            "patience",
+            "average_last",
+        ):
             check_least(f"training.{name}", getattr(self, name), 0)
         for name in amounts:
             value = getattr(self, name)
@@ -123,6 +158,16 @@ class TrainingRecipe:
             raise SettingError(f"training.seed must lie between 0 and 2^63 - 1, got {self.seed}.")
         find(self.schedule, SCHEDULES, key="training.schedule")
         find(self.stop_on, STOPPING_SCORES, key="training.stop_on")
+        self._check_unread(
+            f"schedule = '{self.schedule}'",
+            () if self.schedule == "halving" else ("halve_after", "halve_every"),
+        )
+        for name in ("halve_after", "halve_every"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise SettingError(
+                    f"training.{name} must be a share of the training, above 0 and at most 1, got "
+                    f"{getattr(self, name)}."
+                )
         if self.lora is not None:
             self._check_lora()
         if self.ema_decay and self.average_last > 1:
@@ -130,6 +175,32 @@ class TrainingRecipe:
                 "training.ema_decay and training.average_last are two means of the weights; the "
                 "final ones can be only one of them. Set one of the two to 0."
             )
+
+    def optimiser_recipe(self) -> OptimiserRecipe:
+        """The optimiser with its settings."""
+        kind = OPTIMISERS[self.optimiser.name]
+        self.optimiser.check_settings(kind)
+        return kind(**self.optimiser.fitted(kind))
+
+    def _check_optimiser(self) -> None:
+        """Refuse unknown settings, and Adam's keys for another optimiser."""
+        name = self.optimiser.name
+        find(name, OPTIMISERS, key="training.optimiser")
+        try:
+            self.optimiser_recipe()
+        except SettingError as error:
+            raise SettingError(f"training.optimiser: {error}") from error
+        self._check_unread(f"optimiser = '{name}'", () if name == "adam" else ADAM_S)
+
+    def _check_unread(self, chosen: str, unread: tuple[str, ...]) -> None:
+        """Refuse a key that the chosen setting does not read."""
+        defaults = {each.name: each.default for each in fields(self)}
+        for name in unread:
+            if getattr(self, name) != defaults[name]:
+                raise SettingError(
+                    f"training.{name} = {getattr(self, name):g} would do nothing: {chosen} does "
+                    "not read it. Leave it out."
+                )
 
     def _check_length(self) -> None:
         """Refuse a training whose length is not given, or is given twice."""

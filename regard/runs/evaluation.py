@@ -16,23 +16,27 @@ import numpy as np
 from regard.choices import find
 from regard.data import Corpus, Example
 from regard.data.scenes import is_scene
-from regard.decoding import Beam, GnmtPenalty, Greedy, Limits, Search
+from regard.decoding import Beam, GnmtPenalty, Greedy, Limits, Rule, Search
 from regard.errors import DataError, SettingError
 from regard.evaluating import MetricScore, bleu, chrf, length_ratio, loss_and_perplexity, ter
 from regard.evaluating.accuracy import measured_exact_match, measured_token_accuracy
 from regard.evaluating.comparison import by_length
 from regard.evaluating.label_counts import LabelCounts
 from regard.evaluating.metrics import score_captions
+from regard.evaluating.neural_cache import SHARES, SHARPNESSES, NeuralCache, chosen_cache
 from regard.evaluating.perplexity import loss_per_word, measured_loss
 from regard.evaluating.rouge import measured_rouge
 from regard.hardware.hardware import Hardware
+from regard.models import LanguageSpec
+from regard.recipes.cache_recipe import CacheRecipe
+from regard.runs.evaluation_texts import texts_of_split
 from regard.runs.trained import Trained
 from regard.tasks import task_of
 from regard.tasks.captioning import pointing_scores
 from regard.tasks.loaded_run import Loaded
 from regard.tasks.predictions import AnswerOptions, Request, one_line, unseen_note
 from regard.tasks.sources import Split
-from regard.training.corpus_losses import RowLosses, row_losses, summed_loss
+from regard.training.corpus_losses import RowLosses, read_in_order, row_losses, summed_loss
 from regard.training.loop import Material
 
 
@@ -43,18 +47,20 @@ def search_for(
     length_penalty: float,
     n_best: int = 1,
     limits: Limits | None = None,
+    rules: Sequence[Rule] | None = None,
 ) -> Search:
     """Beam search with the Transformer paper's length penalty; a beam of one is greedy.
 
-    A beam is at least as wide as there are answers wanted.
+    A beam is at least as wide as there are answers wanted. The rules are the recipe's unless given.
     """
     if beam < 1:
         raise SettingError(f"--beam must be at least 1, got {beam}.")
-    limits = limits or trained.default_search().limits
+    usual = trained.default_search()
+    limits, rules = limits or usual.limits, usual.rules if rules is None else rules
     if beam == n_best == 1:
-        return Greedy(limits=limits)
+        return Greedy(limits=limits, rules=rules)
     penalty, width = GnmtPenalty(length_penalty), max(beam, n_best)
-    return Beam(width=width, n_best=n_best, penalty=penalty, limits=limits)
+    return Beam(width=width, n_best=n_best, penalty=penalty, limits=limits, rules=rules)
 
 
 @final
@@ -204,6 +210,42 @@ def lengths(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
     return tuple(MetricScore("loss", one.values[0], signature.format(one), note) for one in classes)
 
 
+def cache(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
+    """Loss and perplexity per word of a running text, with a cache of the words before."""
+    trained, recipe = answers.trained, answers.trained.loaded.recipe
+    if isinstance(recipe.model, LanguageSpec) and not recipe.model.continues_source:
+        raise SettingError(
+            f"evaluate: cache has no meaning for rows = '{recipe.model.rows}', which go on with no "
+            "text. Leave it out of --metrics."
+        )
+    model, hardware = trained.loaded.model, trained.hardware
+    with answers.readable() as (corpus, rows, note):
+        if not len(rows):
+            return ()
+        text = read_in_order(model, corpus, rows, hardware=hardware)
+    known = _cache_of(trained, recipe.cache or CacheRecipe())
+    targets = [text for example in answers.examples for text in example.targets]
+    words = loss_per_word(float(known.nats(text).sum()), [targets[row] for row in rows])
+    with_cache = f"cache:{known.size}|sharpness:{known.sharpness:g}|share:{known.share:g}"
+    return tuple(
+        replace(one, signature=f"{one.signature}|{with_cache}", note=note) for one in words
+    )
+
+
+def _cache_of(trained: Trained, given: CacheRecipe) -> NeuralCache:
+    """The recipe's cache; what it leaves open is chosen on the validation text."""
+    sharpnesses = SHARPNESSES if given.sharpness is None else (given.sharpness,)
+    shares = SHARES if given.share is None else (given.share,)
+    if len(sharpnesses) == len(shares) == 1:
+        return NeuralCache(size=given.size, sharpness=sharpnesses[0], share=shares[0])
+    loaded, hardware = trained.loaded, trained.hardware
+    valid = texts_of_split(loaded.recipe, "valid", trained.path)
+    with numbered(valid, loaded, hardware) as corpus:
+        rows = Material.within(corpus, trained.longest).used
+        text = read_in_order(loaded.model, corpus, rows, hardware=hardware)
+    return chosen_cache(text, size=given.size, sharpnesses=sharpnesses, shares=shares)
+
+
 EVALUATE_METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]]] = {
     "bleu": lambda it: (bleu(it.texts, it.references, tokenizer=it.tokenizer),),
     "chrf": lambda it: (chrf(it.texts, it.references),),
@@ -213,6 +255,7 @@ EVALUATE_METRICS: Mapping[str, Callable[[ScoredAnswers], tuple[MetricScore, ...]
     "loss": loss,
     "words": words,
     "lengths": lengths,
+    "cache": cache,
     "rouge": lambda it: tuple(one.score for one in measured_rouge(it.texts, it.references)),
     "accuracy": lambda it: (
         measured_token_accuracy(

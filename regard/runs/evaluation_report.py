@@ -16,6 +16,7 @@ from regard.errors import DataError, SettingError, counted
 from regard.evaluating import MetricScore
 from regard.evaluating.label_counts import LabelCounts
 from regard.progress import counting
+from regard.recipes.decoding_recipe import DecodingRecipe
 from regard.runs import evaluation
 from regard.runs.alignment import AlignmentErrors, align, read_gold
 from regard.runs.dictionaries import dictionary_of
@@ -191,7 +192,7 @@ def evaluate(
             f"{aligned.without_gold:,} of {aligned.sentences:,} sentences have no gold link; every "
             "link in them counts as wrong"
         )
-    how = task.how_answered or _how_searched(settings)
+    how = task.how_answered or _how_searched(settings, recipe.decoding)
     return EvaluationReport(
         run=trained.path,
         texts=texts,
@@ -233,7 +234,11 @@ def _speed(trained: Trained, answers: evaluation.Answers) -> dict[str, float | i
     }
 
 
-def _how_searched(settings: EvaluationSettings) -> str:
+def _how_searched(settings: EvaluationSettings, decoding: DecodingRecipe) -> str:
     beam = settings.beam
     how = "greedy" if beam == 1 else f"beam {beam}, length penalty {settings.length_penalty:g}"
+    if decoding.repetition_penalty > 1:
+        how += f", repetition penalty {decoding.repetition_penalty:g}"
+    if decoding.no_repeated_ngrams:
+        how += f", no repeated {decoding.no_repeated_ngrams}-grams"
     return how + ("" if settings.max_tokens is None else f", at most {settings.max_tokens} tokens")

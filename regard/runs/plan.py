@@ -284,8 +284,9 @@ def n_checkpoints_of(training: TrainingRecipe) -> int:
 
 def _disk(recipe: Recipe, model: int, corpus: int, out: Path) -> Disk:
     training = recipe.training
-    # weights, two numbers of the optimiser for each, and maybe their average
-    checkpoint = (4 if training.ema_decay else 3) * model
+    # weights, what the optimiser remembers of each, and maybe their average
+    held = 1 + training.optimiser_recipe().n_numbers + bool(training.ema_decay)
+    checkpoint = held * model
     made = n_checkpoints_of(training)
     # beside those kept, the best, and the newest, which is whole before an old one goes
     n_checkpoints = min(made, max(training.keep_checkpoints, training.average_last) + 2)

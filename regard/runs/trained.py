@@ -187,7 +187,8 @@ class Trained(LoadedRun):
         check_is_text(request.text, "stream")
         if self.task.is_blank(self, request.text):
             return iter(())
-        search = search or Greedy(limits=self.default_search().limits)
+        usual = self.default_search()
+        search = search or Greedy(limits=usual.limits, rules=usual.rules)
         return self.task.stream(self, request, search)
 
     def evaluate(

@@ -151,7 +151,7 @@ def prepare_prediction(
         raise SettingError(f"predict: n_best must be from 1 to {search.width}, got {n_best}.")
     if sampling is not None:
         _check_may_sample(trained)
-        drawn = Sampling(n_samples=n_best, limits=limits, **dict(sampling))
+        drawn = Sampling(n_samples=n_best, limits=limits, rules=search.rules, **dict(sampling))
         return partial(_searched, registry, served, text, drawn)
     search = replace(search, n_best=n_best, limits=limits)
     answered = _searched if trained.task.is_searched else _read_off

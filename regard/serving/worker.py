@@ -58,7 +58,7 @@ def search_of(trained: Trained, options: SearchOptions) -> Search:
     if options.sample:
         return Sampling(
             n_samples=options.n_best, temperature=options.temperature, top_k=options.top_k,
-            top_p=options.top_p, limits=limits,
+            top_p=options.top_p, limits=limits, rules=trained.default_search().rules,
         )  # fmt: skip
     return search_for(
         trained, beam=options.beam, length_penalty=options.length_penalty, n_best=options.n_best,

@@ -54,7 +54,7 @@ from regard.tasks.picture_sources import PictureSources, SeenPicture, captioner_
 from regard.tasks.predictions import AnswerOptions, Prediction, Request, WithPrecision, prediction
 from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import constrained, streamed_text
-from regard.tasks.task import Task
+from regard.tasks.task import NO_CACHE, Task
 
 PICTURES_READ_AHEAD = 512
 """How many pictures are read before the first is captioned."""
@@ -71,7 +71,8 @@ class Captioning(Task):
     needs_kind = "captioner"
     sources = PictureSources()
     meaningless: Mapping[str, str] = {
-        "lengths": "a picture has no length, by which losses are sorted"
+        "cache": NO_CACHE,
+        "lengths": "a picture has no length, by which losses are sorted",
     }
 
     def verb(self, recipe: Recipe) -> str:

@@ -53,7 +53,7 @@ from regard.tasks.predictions import (
 )
 from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import pieces_of
-from regard.tasks.task import NO_POINTING, Task
+from regard.tasks.task import NO_CACHE, NO_POINTING, Task
 from regard.tasks.word_links import check_links
 
 NO_PARTS_OF_LABELS = "it counts equal parts of texts, but a label is right or wrong as a whole"
@@ -73,6 +73,7 @@ class Labelling(Task):
     loss_unit = "label"
     meaningless: Mapping[str, str] = {
         **dict.fromkeys(("bleu", "chrf", "ter", "rouge", "captions"), NO_PARTS_OF_LABELS),
+        "cache": NO_CACHE,
         "pointing": NO_POINTING,
     }
     has_probabilities = True

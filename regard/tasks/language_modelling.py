@@ -1,7 +1,7 @@
 """Language modelling: a model goes on with a text, or writes one after reading another."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import final
 
 from regard.decoding import Search
@@ -11,7 +11,7 @@ from regard.models.language.rows import ROWS
 from regard.recipes.recipe import Recipe
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.samples import WordLooks, strongest_links
-from regard.tasks.task import Task
+from regard.tasks.task import NO_POINTING, Task
 
 EXAMPLE_WORDS = 16
 """How many words of a running text are offered to go on with."""
@@ -27,6 +27,8 @@ def _goes_on(recipe: Recipe) -> bool:
 @final
 class LanguageModelling(Task):
     """A model reads and writes one row of tokens."""
+
+    meaningless: Mapping[str, str] = {"pointing": NO_POINTING}
 
     def verb(self, recipe: Recipe) -> str:
         """A model that goes on with texts continues them; another writes one after reading one."""

@@ -209,10 +209,14 @@ class LoadedRun(ABC):
         return self.loaded.recipe.model.max_len
 
     def default_search(self) -> Beam:
-        """A beam of the usual width, with answers at most 50 tokens longer than their source."""
+        """A beam of the usual width, the recipe's rules, and answers of 50 tokens more at most."""
         # a model that reads its answer reads a begin token before it
         most = self.longest - self.loaded.model.reads_answers
-        return Beam(width=DEFAULT_BEAM_WIDTH, limits=Limits(max_tokens=most, beyond_source=50))
+        return Beam(
+            width=DEFAULT_BEAM_WIDTH,
+            limits=Limits(max_tokens=most, beyond_source=50),
+            rules=self.loaded.recipe.decoding.rules,
+        )
 
     def length(self, text: str) -> int:
         """How many tokens the model would read, the end token counted."""

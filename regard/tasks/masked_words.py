@@ -46,7 +46,7 @@ from regard.tasks.predictions import (
 )
 from regard.tasks.samples import WordLooks, strongest_links
 from regard.tasks.searched_texts import pieces_of
-from regard.tasks.task import NO_POINTING, Task
+from regard.tasks.task import NO_CACHE, NO_POINTING, Task
 
 TEXTS_PER_BATCH = 16
 
@@ -78,6 +78,7 @@ class MaskedWords(Task):
     meaningless: Mapping[str, str] = {
         "words": "few of a text's words are asked for, and their loss is not that of all",
         "lengths": "it does not read the source, by whose length losses are sorted",
+        "cache": NO_CACHE,
         "pointing": NO_POINTING,
     }
     hides_words = True

@@ -50,10 +50,11 @@ METRICS_BY_READER: Mapping[str, Sequence[str]] = {
 """Default metrics of texts that are not translations, by the reader of the data."""
 VERBS_BY_READER: Mapping[str, str] = {"conllu": "Tag", "documents": "Summarise"}
 """What a run that writes texts does, where the reader of its data tells."""
-METRICS_OF_LOSS = ("loss", "words", "lengths")
+METRICS_OF_LOSS = ("loss", "words", "lengths", "cache")
 METRICS_WITHOUT_ANSWERS = frozenset({*METRICS_OF_LOSS, "pointing"})
 """Metrics of the references under the model, for which no answers are decoded."""
 USUAL_MAX_TOKENS = 300
+NO_CACHE = "it is of running text, which a language model goes on with"
 NO_POINTING = "it is played on pictures, in which the boxes of a caption's words are known"
 
 
@@ -76,7 +77,7 @@ class Task:
     """Why options of a search have no effect, in words."""
     loss_unit: str = "sub-word"
     """The unit over which the loss is averaged."""
-    meaningless: Mapping[str, str] = {"pointing": NO_POINTING}
+    meaningless: Mapping[str, str] = {"cache": NO_CACHE, "pointing": NO_POINTING}
     """Metrics that are meaningless for a run of this task, and why."""
     answers_whole: bool = False
     """Whether an answer is right or wrong as a whole, as a label of several words is."""

@@ -26,6 +26,7 @@ from regard.data.atomic_writes import as_any_file, sync_all, write_text, written
 from regard.data.files import Unreadable, check_is_regular, read_json
 from regard.errors import CheckpointError
 from regard.hardware.hardware import CPU_STATE, gpu_state, random_states, restore
+from regard.recipes.optimisers import remembered_by
 from regard.recipes.sections import read_fields
 from regard.training.checkpoint_hashes import write_hashes
 from regard.training.loss_scale import LossScale
@@ -40,9 +41,6 @@ MAX_COUNT = 2**63
 _DELETE = "Or delete '{}': --resume goes on from the checkpoint before it, or from the start."
 TensorForm = tuple[str, tuple[int, ...]]
 """The type and the shape of a tensor, as a safetensors file names them."""
-
-OPTIMISER_STATES = ("exp_avg", "exp_avg_sq", "step")
-"""Adam's state of each parameter."""
 
 
 @dataclass(frozen=True)
@@ -129,26 +127,27 @@ def load_checkpoint(
             name for name in (CPU_STATE, gpu_state(_device(model))) if name + suffix in tensors
         )
         restore({name: tensors[name + suffix] for name in names}, _device(model))
+        kept = remembered_by(optimiser)
         for name, parameter in model.named_parameters():
-            # Adam has no state for a frozen parameter
+            # there is no state for a frozen parameter
             if parameter.requires_grad:
-                optimiser.state[parameter] = _remembered(path, tensors, name, parameter)
+                optimiser.state[parameter] = _remembered(path, tensors, kept, name, parameter)
     except CheckpointError as error:
         raise CheckpointError(f"{error} {_DELETE.format(path)}") from error
     return progress
 
 
 def _remembered(
-    path: Path, tensors: Mapping[str, Tensor], name: str, parameter: Tensor
+    path: Path, tensors: Mapping[str, Tensor], kept: tuple[str, ...], name: str, parameter: Tensor
 ) -> dict[str, Tensor]:
-    own = {key: tensors[f"{key}.{name}"] for key in OPTIMISER_STATES if f"{key}.{name}" in tensors}
-    if len(own) < len(OPTIMISER_STATES):
+    own = {key: tensors[f"{key}.{name}"] for key in kept if f"{key}.{name}" in tensors}
+    if len(own) < len(kept):
         raise CheckpointError(f"checkpoint '{path}': the optimiser knows nothing of '{name}'.")
-    *moments, count = own.values()
     form = (parameter.shape, parameter.dtype)
-    is_count = count.numel() == 1 and count.is_floating_point()
-    if not is_count or any((each.shape, each.dtype) != form for each in moments):
-        raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape or type.")
+    for key, each in own.items():
+        is_count = key == "step" and each.numel() == 1 and each.is_floating_point()
+        if not is_count and (key == "step" or (each.shape, each.dtype) != form):
+            raise CheckpointError(f"checkpoint '{path}': '{name}' has another shape or type.")
     return {key: each.to(parameter.device) for key, each in own.items()}
 
 

@@ -7,14 +7,19 @@ from typing import final
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from regard.data.batches import collate, epoch_batches
 from regard.data.corpus import Corpus
 from regard.data.subword_kinds import PAD
 from regard.errors import DataError
+from regard.evaluating.neural_cache import ReadText
 from regard.hardware.hardware import CPU, Hardware
 from regard.models import Model
 from regard.training.losses import Objective, token_loss
+
+ROWS_AT_ONCE = 128
+"""How many rows of a text are read together in their order."""
 
 
 @final
@@ -73,6 +78,25 @@ def row_losses(
     return RowLosses(
         tuple(nats[row] for row in order), tuple(tokens[row] for row in order), tuple(lengths)
     )
+
+
+@torch.no_grad()
+def read_in_order(
+    model: Model, corpus: Corpus, rows: np.ndarray, *, hardware: Hardware = CPU
+) -> ReadText:
+    """Every token that has a loss, row after row, with its state."""
+    model.eval()
+    found: list[ReadText] = []
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        batch = collate(corpus, rows[first : first + ROWS_AT_ONCE])
+        with hardware.products():
+            read = model.loss_inputs(hardware.put(batch.source), hardware.put(batch.target))
+            hidden, gold = read
+            nats = token_loss(hidden, model.output.weight, gold, first=read.first).each
+        is_asked = gold != PAD
+        states = normalize(hidden[is_asked].float(), dim=-1)
+        found.append(ReadText(nats[is_asked].double(), states, gold[is_asked]))
+    return ReadText(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
 def _batches(

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +23,10 @@ from regard.errors import DataError
 from regard.hardware.hardware import CPU, Hardware
 from regard.hardware.memory import keep_freed_memory
 from regard.layers import project_all
+from regard.layers.weighted_branches import branch_weights
 from regard.models import Model
 from regard.recipes.recipe import Recipe
-from regard.recipes.schedules import SCHEDULES, Pace
+from regard.recipes.schedules import SCHEDULES, Pace, noam
 from regard.recipes.training_recipe import TrainingRecipe
 from regard.training.accumulation import Accumulator
 from regard.training.checkpoints import Progress
@@ -76,7 +78,10 @@ def learn(
         warmup_steps=training.warmup_steps,
         steps=training.steps,
         d_model=recipe.model.d_model,
+        halve_after=training.halve_after,
+        halve_every=training.halve_every,
     )
+    of_branches = _branch_pace(recipe)
     if hardware.device.type == "cpu":
         keep_freed_memory()
     accumulator = Accumulator(model, Objective.of(training), hardware)
@@ -91,7 +96,8 @@ def learn(
             start = time.perf_counter()
             rate = SCHEDULES[training.schedule](progress.step + 1, pace)
             for group in optimiser.param_groups:
-                group["lr"] = rate
+                is_apart = group.get("is_of_branches", False)
+                group["lr"] = noam(progress.step + 1, of_branches) if is_apart else rate
             rows, sides = (
                 np.concatenate(micro),
                 (now.corpus.source_begins, now.corpus.target_begins),
@@ -173,13 +179,34 @@ def updates_in(epochs: float, material: Material, training: TrainingRecipe) -> i
     return max(1, sum(map(count, range(whole))) + part)
 
 
-def make_optimiser(model: nn.Module, training: TrainingRecipe) -> torch.optim.AdamW:
-    """Adam with decoupled decay, which spares biases, norms and other vectors."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": training.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
+def make_optimiser(model: nn.Module, training: TrainingRecipe) -> torch.optim.Optimizer:
+    """The recipe's optimiser; a decay of weights spares biases, norms and other vectors.
+
+    Kappa and alpha are a group of their own where they have a schedule of their own.
+    """
+    apart = set(branch_weights(model)) if training.branch_learning_rate else set()
+    others = [p for p in model.parameters() if p not in apart]
+    groups: list[dict[str, Any]] = [
+        {
+            "params": [p for p in others if p.dim() > 1],
+            "weight_decay": training.weight_decay,
+        },
+        {"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    betas = (training.beta1, training.beta2)
-    return torch.optim.AdamW(groups, lr=1.0, betas=betas, eps=training.eps, fused=True)
+    if apart:
+        own = [p for p in model.parameters() if p in apart]
+        groups.append({"params": own, "weight_decay": 0.0, "is_of_branches": True})
+    return training.optimiser_recipe().build(groups, training)
+
+
+def _branch_pace(recipe: Recipe) -> Pace:
+    """The schedule of kappa and alpha's own: noam's over the width by the number of layers."""
+    training, spec = recipe.training, recipe.model
+    sizes = ("n_encoder_layers", "n_decoder_layers", "n_layers")
+    depth = max(int(vars(spec).get(name, 1)) for name in sizes)
+    return Pace(
+        peak=training.branch_learning_rate,
+        warmup_steps=training.branch_warmup_steps,
+        steps=training.steps,
+        d_model=spec.d_model / depth,
+    )

@@ -120,7 +120,9 @@ class Objective:
         # the mean over the readings of each row, of its tokens' losses and of the term beside them
         n_readings = len(gold) // len(target)
         scale = scale / n_readings
-        loss = token_loss(hidden, output.weight, gold, smoothing=smoothing, scale=scale)
+        loss = token_loss(
+            hidden, output.weight, gold, first=read.first, smoothing=smoothing, scale=scale
+        )
         total = loss.total + read.extra(-loss.each) * scale
         return loss._replace(
             total=total, nll=loss.nll / n_readings, n_tokens=loss.n_tokens // n_readings
@@ -131,8 +133,9 @@ class Objective:
         if read.extra is not None:
             raise SettingError(
                 "training.r_drop: two passes are compared by what they say, but this model's loss "
-                "has a term besides. Set r_drop = 0, or take the term away: select = 'soft' with "
-                "penalty = 0 for a captioner, experts.balance = 0 for a mixture of experts."
+                "has a term besides. Set r_drop = 0, or take the term away: select = 'soft' for "
+                "hard attention, with penalty = 0 for a captioner, experts.balance = 0 for a "
+                "mixture of experts."
             )
         (hidden, gold), smoothing = read, float(self.smoothing)
         loss = token_loss(

@@ -62,7 +62,8 @@ def _sample(run: LearningRun, source: str, reference: str) -> Sample:
     task, target = task_of(run.loaded.recipe), run.loaded.target
     asked, wanted = task.sample_of(source, reference)
     most = min(len(target.encode(wanted)) + 10, MAX_ANSWER_TOKENS, run.longest - 1)
-    search = Greedy(limits=Limits(max_tokens=max(1, most)))
+    rules = run.loaded.recipe.decoding.rules
+    search = Greedy(limits=Limits(max_tokens=max(1, most)), rules=rules)
     answer = task.sample_answer(run, asked, search)
     made = Sample(asked, wanted, answer)
     with suppress(RegardError):

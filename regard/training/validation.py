@@ -349,5 +349,6 @@ def _answers(
     longest = min(int(side.max()) for side in (batch.source_lengths, batch.target_lengths))
     stepper, source = task_of(prepared.recipe).sources.for_search(model, hardware.put(batch.source))
     most = min(longest * 2 + 50, prepared.recipe.model.max_len)
+    rules = rules or prepared.recipe.decoding.rules
     ids = greedy(stepper, source, max_tokens=most, rules=rules)
     return [prepared.target.decode(each) for each in ids]

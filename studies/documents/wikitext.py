@@ -24,107 +24,51 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard import load
-from regard.data.batches import collate
-from regard.data.subword_kinds import PAD
+from regard.evaluating.neural_cache import ReadText, chosen_cache
 from regard.hardware.hardware import Hardware
 from regard.recipes.recipe import Recipe, read_recipe
 from regard.runs.evaluation import numbered
 from regard.runs.evaluation_texts import texts_of_split
 from regard.runs.trained import Trained
-from regard.training.corpus_losses import row_losses
-from regard.training.losses import token_loss
+from regard.training.corpus_losses import read_in_order, row_losses
 from studies.documents.study import ROOT, learn
 
 SPLITS = ("valid", "test")
-ROWS = 128
-"""How many rows are read together."""
 CACHE = 2000
 """How many words back the cache reaches."""
-AT_ONCE = 1000
-"""How many words look into the cache together."""
-SHARPNESS = (4.0, 8.0, 12.0, 16.0, 24.0)
-SHARE = tuple(each / 40 for each in range(1, 17))
 
 
-class Text(NamedTuple):
-    """A text as a model read it, word by word in its order."""
-
-    nats: Tensor
-    """−ln p of each word."""
-    states: Tensor
-    """What the output layer read before it, made to length 1."""
-    words: Tensor
-
-
-@torch.inference_mode()
-def read_text(trained: Trained, split: str) -> Text:
+def read_text(trained: Trained, split: str) -> ReadText:
     """Every word of a split once, behind the context that the recipe gives it."""
     loaded, hardware = trained.loaded, trained.hardware
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
     with numbered(texts_of_split(loaded.recipe, split), loaded, hardware) as corpus:
-        for first in range(0, len(corpus), ROWS):
-            batch = collate(corpus, np.arange(first, min(first + ROWS, len(corpus))))
-            with hardware.products():
-                hidden, gold = loaded.model.loss_inputs(
-                    hardware.put(batch.source), hardware.put(batch.target)
-                )
-                nats = token_loss(hidden, loaded.model.output.weight, gold).each
-            is_asked = gold != PAD
-            states = torch.nn.functional.normalize(hidden[is_asked].float(), dim=-1)
-            found.append((nats[is_asked].double(), states, gold[is_asked]))
-    nats, states, words = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return Text(nats, states, words)
+        return read_in_order(loaded.model, corpus, np.arange(len(corpus)), hardware=hardware)
 
 
-@torch.inference_mode()
-def in_cache(text: Text, sharpness: float, size: int = CACHE) -> Tensor:
-    """What the cache alone gives each word: how like the states were that it followed."""
-    found = torch.zeros_like(text.nats)
-    for first in range(0, len(text.words), AT_ONCE):
-        last, begin = min(first + AT_ONCE, len(text.words)), max(0, first - size)
-        at = torch.arange(begin, last, device=text.words.device)
-        back = at[first - begin :, None] - at
-        scores = sharpness * text.states[first:last] @ text.states[begin:last].mT
-        weights = scores.masked_fill((back < 1) | (back > size), -torch.inf).softmax(-1)
-        is_it = text.words[first:last, None] == text.words[begin:last]
-        # the first word has nothing before it
-        found[first:last] = (weights.nan_to_num() * is_it).sum(-1).double()
-    return found
-
-
-def perplexity(text: Text, cached: Tensor | None = None, share: float = 0.0) -> float:
-    """Per word, the cache having its share of every word's probability."""
-    if cached is None:
-        return math.exp(float(text.nats.mean()))
-    mixed = (1 - share) * (-text.nats).exp() + share * cached
-    return math.exp(float(-mixed.log().mean()))
+def perplexity(nats: Tensor) -> float:
+    """Per word."""
+    return math.exp(float(nats.mean()))
 
 
 def judged_text(trained: Trained) -> dict[str, Any]:
     """Perplexities of a language model, without and with a cache."""
     texts = {split: read_text(trained, split) for split in SPLITS}
-    best = min(
-        (perplexity(texts["valid"], cached, share), sharpness, share)
-        for sharpness in SHARPNESS
-        for cached in (in_cache(texts["valid"], sharpness),)
-        for share in SHARE
-    )
-    _, sharpness, share = best
+    cache = chosen_cache(texts["valid"], size=CACHE)
     return {
         split: {
-            "words": len(text.words),
-            "perplexity": perplexity(text),
-            "with_cache": perplexity(text, in_cache(text, sharpness), share),
+            "words": len(text.tokens),
+            "perplexity": perplexity(text.nats),
+            "with_cache": perplexity(cache.nats(text)),
         }
         for split, text in texts.items()
-    } | {"cache": {"size": CACHE, "sharpness": sharpness, "share": share}}
+    } | {"cache": {"size": CACHE, "sharpness": cache.sharpness, "share": cache.share}}
 
 
 def judged_guesses(trained: Trained) -> dict[str, Any]:

@@ -5,12 +5,10 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 
 from regard.decoding import Sentence
 from studies.documents.study import LENGTHS, PIECE, SYSTEMS, Cut, by_length
 from studies.documents.summary import difference, together
-from studies.documents.wikitext import Text, in_cache, perplexity
 from studies.luong.summary import one_of
 
 ROOT = Path(__file__).parents[2]
@@ -44,31 +42,6 @@ def test_a_paper_keeps_a_whole_number_of_pieces_its_end_counted(n_tokens, kept):
 def test_papers_of_one_length_are_together_the_longest_first():
     sentences = [Sentence([5] * n) for n in (2, 3, 2, 4)]
     assert by_length(sentences) == [[3], [1], [0, 2]]
-
-
-def _text(n_words=2300, n_kinds=7):
-    draws = torch.Generator().manual_seed(3)
-    states = torch.nn.functional.normalize(torch.randn(n_words, 5, generator=draws), dim=-1)
-    words = torch.randint(n_kinds, (n_words,), generator=draws)
-    return Text(torch.rand(n_words, generator=draws, dtype=torch.float64), states, words)
-
-
-@pytest.mark.parametrize("place", [0, 1, 40, 1000, 1031, 2299])
-def test_the_cache_weighs_the_words_before_and_no_others(place):
-    text, size = _text(), 1030
-    first = max(0, place - size)
-    likes = (6.0 * text.states[place] @ text.states[first:place].T).double()
-    weights = likes.softmax(-1)
-    want = weights[text.words[first:place] == text.words[place]].sum()
-    assert in_cache(text, 6.0, size)[place].item() == pytest.approx(want.item(), abs=1e-6)
-
-
-def test_a_cache_with_no_share_changes_nothing_and_one_that_knows_helps():
-    text = _text(50)
-    plain = perplexity(text)
-    assert plain == pytest.approx(math.exp(text.nats.mean().item()))
-    assert perplexity(text, in_cache(text, 6.0), 0.0) == pytest.approx(plain)
-    assert perplexity(text, torch.ones_like(text.nats), 0.5) < plain
 
 
 def test_a_difference_has_the_error_of_its_mean():

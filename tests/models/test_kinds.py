@@ -13,6 +13,7 @@ from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.layers.weighted_branches import project_all
 from regard.models import (
+    AttentionSpec,
     EncoderSpec,
     LanguageSpec,
     Trainable,
@@ -44,6 +45,15 @@ SPECS = {
     "shaw": replace(SMALL, relation=Choice("shaw", {"clip": 3})),
     "general, bucketed, sparsemax": replace(
         SMALL, score=Choice("general"), relation=Choice("bucketed"), select=Choice("sparsemax")
+    ),
+    "chains of their own, shared": replace(
+        SMALL,
+        relation=Choice("bucketed"),
+        shares_relation=True,
+        n_groups=1,
+        encoder=AttentionSpec(attends=(Choice("blocks", {"size": 3}),)),
+        decoder=AttentionSpec(n_heads=4, attends=(Choice("sliding_window", {"size": 3}),)),
+        cross=AttentionSpec(score=Choice("additive"), attends=(Choice("memory_compressed"),)),
     ),
     "branches, linear_bias": replace(
         SMALL, layer="weighted_branches", feed_forward="gelu", relation=Choice("linear_bias")

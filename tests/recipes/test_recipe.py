@@ -317,7 +317,7 @@ def test_a_key_that_is_wrong_with_what_was_typed_is_told_with_both(tmp_path):
     [
         ("training.dropout", "tokens.dropout or model.dropout"),
         ("model.steps", "training.steps"),
-        ("training.size", "tokens.size or model.size"),
+        ("training.size", "tokens.size or model.size or cache.size"),
         ("learning_rate", "training.learning_rate"),
     ],
 )

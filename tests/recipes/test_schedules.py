@@ -7,6 +7,23 @@ from regard.recipes.schedules import SCHEDULES, Pace
 PACE = Pace(peak=0.5, warmup_steps=40, steps=400, d_model=64)
 
 
+def test_halving_is_luong_s():
+    """Ten epochs of 40 updates: the rate is halved after five, and before each further one."""
+    pace = Pace(peak=1.0, warmup_steps=0, steps=400, d_model=64)
+    rates = [SCHEDULES["halving"](step, pace) for step in range(1, 401)]
+    assert [rates[40 * epoch] for epoch in range(10)] == [1] * 5 + [0.5**n for n in range(1, 6)]
+    assert rates[199] == 1
+    assert len(set(rates)) == 6
+    eight_of_twelve = Pace(
+        peak=1.0, warmup_steps=0, steps=120, d_model=64, halve_after=8 / 12, halve_every=1 / 12
+    )
+    assert [SCHEDULES["halving"](10 * n + 1, eight_of_twelve) for n in range(7, 10)] == [
+        1,
+        0.5,
+        0.25,
+    ]
+
+
 @pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "noam"])
 def test_the_peak_is_reached_at_the_end_of_the_warm_up(name):
     rates = [SCHEDULES[name](step, PACE) for step in range(1, 401)]

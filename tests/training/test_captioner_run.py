@@ -178,7 +178,7 @@ def test_only_captions_are_brought_to_a_form_never_addresses(tmp_path):
 
 
 MISTAKES = {
-    ('kind = "captioner"\n', ""): "model.encoder: There is no 'encoder' here",
+    ('kind = "captioner"\n', ""): "model.picture_size: There is no 'picture_size' here",
     ('valid = { name = "scenes", count = 6 }', 'valid = { name = "copy", count = 6 }'): (
         ":3: data.valid: 'copy' gives texts, but a model of kind 'captioner' reads pictures"
     ),

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -15,6 +16,7 @@ from regard.data.subword_kinds import BOS, EOS
 from regard.errors import RecipeError
 from regard.inspecting.panels import usual_kind
 from regard.models import ExpertsSpec
+from regard.recipes.cache_recipe import CacheRecipe
 from regard.recipes.recipe import read_recipe
 from regard.runs.evaluation import EVALUATE_METRICS, ScoredAnswers
 from regard.runs.evaluation_texts import texts_of_split
@@ -118,6 +120,33 @@ def test_the_perplexity_is_that_of_every_word_counted_once(windows):
     per_piece, _ = EVALUATE_METRICS["loss"](judged)
     assert per_piece.signature == f"nats|per:sub-word|tokens:{words}"
     assert per_piece.value == loss.value
+
+
+def test_the_perplexity_with_a_cache_is_that_of_the_recipe_s(windows):
+    _, asked = windows
+    texts = texts_of_split(asked.loaded.recipe, "test")
+    judged = ScoredAnswers(asked, texts, [""] * len(texts))
+    words = EVALUATE_METRICS["words"](judged)[0]
+    chosen, perplexity = EVALUATE_METRICS["cache"](judged)
+    assert chosen.signature.startswith(f"{words.signature}|cache:2000|sharpness:")
+    assert chosen.value != words.value
+    assert perplexity.value == pytest.approx(math.exp(chosen.value))
+    recipe = replace(asked.loaded.recipe, cache=CacheRecipe(size=9, sharpness=4.0, share=0.0))
+    ruled = replace(judged, trained=replace(asked, loaded=replace(asked.loaded, recipe=recipe)))
+    found = EVALUATE_METRICS["cache"](ruled)[0]
+    assert found.signature == f"{words.signature}|cache:9|sharpness:4|share:0"
+    assert found.value == pytest.approx(words.value, rel=1e-5)
+
+
+def test_a_cache_of_another_model_is_refused(tmp_path, capsys):
+    made, other = make_run(tmp_path / "run"), RECIPE.replace('"running"', '"separated"')
+    assert main(["evaluate", str(made), "--split", "valid", "--metrics", "cache"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "cache has no meaning for a run that answers texts: it is of running text" in said
+    path = tmp_path / "recipe.toml"
+    path.write_text(other.format(text="a", kind="words", attends='"full"') + "[cache]\nsize = 9\n")
+    with pytest.raises(RecipeError, match="a model of kind 'language_model' goes on with no text"):
+        read_recipe(path)
 
 
 def test_the_look_at_a_running_text_has_rows_that_sum_to_one(windows):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.attention.links import Selection, largest_negative, log_normaliser, normalised
@@ -44,10 +44,20 @@ class HardSelection(nn.Module, Selection):
     def __init__(self, dims: Dims | None = None, *, at_test: str = "argmax") -> None:
         super().__init__()
         self.picks_at_test = find(at_test, AT_TEST)
+        self.expects: Tensor | None = None
+        """Rows of the batch that take the expectation in training."""
+        self.learns_from_expected = True
+        """Whether the expectation lets a gradient through in training."""
 
     def extra_repr(self) -> str:
         """What it does at test."""
         return "" if self.picks_at_test else "at_test=expected"
+
+    def expecting(self, rows: Bool[Tensor, "..."], *, learns: bool) -> "HardSelection":
+        """The same selection, but these rows of the batch take the expectation in training."""
+        made = HardSelection(at_test="argmax" if self.picks_at_test else "expected")
+        made.expects, made.learns_from_expected = rows, learns
+        return made.train(self.training)
 
     def summarise(self, scores: Scores, mask: Mask, query: Queries, places: Places) -> HardRows:
         """Draw a key for each row (Gumbel's trick), with its log-probability."""
@@ -61,18 +71,15 @@ class HardSelection(nn.Module, Selection):
         log_prob = log_weights.gather(-1, best)
         sees = mask.expand(scores.shape).any(-1, keepdim=True)
         picks = sees & (self.training or self.picks_at_test)
+        if self.training and self.expects is not None:
+            picks = picks & ~self.expects
         chosen = torch.where(picks, places.key.expand(scores.shape).gather(-1, best), NO_KEY)
         return HardRows(lse, chosen, log_prob * picks, entropy)
 
     def weigh(self, scores: Scores, mask: Mask, rows: HardRows, places: Places) -> Weights:
         """One at the chosen key; the softmax in rows that take the expectation."""
         one_hot = (places.key == rows.chosen).to(scores.dtype)
-        return torch.where(rows.chosen == NO_KEY, normalised(scores, mask, rows.lse), one_hot)
-
-    def stops_gradient(self) -> str:
-        """A draw has none; a loss needs `log_prob` for that."""
-        return (
-            'select = "hard" draws one key, and no gradient of the loss passes through a draw: its '
-            "scores learn by REINFORCE alone, which only a captioner's loss has. Take select = "
-            '"soft", "sparsemax" or "top_k".'
-        )
+        soft = normalised(scores, mask, rows.lse)
+        if self.training and not self.learns_from_expected:
+            soft = soft.detach()
+        return torch.where(rows.chosen == NO_KEY, soft, one_hot)

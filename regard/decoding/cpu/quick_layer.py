@@ -6,7 +6,7 @@ and a source of many rows is laid out once for all steps. All other steps are le
 itself. The function stays the same.
 """
 
-from typing import final
+from typing import cast, final
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -41,6 +41,16 @@ class QuickLayer(WritingLayer):
         assert scale is not None and source_scale is not None
         self._scale, self._source_scale = scale, source_scale
 
+    def forward(
+        self,
+        x: Float[Tensor, "r n m"],
+        source: Float[Tensor, "b k ms"],
+        mask: AnyMask = FULL,
+        source_mask: AnyMask = FULL,
+    ) -> Float[Tensor, "r n m"]:
+        """All positions at once, by the layer's own code."""
+        return self.layer(x, source, mask, source_mask)
+
     def start(self, source: Float[Tensor, "b k ms"]) -> DecoderCache:
         """Project the source once, before the first step."""
         return self.layer.start(source)
@@ -71,7 +81,8 @@ class QuickLayer(WritingLayer):
             )
 
         def own_past(z: Tensor) -> Tensor:
-            context, past = self._attend_with_cache(z, cache.past)
+            # a layer whose heads see all of the past keeps all of it
+            context, past = self._attend_with_cache(z, cast(KeyValues | None, cache.past))
             kept.append(past)
             return context
 

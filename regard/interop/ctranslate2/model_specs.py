@@ -79,10 +79,11 @@ def _check(stack: PortableStack) -> None:
     """Refuse stacks whose layers differ where CTranslate2 has one setting for all."""
     kinds = {(one.is_pre_norm, one.feed_forward.activation) for one in stack.layers}
     kinds_of_gates = {one.feed_forward.gate is None for one in stack.layers}
-    heads = {one.attention.n_heads for one in stack.layers}
+    attentions = [each for one in stack.layers for each in (one.attention, one.cross) if each]
+    heads = {each.n_heads for each in attentions}
     eps = {norm.eps for norm in _norms(stack)}
     if any(len(one) > 1 for one in (kinds, kinds_of_gates, heads, eps)):
-        raise NotPortable("all layers must be of one kind")
+        raise NotPortable("all layers must be of one kind, with one number of heads")
     if (stack.last_norm is not None) != stack.layers[0].is_pre_norm:
         raise NotPortable(
             "CTranslate2 has a norm behind the last layer exactly where norms stand before the "

@@ -27,6 +27,7 @@ from regard.data.subword_kinds import BOS, PAD
 from regard.errors import NotPortable, SettingError
 from regard.layers.feed_forward import ACTIVATIONS
 from regard.models import MarianSpec, Spec, TransformerSpec, shapes_of
+from regard.models.attention_spec import ATTENTION_KINDS
 from regard.models.self_attention import FULL_CHOICE
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")
@@ -47,6 +48,11 @@ NEEDED: Mapping[str, Sequence[Any]] = {
     "score": ("scaled_dot",),
     "select": ("soft",),
     "relation": (None,),
+    "is_centred": (True,),
+    "norm_eps": (MarianSpec.norm_eps,),
+    "feed_forward_has_bias": (True,),
+    "n_groups": (None,),
+    **dict.fromkeys(ATTENTION_KINDS, (None,)),
 }
 """The choices that a Transformer must have."""
 

@@ -1,6 +1,6 @@
 """Attention cell: one step of the captioning LSTM, which attends to the picture and reads the word.
 
-    α = softmax_i(v · tanh(W_a q + U a[i] + c_a)),   z = β ẑ,   β = σ(w_β · q + b_β)
+    α = softmax_i(v · act(W_a q + U a[i] + c_a)),   z = β ẑ,   β = σ(w_β · q + b_β)
     before   q = h,    h', c' = LSTM([E y; z], h, c)
     after    q = h',   h', c' = LSTM(E y, h, c)
 
@@ -64,7 +64,9 @@ class AttentionLstmCell(nn.Module):
         self.looks_first, d_hidden = spec.look == "before", spec.d_hidden
         dims = Dims(d_model=d_hidden, d_key=d_annotation)
         d_attention = spec.d_attention or d_annotation
-        self.score = AdditiveScore(dims, d_hidden=d_attention, has_bias=True)
+        self.score = AdditiveScore(
+            dims, d_hidden=d_attention, activation=spec.activation, has_bias=True
+        )
         self.focus, self.gate = FOCUSES[spec.select](spec), nn.Linear(d_hidden, 1)
         self.cells = RecurrentCells(
             RECURRENCES["lstm"],
@@ -109,7 +111,8 @@ class AttentionLstmCell(nn.Module):
         """The weights of a state, its gate, and its context."""
         queries = (query @ self.score.W[0]).view(len(memory.value), -1, 1, memory.key.shape[-1])
         # the additive score in as few products as possible
-        focused = self.focus((queries + memory.key).tanh_() @ self.score.v[0], expectation_rows)
+        pairs = self.score.activation(queries + memory.key)
+        focused = self.focus(pairs @ self.score.v[0], expectation_rows)
         context = (focused.weights.to(memory.value.dtype) @ memory.value).flatten(0, 1)
         gate = self.gate(query).sigmoid()
         return focused, gate, gate * context

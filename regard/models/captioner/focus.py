@@ -2,15 +2,10 @@
 
     soft   ẑ[t] = Σ_i α[t,i] a[i],                     loss + λ Σ_i (1 - Σ_t α[t,i])²
     hard   ẑ[t] = a[s[t]],  s[t] ~ Multinoulli(α[t]),  loss - λ_r (R - b) log p(s | a) - λ_e H
-    where  R = log p(y | s, a),  log p(s | a) = Σ_t log α[t,s[t]],  H = Σ_t H[α[t]],
-           b ← 0.9 b + 0.1 mean of R
+    where  R = log p(y | s, a),  log p(s | a) = Σ_t log α[t,s[t]],  H = Σ_t H[α[t]]
 
-The loss of hard focus has for its gradient, on average over draws, that of the variational bound
-L = Σ_s p(s | a) log p(y | s, a) <= log p(y | a), if λ_r is 1 and λ_e is 0. The credit R goes to all
-draws of a caption alike, and has no gradient; nor has ẑ through α. Each caption is read either
-with draws or, chosen at random, with their expectation Σ_i α[t,i] a[i] throughout. An expectation
-gets no credit R: it does not train the scores, unless `learns_from_expected` lets the gradient
-through, as in soft focus.
+The estimator is that of all hard attention (hard_attention.py); nothing has a gradient through ẑ
+but an expectation that `learns_from_expected`.
 
 Paper: Xu et al. 2015, sections 4.1 and 4.2, equations 11, 12 and 14. The authors' code has one lot
 for a whole batch, and R by the word: `credit = "word"`.
@@ -26,13 +21,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.links import wide
-from regard.attention.selections.hard import NO_KEY, HardSelection
+from regard.attention.selections.hard import HardSelection
 from regard.models.captioner.spec import CaptionerSpec
+from regard.models.hard_attention import expectation_rows, reinforced
 from regard.models.trainable import Extra
 from regard.places import Places
-
-BASELINE_KEPT = 0.9
-"""Decay of the baseline for each batch."""
 
 
 class Draw(NamedTuple):
@@ -106,28 +99,21 @@ class HardFocus(nn.Module):
 
     def expectation_rows(self, n_rows: int, device: torch.device) -> Bool[Tensor, " r"] | None:
         """A random share of the captions, in training: these take the expectation, not a draw."""
-        if not self.training or not self.spec.expected_share:
-            return None
-        return torch.rand(n_rows, device=device) < self.spec.expected_share
+        return expectation_rows(self.spec, n_rows, device) if self.training else None
 
     def forward(
         self, scores: Float[Tensor, "b w k"], expectation_rows: Bool[Tensor, " r"] | None = None
     ) -> Focused:
         """Draw a cell for each row, or take the expectation."""
-        scores = wide(scores)
+        scores, select = wide(scores), self.select
         mask = torch.ones(1, 1, dtype=torch.bool, device=scores.device)
         places = Places.between(*scores.shape[-2:], device=scores.device)
-        rows = self.select.summarise(scores, mask, scores, places)
         if expectation_rows is not None:
             expects = expectation_rows.view(*scores.shape[:2], 1)
-            rows = rows._replace(
-                chosen=torch.where(expects, NO_KEY, rows.chosen),
-                log_prob=rows.log_prob.masked_fill(expects, 0.0),
-            )
-        weights = self.select.weigh(scores, mask, rows, places)
+            select = select.expecting(expects, learns=self.spec.learns_from_expected)
+        rows = select.summarise(scores, mask, scores, places)
+        weights = select.weigh(scores, mask, rows, places)
         likely = (scores - rows.lse).exp().flatten(0, 1)
-        if self.training and not self.spec.learns_from_expected:
-            weights = weights.detach()
         return Focused(weights, likely, Draw(rows.log_prob.flatten(), rows.entropy.flatten()))
 
     def extra(self, watched: CaptionLooks) -> Extra:
@@ -137,17 +123,9 @@ class HardFocus(nn.Module):
     def _term(self, watched: CaptionLooks, log_p: Float[Tensor, "r t"]) -> Float[Tensor, ""]:
         spec, valid = self.spec, watched.valid
         log_prob, entropy = ((each * valid).sum(1) for each in cast(Draw, watched.chance))
-        credit = log_p.detach().sum(1)
-        credit = credit / valid.sum(1) if spec.credit == "word" else credit
-        gained = spec.reinforce * (credit - self.baseline) * log_prob + spec.entropy * entropy
-        self._move_baseline(credit)
+        gained = reinforced(spec, self.baseline, log_p, valid.sum(1), log_prob, entropy)
         lost = spec.penalty * uneven(watched.likely, valid) if spec.penalty else 0.0
         return (lost - gained).sum()
-
-    @torch.no_grad()
-    def _move_baseline(self, credit: Float[Tensor, " r"]) -> None:
-        """Move the baseline towards a batch, in place."""
-        self.baseline.lerp_(credit.mean().to(self.baseline.dtype), 1 - BASELINE_KEPT)
 
 
 Focus = SoftFocus | HardFocus

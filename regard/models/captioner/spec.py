@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from regard.attention.pair_network import ACTIVATIONS
 from regard.attention.selections.hard import AT_TEST
 from regard.choices import Choice
 from regard.dims import Dims
@@ -25,7 +26,7 @@ ONLY_HARD = (
 )  # fmt: skip
 """Keys without effect under soft focus."""
 ONLY_LSTM = (
-    "select", "penalty", "d_attention", "look", "readout", "state_dropout", *ONLY_HARD
+    "select", "penalty", "d_attention", "activation", "look", "readout", "state_dropout", *ONLY_HARD
 )  # fmt: skip
 """Keys without effect on a Transformer's decoder."""
 ONLY_TRANSFORMER = ("n_layers", "n_heads")
@@ -67,6 +68,8 @@ class CaptionerSpec(ModelSpec):
     """Width of the LSTM; of a Transformer's decoder the inner width of its feed-forward."""
     d_attention: int = 0
     """Inner width of the additive score; 0 for the annotations' width, as in the authors' code."""
+    activation: str = "tanh"
+    """The activation in the additive score: "tanh" as in the authors' code, "relu" or "sigmoid"."""
     n_layers: int = 1
     """Layers of a Transformer's decoder; the LSTM has one."""
     n_heads: int = 1
@@ -103,7 +106,7 @@ class CaptionerSpec(ModelSpec):
     tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "encoder": ENCODERS, "tied": dict.fromkeys(("none", "output")),
         "look": dict.fromkeys(("before", "after")), "at_test": AT_TEST,
-        "credit": dict.fromkeys(("caption", "word")), **NO_USE,
+        "credit": dict.fromkeys(("caption", "word")), "activation": ACTIVATIONS, **NO_USE,
     }  # fmt: skip
 
     def __post_init__(self) -> None:

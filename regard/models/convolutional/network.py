@@ -28,6 +28,7 @@ from regard.layers.convolution import GatedConvolution
 from regard.models.convolutional.layer import AttendingConvolution, ReadSource
 from regard.models.convolutional.spec import DILATIONS, ConvolutionalSpec
 from regard.models.embedding import Embedding
+from regard.models.hard_attention import hard_attention
 from regard.models.mask_checks import check_masks
 from regard.models.model import Model
 from regard.models.shapes import Logits, NewTokens, SourceTokens, States, TargetTokens
@@ -112,6 +113,7 @@ def build_convolutional(
     """Make the encoder-decoder, and check that the future and the padding are hidden."""
     spec.check_vocabularies(n_source_tokens, n_target_tokens)
     model = Convolutional(spec, n_source_tokens, n_target_tokens)
+    model.hard = hard_attention(spec.draws)
     check_masks(model, min(n_source_tokens, n_target_tokens))
     return model
 

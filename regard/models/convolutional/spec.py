@@ -15,6 +15,7 @@ from regard.attention import SCORES, SELECTIONS
 from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import SettingError
+from regard.models.hard_spec import HardSpec, draws_of
 from regard.models.spec import POSITION_CHOICES, TIES, ModelSpec
 
 LARGEST_KERNEL = 1 << 10
@@ -88,6 +89,8 @@ class ConvolutionalSpec(ModelSpec):
     """The score of every attention."""
     select: Choice = field(default_factory=lambda: Choice("soft"))
     """The selection of every attention."""
+    hard: HardSpec | None = None
+    """How attention with select = "hard" learns; its defaults unless given."""
     max_len: int = 512
     """Longest sequence, for parts that have parameters for each position."""
 
@@ -101,6 +104,7 @@ class ConvolutionalSpec(ModelSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.draws
         if self.kernel % 2 == 0 or not 3 <= self.kernel <= LARGEST_KERNEL:
             raise SettingError(
                 f"model.kernel must be odd and lie between 3 and {LARGEST_KERNEL:,}, "
@@ -112,6 +116,11 @@ class ConvolutionalSpec(ModelSpec):
                 f"{reason}. Take learned, sinusoidal or none."
             )
         self._check_dilations()
+
+    @property
+    def draws(self) -> HardSpec | None:
+        """How its draws learn; None if its attentions draw nothing."""
+        return draws_of(self.hard, (self.select,))
 
     @property
     def dims(self) -> Dims:

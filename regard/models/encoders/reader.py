@@ -125,10 +125,10 @@ def build_encoder(spec: EncoderSpec, *, n_source_tokens: int, n_target_tokens: i
 
 def _encoder(spec: EncoderSpec, n_tokens: int) -> Encoder:
     pattern = None if spec.pattern is None else spec.pattern.build(READING_PATTERNS, spec.dims)
-    bias = None
+    relations = {}
     if isinstance(pattern, PublishedBigBirdPattern) and not pattern.has_random_links:
-        bias = FirstBlockRelation(pattern)
-    parts = Parts(spec, bias=bias)
+        relations["encoder"] = FirstBlockRelation(pattern)
+    parts = Parts(spec, relations=relations)
     has_output_bias = spec.task == "words" and spec.has_output_bias
     embedding = parts.embedding(n_tokens, has_output_bias=has_output_bias)
     nn.init.normal_(embedding.E.weight[:, : spec.d_model].detach(), std=INITIAL_STD)

@@ -52,7 +52,8 @@ def cache_size_note(spec: LanguageSpec, length: int | None = None) -> str:
     """
     length = 2 * spec.max_len if length is None else length
     most = [(layer.attends, layer.most(length)) for layer in layer_keys(spec)]
-    each = 2 * BYTES * spec.d_model / 2**20
+    groups = spec.attention("decoder").n_groups
+    each = 2 * BYTES * groups * spec.dims.d_head / 2**20
     size, whole = each * sum(keys for _, keys in most), each * length * len(most)
     return (
         f"while it writes, a row of {length:,} tokens keeps at most {size:.1f} MiB of keys and "

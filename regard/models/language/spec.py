@@ -16,9 +16,11 @@ from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.feed_forward import ACTIVATIONS
+from regard.models.attention_spec import AttentionChoices
+from regard.models.experts_spec import ExpertsSpec
 from regard.models.language.rows import ROWS
 from regard.models.self_attention import ATTENDING, FULL_CHOICE, check_attending, check_causal
-from regard.models.spec import LARGEST_SIZES, ChainSpec, ExpertsSpec, TransformerSpec
+from regard.models.spec import LARGEST_SIZES, ChainSpec, TransformerSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,15 @@ class LanguageSpec(ChainSpec):
         """The sizes every attention of the model shares."""
         return replace(super().dims, max_len=2 * self.max_len + 1)
 
+    def attention(self, kind: str) -> AttentionChoices:
+        """The choices for all attentions, which are of one kind."""
+        return replace(super().attention(kind), attends=self.attends)
+
+    @property
+    def continues_source(self) -> bool:
+        """Whether what it writes goes on with a text."""
+        return ROWS[self.rows].continues_source
+
     @property
     def is_movable(self) -> bool:
         """Whether weights depend on distances alone, so that padding may stand before a text."""
@@ -94,8 +105,12 @@ class LanguageSpec(ChainSpec):
     @classmethod
     def like(cls, spec: TransformerSpec) -> "LanguageSpec":
         """The language model with a Transformer's choices, and as many layers as its decoder."""
+        own = spec.attention("decoder")
+        chain = {each.name for each in fields(own)} - {"attends"}
         names = {each.name for each in fields(ChainSpec)} - {"kind", "task"}
-        shared: dict[str, Any] = {name: getattr(spec, name) for name in names}
+        shared: dict[str, Any] = {
+            name: getattr(own if name in chain else spec, name) for name in names
+        }
         shared["tied"] = "none" if spec.tied == "none" else "output"
         return cls(**shared, n_layers=spec.n_decoder_layers, attends=spec.encoder_attends)
 

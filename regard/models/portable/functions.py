@@ -8,15 +8,17 @@ the graph but algebra. The past may be empty, and each row of the step has a row
 """
 
 import copy
-from collections.abc import Sequence
-from typing import NamedTuple, final
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast, final
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Chain, GroupedQueryHeads, KeyValues
+from regard.attention.caches import BoundedPattern
 from regard.errors import NotPortable
 from regard.layers import DecoderCache
+from regard.layers.decoder_layer import WritingLayer
 from regard.models.model import Model
 from regard.models.transformer import Transformer, TransformerState
 
@@ -59,7 +61,8 @@ class StepFunction(nn.Module):
         caches = tuple(DecoderCache(own, source) for own, source in pairs)
         state = TransformerState(valid, caches, pasts[0].shape[2])
         logits, after = self.model.step(state, tokens)
-        kept = [part for cache in after.caches for part in (cache.past or ())[:2]]
+        longer = cast(Iterable[KeyValues], (cache.past for cache in after.caches))
+        kept = [part for past in longer for part in past[:2]]
         return [logits[:, -1], *kept]
 
 
@@ -85,6 +88,7 @@ def tensor_functions(model: Model) -> TensorFunctions:
             "what an encoder layer sees depends on where the text ends, which a graph does not "
             'know; take model.encoder_attends = ["full"], or sliding_window'
         )
+    _check_decoder(model)
     ours = copy.deepcopy(model).cpu().eval()
     chains = [part for part in ours.modules() if isinstance(part, Chain)]
     for chain in chains:
@@ -92,6 +96,23 @@ def tensor_functions(model: Model) -> TensorFunctions:
     heads = next(part for part in ours.decoder.modules() if isinstance(part, GroupedQueryHeads))
     sizes = (len(ours.decoder), heads.n_groups, heads.dims.d_head)
     return TensorFunctions(ReadFunction(ours), StepFunction(ours), *sizes)
+
+
+def _check_decoder(model: Transformer) -> None:
+    """Refuse decoders whose caches are not keys and values of one shape for all positions."""
+    heads = [part for part in model.decoder.modules() if isinstance(part, GroupedQueryHeads)]
+    if len({(one.n_groups, one.dims.d_head) for one in heads}) > 1:
+        raise NotPortable(
+            "the decoder's attentions have different heads, and a graph has one shape of keys and "
+            "values; leave n_heads and n_groups out of model.decoder and model.cross"
+        )
+    for layer in cast(Iterable[WritingLayer], model.decoder):
+        chain = layer.attention.chain
+        if chain.memory is not None or isinstance(chain.pattern, BoundedPattern):
+            raise NotPortable(
+                "a decoder that forgets old positions has a cache whose size a graph does not "
+                'know; take model.decoder.attends = ["full"]'
+            )
 
 
 def _pairs(tensors: Sequence[Tensor]) -> list[KeyValues]:

@@ -11,15 +11,15 @@ Paper: Raffel et al. 2020 (T5); Shazeer 2020 (gates).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from torch import nn
 
-from regard.attention.relations.bucketed import BucketedRelation
 from regard.choices import Choice
 from regard.layers import FEED_FORWARDS
 from regard.layers.feed_forward import ACTIVATIONS
+from regard.models.attention_spec import AttentionChoices
 from regard.models.mask_checks import check_masks
 from regard.models.parts import AppendOne, Parts, own_output, tied_output
 from regard.models.spec import LARGEST_SIZES, StackSpec
@@ -58,33 +58,30 @@ class T5Spec(StackSpec):
     tables: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "feed_forward": {**FEED_FORWARDS, **ACTIVATIONS}
     }
+    shares_relation = True
     table_apart = "a model of another kind"
     """What source and target of two vocabularies need: both have one table here."""
+
+    def attention(self, kind: str) -> AttentionChoices:
+        """The choices of a kind: half of the encoder's buckets are of words that come later."""
+        sizes = {"n_buckets": self.n_buckets, "max_distance": self.max_distance}
+        relation = Choice("bucketed", {**sizes, "is_causal": kind == "decoder"})
+        found = super().attention(kind)
+        return found if kind == "cross" else replace(found, relation=relation)
 
 
 def build_t5(spec: T5Spec, *, n_source_tokens: int, n_target_tokens: int) -> Transformer:
     """Make the encoder-decoder, and check that its masks hide what they should."""
     spec.check_vocabularies(n_source_tokens, n_target_tokens)
-    reading, writing = (
-        Parts(
-            spec,
-            bias=BucketedRelation(
-                spec.dims.head(),
-                n_buckets=spec.n_buckets,
-                max_distance=spec.max_distance,
-                is_causal=is_causal,
-            ),
-        )
-        for is_causal in (False, True)
-    )
-    embedding = reading.embedding(n_target_tokens, has_output_bias=spec.is_tied)
+    parts = Parts(spec)
+    embedding = parts.embedding(n_target_tokens, has_output_bias=spec.is_tied)
     model = Transformer(
         source=embedding,
         target=embedding,
-        encoder=reading.encoder_layers(spec.n_encoder_layers),
-        decoder=writing.decoder_layers(spec.n_decoder_layers),
-        encoder_norm=reading.last_norm(),
-        decoder_norm=nn.Sequential(writing.last_norm(), AppendOne()),
+        encoder=parts.encoder_layers(spec.n_encoder_layers),
+        decoder=parts.decoder_layers(spec.n_decoder_layers),
+        encoder_norm=parts.last_norm(),
+        decoder_norm=nn.Sequential(parts.last_norm(), AppendOne()),
         output=tied_output(embedding.E) if spec.is_tied else own_output(spec, n_target_tokens),
     )
     check_masks(model, min(n_source_tokens, n_target_tokens))

@@ -36,6 +36,16 @@ class SourceMemory(NamedTuple):
     visible: Bool[Tensor, "b 1 1 s"]
 
 
+class Looked(NamedTuple):
+    """What some steps of a decoder saw."""
+
+    context: NewStates
+    covered: Float[Tensor, "r c"]
+    """The coverage after them."""
+    rows: tuple[Tensor, ...]
+    """The selection's numbers for each step, with gradients (a REINFORCE loss reads them)."""
+
+
 @final
 class SourceAttention(nn.Module):
     """One head of attention from a decoder's states to a source.
@@ -69,8 +79,8 @@ class SourceAttention(nn.Module):
         memory: SourceMemory,
         covered: Float[Tensor, "r c"],
         at: Int[Tensor, "t 1"],
-    ) -> tuple[NewStates, Float[Tensor, "r c"]]:
-        """The contexts of some steps, and the coverage after them.
+    ) -> Looked:
+        """What some steps see.
 
         The rows of a sentence are adjacent, and become several queries to one source. `covered`
         is the weight that each key has received from each row; with coverage there is one step at a
@@ -89,7 +99,8 @@ class SourceAttention(nn.Module):
         rows = select.summarise(scores, memory.visible, queries, places)
         weights = select.weigh(scores, memory.visible, rows, places)
         context = (weights @ memory.value).reshape(*query.shape[:2], -1)
-        return context, covered + weights.view_as(covered) if self.has_coverage else covered
+        after = covered + weights.view_as(covered) if self.has_coverage else covered
+        return Looked(context, after, rows)
 
     def map(
         self, query: Float[Tensor, "b t d"], source: Source, covered: Float[Tensor, "b t c"]

@@ -117,8 +117,8 @@ class DecoderCell(nn.Module):
     def _seen(
         self, query: Tensor, before: RowState, memory: SourceMemory, at: Tensor
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r c"]]:
-        context, covered = self.look(query[:, None], memory, before.covered, at)
-        return context[:, 0], covered
+        looked = self.look(query[:, None], memory, before.covered, at)
+        return looked.context[:, 0], looked.covered
 
 
 @final
@@ -212,7 +212,7 @@ class AtOnceDecoder(nn.Module):
         context = states[..., :0]
         if self.look is not None:
             at = torch.arange(past, length, device=word.device)[:, None]
-            context, _ = self.look(states, memory, rows.covered, at)
+            context = self.look(states, memory, rows.covered, at).context
         after = DecodingState(memory, rows._replace(cells=cells), length)
         return self.says(context, states, word), after
 

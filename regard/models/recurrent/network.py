@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.attention import SCORES, SELECTIONS, Chain
 from regard.attention.dropout import Dropout
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES, RecurrentCells, RecurrentEncoder
+from regard.models.hard_attention import hard_attention
 from regard.models.mask_checks import check_masks
 from regard.models.model import Model
 from regard.models.recurrent.attention import Source, SourceAttention
@@ -76,7 +77,8 @@ class Recurrent(Model):
 
     def repeated(self) -> Iterator[nn.Module]:
         """The step of a decoder whose steps wait for each other."""
-        return self.decoder.repeated()
+        # a compiled step cannot tell what it drew
+        return iter(()) if self.hard is not None else self.decoder.repeated()
 
     def encode(self, source: SourceTokens) -> Source:
         """Read the source."""
@@ -105,6 +107,7 @@ def build_recurrent(
     spec.check_vocabularies(n_source_tokens, n_target_tokens)
     model = Recurrent(spec, n_source_tokens, n_target_tokens)
     INITIALISATIONS[spec.initialisation](model)
+    model.hard = hard_attention(spec.draws)
     check_masks(model, min(n_source_tokens, n_target_tokens))
     return model
 

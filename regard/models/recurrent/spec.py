@@ -19,6 +19,7 @@ from regard.choices import Choice
 from regard.dims import Dims
 from regard.errors import SettingError
 from regard.layers.recurrent import BRIDGES, READOUTS, RECURRENCES
+from regard.models.hard_spec import HardSpec, draws_of
 from regard.models.recurrent.initialisation import INITIALISATIONS
 from regard.models.spec import LARGEST_SIZES, TIES, ModelSpec
 
@@ -57,6 +58,8 @@ class RecurrentSpec(ModelSpec):
     """The score of a state with a source word."""
     select: Choice = field(default_factory=lambda: GLOBAL_SELECTION)
     """The selection, which turns scores into weights; "soft" is Luong's global attention."""
+    hard: HardSpec | None = None
+    """How attention with select = "hard" learns; its defaults unless given."""
     feeds_input: bool = True
     """Whether a step reads the readout of the step before."""
     has_coverage: bool = False
@@ -86,6 +89,7 @@ class RecurrentSpec(ModelSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.draws
         for is_wrong, refusal in self._refusals():
             if is_wrong:
                 raise SettingError(refusal)
@@ -121,6 +125,11 @@ class RecurrentSpec(ModelSpec):
     def waits(self) -> bool:
         """Whether a step of the decoder needs results of the step before it."""
         return self.attends == "previous" or self.feeds_input or self.has_coverage
+
+    @property
+    def draws(self) -> HardSpec | None:
+        """How its draws learn; None if its attention draws nothing."""
+        return draws_of(self.hard, (self.select,))
 
     @property
     def dims(self) -> Dims:

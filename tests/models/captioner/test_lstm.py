@@ -1,5 +1,7 @@
 """The LSTM of Show, Attend and Tell against the paper, written out; and the limits it has."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import pad
@@ -36,6 +38,17 @@ def test_the_decoder_is_the_paper_with_every_gradient(name):
     # of hard focus the map shows what is likely, and not what was taken
     assert_close("weights", found.dense()[:, 0], alphas.detach())
     assert_close("gates", model.gates(source, target), betas)
+
+
+@pytest.mark.parametrize("name", ["relu", "sigmoid"])
+def test_the_score_has_the_recipe_s_activation(name):
+    model, source, target = build(replace(SOFT, activation=name)), annotations(1), read(1)
+    score = model.decoder.cell.score
+    (step, *_) = model.decoder._steps(model.decoder.embedding(target), model.decoder.start(source))
+    inner = getattr(torch, name)(step.query @ score.W[0] + source[0] @ score.U[0] + score.c[0])
+    assert_close("weights", step.focused.likely, (inner @ score.v[0]).softmax(-1)[None])
+    (found,) = model.maps(source, target)["cross"]
+    assert_close("map", found.dense()[0, 0, 0], step.focused.likely[0].detach())
 
 
 def test_a_caption_with_draws_is_the_paper_with_those_draws():

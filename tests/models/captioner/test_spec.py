@@ -53,6 +53,7 @@ UNKNOWN = {
     "model.readout: There is no 'sean' here. Did you mean 'seen'?": {"readout": "sean"},
     "model.tied: There is no 'all' here": {"tied": "all"},
     "model.credit: There is no 'letter' here": {"select": "hard", "credit": "letter"},
+    "model.activation: There is no 'tahn' here. Did you mean 'tanh'?": {"activation": "tahn"},
     "model.at_test: There is no 'max' here. Did you mean 'argmax'?": {"at_test": "max"},
 }
 
