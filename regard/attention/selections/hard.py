@@ -28,6 +28,13 @@ class HardRows(NamedTuple):
     log_prob: RowNumber
     entropy: RowNumber
 
+    def expecting(self, rows: Bool[Tensor, "..."]) -> "HardRows":
+        """The same, but these rows take the expectation, and draw nothing."""
+        return self._replace(
+            chosen=torch.where(rows, NO_KEY, self.chosen),
+            log_prob=self.log_prob.masked_fill(rows, 0.0),
+        )
+
 
 NO_KEY = -2
 """The choice of a row that sees no key, or that takes the expectation."""
@@ -71,10 +78,9 @@ class HardSelection(nn.Module, Selection):
         log_prob = log_weights.gather(-1, best)
         sees = mask.expand(scores.shape).any(-1, keepdim=True)
         picks = sees & (self.training or self.picks_at_test)
-        if self.training and self.expects is not None:
-            picks = picks & ~self.expects
         chosen = torch.where(picks, places.key.expand(scores.shape).gather(-1, best), NO_KEY)
-        return HardRows(lse, chosen, log_prob * picks, entropy)
+        found = HardRows(lse, chosen, log_prob * picks, entropy)
+        return found if self.expects is None else found.expecting(self.expects)
 
     def weigh(self, scores: Scores, mask: Mask, rows: HardRows, places: Places) -> Weights:
         """One at the chosen key; the softmax in rows that take the expectation."""

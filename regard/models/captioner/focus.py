@@ -105,15 +105,16 @@ class HardFocus(nn.Module):
         self, scores: Float[Tensor, "b w k"], expectation_rows: Bool[Tensor, " r"] | None = None
     ) -> Focused:
         """Draw a cell for each row, or take the expectation."""
-        scores, select = wide(scores), self.select
+        scores = wide(scores)
         mask = torch.ones(1, 1, dtype=torch.bool, device=scores.device)
         places = Places.between(*scores.shape[-2:], device=scores.device)
+        rows = self.select.summarise(scores, mask, scores, places)
         if expectation_rows is not None:
-            expects = expectation_rows.view(*scores.shape[:2], 1)
-            select = select.expecting(expects, learns=self.spec.learns_from_expected)
-        rows = select.summarise(scores, mask, scores, places)
-        weights = select.weigh(scores, mask, rows, places)
+            rows = rows.expecting(expectation_rows.view(*scores.shape[:2], 1))
+        weights = self.select.weigh(scores, mask, rows, places)
         likely = (scores - rows.lse).exp().flatten(0, 1)
+        if self.training and not self.spec.learns_from_expected:
+            weights = weights.detach()
         return Focused(weights, likely, Draw(rows.log_prob.flatten(), rows.entropy.flatten()))
 
     def extra(self, watched: CaptionLooks) -> Extra:
