@@ -27,7 +27,6 @@ from regard.evaluating.neural_cache import SHARES, SHARPNESSES, NeuralCache, cho
 from regard.evaluating.perplexity import loss_per_word, measured_loss
 from regard.evaluating.rouge import measured_rouge
 from regard.hardware.hardware import Hardware
-from regard.models import LanguageSpec
 from regard.recipes.cache_recipe import CacheRecipe
 from regard.runs.evaluation_texts import texts_of_split
 from regard.runs.trained import Trained
@@ -213,11 +212,6 @@ def lengths(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
 def cache(answers: ScoredAnswers) -> tuple[MetricScore, ...]:
     """Loss and perplexity per word of a running text, with a cache of the words before."""
     trained, recipe = answers.trained, answers.trained.loaded.recipe
-    if isinstance(recipe.model, LanguageSpec) and not recipe.model.continues_source:
-        raise SettingError(
-            f"evaluate: cache has no meaning for rows = '{recipe.model.rows}', which go on with no "
-            "text. Leave it out of --metrics."
-        )
     model, hardware = trained.loaded.model, trained.hardware
     with answers.readable() as (corpus, rows, note):
         if not len(rows):

@@ -1,17 +1,18 @@
 """Language modelling: a model goes on with a text, or writes one after reading another."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import final
 
 from regard.decoding import Search
+from regard.errors import SettingError
 from regard.models import LanguageModel, LanguageSpec
 from regard.models.language.cache_sizes import cache_size_note
 from regard.models.language.rows import ROWS
 from regard.recipes.recipe import Recipe
 from regard.tasks.loaded_run import LoadedRun
 from regard.tasks.samples import WordLooks, strongest_links
-from regard.tasks.task import NO_POINTING, Task
+from regard.tasks.task import NO_CACHE, NO_POINTING, Task
 
 EXAMPLE_WORDS = 16
 """How many words of a running text are offered to go on with."""
@@ -61,6 +62,15 @@ class LanguageModelling(Task):
     ) -> tuple[WordLooks, ...]:
         """What each word of the continuation looked at, in the text and in the words before it."""
         return strongest_links(self.look(run, text, answer, search), ("cross", "decoder"))
+
+    def check_metrics(self, recipe: Recipe, metrics: Sequence[str], known: Iterable[str]) -> None:
+        """Refuse a cache where no text is gone on with, and what is meaningless for all."""
+        super().check_metrics(recipe, metrics, known)
+        if "cache" in metrics and not _goes_on(recipe):
+            raise SettingError(
+                f"evaluate: cache has no meaning for a run that {self.does}: {NO_CACHE}. Leave it "
+                "out of --metrics, or take model.rows = 'running'."
+            )
 
     def plan_notes(self, recipe: Recipe) -> Iterator[str]:
         """How much the model remembers while it writes."""
