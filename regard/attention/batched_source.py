@@ -38,11 +38,14 @@ class BatchedSource(NamedTuple):
         key, value = (each.flatten(0, 1) for each in heads.by_head(source))
         bias = key.new_zeros(len(source.key), source.length)
         if valid is not None:
-            bias = bias.masked_fill(~valid, -torch.inf)
+            has_keys = valid.any(1, keepdim=True)
+            bias = bias.masked_fill(~valid & has_keys, -torch.inf)
+            # of a source without keys nothing is read
+            value = value * has_keys.repeat_interleave(heads.dims.n_heads, 0)[..., None]
         bias = bias.repeat_interleave(heads.dims.n_heads, 0).unsqueeze(1)
         return cls(key.mT.contiguous(), value.contiguous(), bias, scale)
 
     def attend(self, queries: Float[Tensor, "b h w d"]) -> Float[Tensor, "b h w d"]:
-        """Attend from queries of every sentence and head; each sentence has a key."""
+        """Attend from queries of every sentence and head."""
         scores = torch.baddbmm(self.bias, queries.flatten(0, 1), self.key, alpha=self.scale)
         return torch.bmm(scores.softmax(-1), self.value).view(queries.shape)
