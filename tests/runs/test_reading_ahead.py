@@ -122,3 +122,31 @@ def test_a_text_is_cut_into_pieces_once(trained, monkeypatch):
     monkeypatch.setattr(source, "encode", lambda text: pytest.fail("cut a second time"))
     trained.predict(["a b", "c d e"], search=OPTIONS.search)
     assert cut == ["a b", "c d e"]
+
+
+def test_a_stream_that_never_pauses_for_long_is_answered_before_a_window_is_full():
+    def steady():
+        for number in range(100):
+            time.sleep(0.005)
+            yield number
+
+    found = list(windows(steady(), list, 1000))
+    assert [one for window in found for one in window] == list(range(100))
+    assert max(map(len, found)) < 50
+
+
+def test_whatever_ends_a_thread_reaches_the_caller():
+    class Panic(BaseException):
+        """As libraries in other languages raise."""
+
+    def panics(window):
+        raise Panic
+
+    def broken():
+        yield "a"
+        raise Panic
+
+    with pytest.raises(Panic):
+        list(windows("ab", panics, 5))
+    with pytest.raises(Panic):
+        list(windows(broken(), list, 5))
