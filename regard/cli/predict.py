@@ -144,7 +144,6 @@ def predict(
         options.refuse("predict", "--stream writes tokens as they come", {**searched, **whole})
     if engine != TORCH:
         by_torch = {
-            **options.rules_given(repetition_penalty, no_repeated_ngrams),
             "--stream": streams,
             "--vectors": vectors,
             "--ensemble": ensemble,

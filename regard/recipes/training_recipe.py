@@ -162,6 +162,10 @@ class TrainingRecipe:
             f"schedule = '{self.schedule}'",
             () if self.schedule == "halving" else ("halve_after", "halve_every"),
         )
+        self._check_unread(
+            "branch_learning_rate = 0",
+            () if self.branch_learning_rate else ("branch_warmup_steps",),
+        )
         for name in ("halve_after", "halve_every"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise SettingError(

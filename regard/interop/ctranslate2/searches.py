@@ -293,8 +293,14 @@ class CTranslate2Search:
         return found[:count]
 
     def _check(self, search: Beam, sentences: Sequence[Sentence]) -> None:
+        if search.rules:
+            raise SettingError(
+                f"--engine {self.engine_name}: the rules against repetitions (the recipe's "
+                "[decoding], --repetition-penalty, --no-repeated-ngrams) are torch's alone. Leave "
+                "--engine out, or turn them off: predict --repetition-penalty 1 "
+                "--no-repeated-ngrams 0."
+            )
         given = {
-            "rules": bool(search.rules),
             "a prefix": any(sentence.prefix for sentence in sentences),
             "phrases to hold": any(sentence.must_contain for sentence in sentences),
         }

@@ -77,7 +77,7 @@ def test_what_the_engine_lacks_is_refused_in_python_too(tmp_path):
     engine = regard.load(run, device="cpu", engine=CTranslate2(cache="temporary"))
     for request, search, message in (
         (TEXTS[0], Sampling(), "draws by numbers of its own"),
-        (TEXTS[0], Beam(rules=[Forbidden([5])]), "rules of answers are searched for with torch"),
+        (TEXTS[0], Beam(rules=[Forbidden([5])]), "the rules against repetitions"),
         (Request(TEXTS[0], prefix="the"), Beam(), "a prefix of answers"),
         (Request(TEXTS[0], must_contain=["the"]), Beam(), "phrases to hold of answers"),
     ):
