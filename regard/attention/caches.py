@@ -35,7 +35,7 @@ class Past(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """How many rows of a batch it is of."""
+        """The number of rows in its batch."""
 
     def select(self, rows: Int[Tensor, " r"]) -> "Past":
         """The cache of some rows of the batch."""
@@ -115,7 +115,7 @@ class KeyValues(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """How many rows of a batch it is of."""
+        """The number of rows in its batch."""
         return self.key.shape[0]
 
     def at(self, places: Int[Tensor, " k"]) -> "KeyValues":
@@ -166,7 +166,7 @@ class WindowedPast(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """How many rows of a batch it is of."""
+        """The number of rows in its batch."""
         return self.kept.n_rows
 
     def append(self, new: KeyValues) -> "WindowedPast":
@@ -208,7 +208,7 @@ class CompressedPast(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """How many rows of a batch it is of."""
+        """The number of rows in its batch."""
         return self.slots.n_rows
 
     def select(self, rows: Int[Tensor, " r"]) -> "CompressedPast":

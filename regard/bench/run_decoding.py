@@ -101,11 +101,11 @@ def run_decoding_text(result: RunResult) -> str:
     """A table as plain text."""
     case, plain = result.case, result.as_dict()
     table = [
-        f"{case.run}: {result.n_texts:,} texts, beam {case.beam}, float32 on {case.device}, "
-        f"{counted(case.threads, 'thread') if case.threads else 'free threads'}; "
-        f"{result.searches}.",
+        f"{case.run}: {result.n_texts:,} texts, beam {case.beam}, float32 on {case.device}"
+        + (f", {counted(case.threads, 'thread')}" if case.threads else "")
+        + f"; {result.searches}.",
         "",
-        f"{'':<24} {'texts/s':>9} {'of ctranslate2':>15} {'by processor':>13} {'our answers':>12}",
+        f"{'':<24} {'texts/s':>9} {'of ctranslate2':>15} {'by CPU time':>13} {'our answers':>12}",
     ]
     for name, speed in plain["texts_per_s"].items():
         ratios = (plain[key].get(name) for key in ("ratio", "ratio_by_processor_time"))
@@ -125,7 +125,10 @@ def bench_run(
     trained.check_reads_texts("bench decode: --run")
     texts = list(islice(_texts(case, trained), case.n_texts))
     if not any(text.strip() for text in texts):
-        raise DataError(f"bench decode: '{case.texts}' holds no text. Give a line at least.")
+        held = "the split of the run" if case.texts is None else f"'{case.texts}'"
+        raise DataError(
+            f"bench decode: {held} holds no text. Give --texts FILE with a line at least."
+        )
     with _answerers(case, trained) as answerers:
         answers = {}
         for name, answer in answerers.items():
@@ -141,7 +144,8 @@ def bench_run(
                 processor[name].append(time.process_time() - worked)
             each_turn((number + 1) / case.turns)
     same = {
-        name: sum(map(str.__eq__, answers[OURS], theirs)) / len(texts)
+        name: sum(one == other for one, other in zip(answers[OURS], theirs, strict=True))
+        / len(texts)
         for name, theirs in answers.items()
         if name != OURS
     }

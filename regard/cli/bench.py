@@ -210,7 +210,7 @@ def decode(
             n_texts=sentences or RunCase.n_texts,
             beam=beam or RunCase.beam,
             device=hardware.device.type,
-            threads=threads,
+            threads=hardware.threads.count if hardware.threads else None,
             turns=turns,
             peers=_peers(peers, known),
         )

@@ -30,7 +30,7 @@ from regard.inspecting.mechanism_pictures import SMALL_SETTINGS
 from regard.plots import shade
 
 SHIFTED, SHIFT_WIDTH = 3, 4
-"""By how many positions, and in what width, a matrix of a shift is shown."""
+"""The shift in positions and the width of the matrix that is shown."""
 
 
 def computed_lines(choice: Choice, sizes: Sizes) -> list[str]:

@@ -81,13 +81,16 @@ LengthPenalty = Annotated[
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Multiplies log-probabilities of tokens written before; 1 changes nothing; the "
-        "recipe's."
+        help="Multiply the log-probabilities of tokens already in the answer by this; 1 leaves "
+        "them. The recipe's value unless given."
     ),
 ]
 NoRepeatedNgrams = Annotated[
     int | None,
-    typer.Option(help="So many tokens in a row never come twice; 0 is no rule; the recipe's."),
+    typer.Option(
+        help="Never write the same N tokens in a row twice; 0 allows it. The recipe's value unless "
+        "given."
+    ),
 ]
 MaxTokens = Annotated[
     int | None,
@@ -215,9 +218,10 @@ def decoding_rules(
             no_repeated_ngrams=usual.no_repeated_ngrams if ngrams is None else ngrams,
         ).rules
     except SettingError as error:
-        option = str(error).split()[0].removeprefix("decoding.")
-        said = str(error).removeprefix(f"decoding.{option}")
-        raise SettingError(f"{verb}: --{option.replace('_', '-')}{said}") from error
+        said = str(error)
+        for key in ("repetition_penalty", "no_repeated_ngrams"):
+            said = said.replace(f"decoding.{key}", f"--{key.replace('_', '-')}")
+        raise SettingError(f"{verb}: {said}") from error
 
 
 def rules_given(penalty: float | None, ngrams: int | None) -> dict[str, object]:

@@ -309,7 +309,7 @@ def _quoted(findings: Iterable[Finding], *readers: FileReader) -> tuple[Finding,
 
 
 def _shortened(example: Example) -> str:
-    """Both sides in quotation marks, with what no one sees written as escapes."""
+    """Both sides in quotation marks, with invisible characters as escapes."""
     sides = (example.source, " | ".join(example.targets))
     cut = (
         side if len(side) <= QUOTED_CHARACTERS else side[: QUOTED_CHARACTERS - 1] + "…"

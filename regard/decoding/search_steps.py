@@ -3,7 +3,7 @@
     state → advance → chosen rows, ends → state        until no sentence is left
 
 A search says how it begins and advances; `searched` is the loop. A model that takes the steps in
-its own way (`regard.decoding.recordings`) goes through the same loop.
+its own way (`regard.decoding.gpu.recordings`) goes through the same loop.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

@@ -44,7 +44,7 @@ class Sentence:
     seed: int = 0
     """The seed of its draws in sampling."""
     follower: Follower | None = None
-    """Who follows the search; a search engine, which takes no steps here, has no follower."""
+    """Who follows the search; a search engine, which takes no steps here, ignores it."""
 
     def __post_init__(self) -> None:
         if not (self.prefix or self.must_contain):

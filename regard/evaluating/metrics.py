@@ -24,7 +24,7 @@ Measure = Callable[[Texts, TextLists, str | None], MeasuredScore]
 
 @dataclass(frozen=True)
 class Measures:
-    """By what systems are compared: sums over sentences, so that they can be resampled."""
+    """The measures by which systems are compared: sums over sentences, which can be resampled."""
 
     by_name: Mapping[str, Measure]
     by_length: str

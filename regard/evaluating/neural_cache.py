@@ -44,7 +44,7 @@ class NeuralCache:
     size: int = 2000
     """How many tokens back it reaches."""
     sharpness: float = 12.0
-    """θ: how much likelier the word of a liker state is."""
+    """θ: how much likelier the word of a more similar state is."""
     share: float = 0.1
     """λ: the cache's part of the probability."""
 

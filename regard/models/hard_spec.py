@@ -1,4 +1,4 @@
-"""Hard spec: how attention that draws learns, the table [model.hard]; hard_attention.py has it."""
+"""Hard spec: the table [model.hard], how attention that draws learns (hard_attention.py)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

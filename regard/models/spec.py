@@ -300,7 +300,7 @@ class ChainSpec(StackSpec):
                 f"model.feed_forward_has_bias: branches of layer = '{self.layer}' have biases. "
                 "Leave it out, or take layer = 'plain'."
             )
-        _ = self.draws
+        _ = self.draws  # refuses settings without effect
         related = [self.attention(kind).relation for kind in ATTENTION_KINDS]
         if self.shares_relation and not any(related):
             raise SettingError(

@@ -12,7 +12,7 @@ class CacheRecipe:
     size: int = 2000
     """How many tokens back the cache reaches."""
     sharpness: float | None = None
-    """How much likelier the word of a liker state is; by the validation text unless given."""
+    """How much likelier the word of a more similar state is; by the validation unless given."""
     share: float | None = None
     """The cache's part of the probability; by the validation text unless given."""
 

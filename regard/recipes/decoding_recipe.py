@@ -9,12 +9,12 @@ from regard.errors import SettingError, check_least
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingRecipe:
-    """Rules against repetitions; an option of `regard predict` or `evaluate` wins over each."""
+    """Rules against repetitions; the options of `regard predict` win over them."""
 
     repetition_penalty: float = 1.0
-    """What multiplies the log-probability of tokens that were written before; 1 is none."""
+    """What multiplies the log-probabilities of tokens already in the answer; 1 leaves them."""
     no_repeated_ngrams: int = 0
-    """So many tokens in a row never come twice; 0 is no such rule."""
+    """So many tokens in a row are never written twice; 0 allows it."""
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.repetition_penalty < float("inf"):

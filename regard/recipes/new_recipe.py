@@ -234,14 +234,14 @@ def _training(data: RecognisedData, size: ModelSize) -> Iterator[RecipeLine]:
     yield RecipeLine(
         "target_tokens_per_batch", min(size.tokens_per_update, 8192), "in memory at once"
     )
-    yield RecipeLine("schedule", "cosine", '"noam", "inverse_square_root" or "constant"')
+    yield RecipeLine("schedule", "cosine", '"noam", "inverse_square_root", "constant" or "halving"')
     yield RecipeLine("learning_rate", size.learning_rate, "the peak")
     yield RecipeLine("warmup_steps", tenth, "updates until the peak")
     if data.task not in ("translation", "captioning"):
         yield RecipeLine("label_smoothing", 0.0)
     yield RecipeLine("checkpoint_every", tenth)
     yield RecipeLine("validate_every", tenth)
-    yield RecipeLine("validation_share", 0.1, "of the time, for examples that are answered")
+    yield RecipeLine("validation_share", 0.1, "share of the training's time for validations")
     yield RecipeLine("seed", 1)
 
 

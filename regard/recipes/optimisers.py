@@ -60,7 +60,7 @@ class Adam:
     n_numbers = 2
 
     def build(self, groups: Groups, training: AdamSettings) -> Optimizer:
-        """Torch's fused one."""
+        """torch.optim.AdamW, fused."""
         betas = (training.beta1, training.beta2)
         return AdamW(groups, lr=1.0, betas=betas, eps=training.eps, fused=True)
 
@@ -81,7 +81,7 @@ class Sgd:
         return int(self.momentum > 0)
 
     def build(self, groups: Groups, training: AdamSettings) -> Optimizer:
-        """Torch's."""
+        """torch.optim.SGD."""
         return SGD(groups, lr=1.0, momentum=self.momentum)
 
 
@@ -99,7 +99,7 @@ class AdadeltaRule:
         _check_positive("adadelta: eps", self.eps)
 
     def build(self, groups: Groups, training: AdamSettings) -> Optimizer:
-        """Torch's."""
+        """torch.optim.Adadelta."""
         return Adadelta(groups, lr=1.0, rho=self.rho, eps=self.eps)
 
 
@@ -124,7 +124,7 @@ class RmsProp:
         return 1 + self.is_centred + (self.momentum > 0)
 
     def build(self, groups: Groups, training: AdamSettings) -> Optimizer:
-        """Torch's."""
+        """torch.optim.RMSprop."""
         return RMSprop(
             groups,
             lr=1.0,

@@ -228,8 +228,8 @@ def _check_sources(recipe: Recipe, mistakes: Mistakes) -> None:
     if recipe.cache is not None and not getattr(recipe.model, "continues_source", False):
         mistakes.add(
             "cache",
-            f"a model of kind '{kind}' goes on with no text. Take model.kind = 'language_model' "
-            "with rows = 'running', or leave the section out.",
+            "only a model that continues running text has a cache. Take model.kind = "
+            "'language_model' with model.rows = 'running', or leave [cache] out.",
         )
     if recipe.decoding.rules and kind == EncoderSpec.kind:
         mistakes.add(

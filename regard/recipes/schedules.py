@@ -5,7 +5,7 @@
     cosine                 peak · min(t / warmup, (1 + cos(pi · progress)) / 2)
     constant               peak · min(t / warmup, 1)
     halving                peak · min(t / warmup, 1) · 2^(-halvings),
-                           the first behind a share of the training, and more at equal distances
+                           the first after a share of the training, then one at equal distances
 
 Steps count from 1. Vaswani et al. 2017, section 5.3; Loshchilov & Hutter 2017; Luong, Pham &
 Manning 2015, section 4.1: ten epochs, and after five of them a halving before every further one.
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-EPSILON = 1e-9
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,10 @@ def constant(step: int, pace: Pace) -> float:
 
 
 def halving(step: int, pace: Pace) -> float:
-    """Always the same, and then half as much again and again."""
+    """Constant, then halved at equal distances."""
     share = (step - 1) / pace.steps - pace.halve_after
     # a share on a border must not fall short of it by rounding
-    halvings = 0 if share < -EPSILON else 1 + math.floor(share / pace.halve_every + EPSILON)
+    halvings = 0 if share < -ROUNDING else 1 + math.floor(share / pace.halve_every + ROUNDING)
     return constant(step, pace) * 0.5**halvings
 
 

@@ -229,7 +229,7 @@ class WatchedSearch:
     ) -> list[list[Hypothesis]]:
         """Search, and keep what is found."""
         with held(self.busy):
-            # asked before each step
+            # searches ask their followers before each step
             followed = [replace(one, follower=one.follower or CLIENT) for one in sentences]
             found = self.search(model, followed, device=device)
         self.found += found
@@ -238,7 +238,7 @@ class WatchedSearch:
 
 @final
 class _Client:
-    """A follower that stops the search once the client has disconnected."""
+    """A follower that raises once the client has disconnected."""
 
     def wants_more(self) -> bool:
         """Raises if the client is gone."""

@@ -54,7 +54,7 @@ METRICS_OF_LOSS = ("loss", "words", "lengths", "cache")
 METRICS_WITHOUT_ANSWERS = frozenset({*METRICS_OF_LOSS, "pointing"})
 """Metrics of the references under the model, for which no answers are decoded."""
 USUAL_MAX_TOKENS = 300
-NO_CACHE = "it is of running text, which a language model goes on with"
+NO_CACHE = "it scores running text, which only a language model continues"
 NO_POINTING = "it is played on pictures, in which the boxes of a caption's words are known"
 
 
@@ -217,7 +217,7 @@ class Task:
         return METRICS_BY_READER.get(recipe.data.train.name, translations)
 
     def measures(self, recipe: Recipe) -> Measures:
-        """By what runs are compared."""
+        """The measures by which `regard compare` compares runs."""
         return OF_TEXTS
 
     def is_scored_by_answers(self, recipe: Recipe) -> bool:

@@ -142,10 +142,10 @@ def test_a_cache_of_another_model_is_refused(tmp_path, capsys):
     made, other = make_run(tmp_path / "run"), RECIPE.replace('"running"', '"separated"')
     assert main(["evaluate", str(made), "--split", "valid", "--metrics", "cache"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "cache has no meaning for a run that answers texts: it is of running text" in said
+    assert "cache has no meaning for a run that answers texts: it scores running text" in said
     path = tmp_path / "recipe.toml"
     path.write_text(other.format(text="a", kind="words", attends='"full"') + "[cache]\nsize = 9\n")
-    with pytest.raises(RecipeError, match="a model of kind 'language_model' goes on with no text"):
+    with pytest.raises(RecipeError, match="only a model that continues running text"):
         read_recipe(path)
 
 

@@ -171,7 +171,7 @@ def _attend_by_sums(
     memory: KeyValues,
     scale: float,
 ) -> Float[Tensor, "r h d"]:
-    """The same for one query a row, number by number: keys first, as caches are stored."""
+    """`_attend` for one query a row, as sums: keys come first, as caches store them."""
     key, value = (each.permute(2, 0, 1, 3) for each in heads.by_head(memory))
     scores = (key * (query.squeeze(2) * scale)).sum(-1, keepdim=True)
     return (value * scores.softmax(0)).sum(0)

@@ -186,8 +186,8 @@ class RecordedSteps:
         self._min_tokens = reader.search.limits.min_tokens
         self._state: SearchState | None = None
         """The state from which the plain search goes on, once a step could not be recorded."""
-        recording.is_busy = True
         recording.begin(given)
+        recording.is_busy = True
 
     def shorten(self, followers: Sequence[Follower | None], t: int) -> None:
         """End at step t the answers whose followers want no more."""

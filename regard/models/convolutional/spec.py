@@ -104,7 +104,7 @@ class ConvolutionalSpec(ModelSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.draws
+        _ = self.draws  # refuses settings without effect
         if self.kernel % 2 == 0 or not 3 <= self.kernel <= LARGEST_KERNEL:
             raise SettingError(
                 f"model.kernel must be odd and lie between 3 and {LARGEST_KERNEL:,}, "

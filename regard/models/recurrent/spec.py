@@ -89,7 +89,7 @@ class RecurrentSpec(ModelSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.draws
+        _ = self.draws  # refuses settings without effect
         for is_wrong, refusal in self._refusals():
             if is_wrong:
                 raise SettingError(refusal)

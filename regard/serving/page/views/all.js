@@ -34,5 +34,5 @@ export const VIEWS = [
   { name: "training", title: "Training", View: Training, suits: ({ runs }) => runs.length > 0,
     lead: "How the run learned." },
   { name: "course", title: "Course", View: Course, suits: () => true,
-    lead: "Attention, every number: ten short chapters whose code runs here." },
+    lead: "Ten short chapters on attention; run their code and see what it prints and draws." },
 ];
