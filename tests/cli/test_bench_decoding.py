@@ -97,7 +97,7 @@ def test_a_ratio_to_ctranslate2_is_the_median_of_the_turns(run):
     ("given", "said"),
     [
         (["--run", "RUN", "--size", "base"], "--run measures a run on texts with their own ends"),
-        (["--run", "RUN", "--texts", "EMPTY"], "empty.txt' holds no text. Give --texts FILE with a line at least."),
+        (["--run", "RUN", "--texts", "EMPTY"], "empty.txt' holds no text. Give --texts FILE"),
         (["--run", "RUN", "--peers", "huggingface"], "Known: ctranslate2."),
         (["--texts", "EMPTY"], "--texts are for a run. Add --run, or leave them out."),
     ],
