@@ -62,8 +62,11 @@ def at_first(function, with_checks):
         nonlocal test, calls
         if test != begun:
             test, calls = begun, 0
+        if calls >= OFTEN:
+            return function(*args, **kwargs)
+        found = with_checks(*args, **kwargs)
         calls += 1
-        return (with_checks if calls <= OFTEN else function)(*args, **kwargs)
+        return found
 
     return when_called
 

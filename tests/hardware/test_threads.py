@@ -32,6 +32,8 @@ def machine(monkeypatch):
     monkeypatch.setattr(threads, "_own_cores", lambda: {0, 1, 2, 3})
     monkeypatch.setattr(threads, "busy_cores", lambda cores: 0)
     monkeypatch.setattr(threads, "cpu_quota", lambda: None)
+    # too short for a trial, however slow the machine is
+    monkeypatch.setattr(thread_choice, "TRIAL_SHARE", 0.0)
     torch.set_num_threads(4)
     return monkeypatch
 
@@ -156,8 +158,6 @@ def test_only_a_cpu_has_threads_and_a_context_gives_them_back(machine):
 
 def test_a_training_says_and_records_its_threads_and_gives_them_back(machine, recipe, tmp_path):
     machine.setattr(threads, "busy_cores", lambda cores: 2)
-    # too short for a trial, however slow the machine is
-    machine.setattr(thread_choice, "TRIAL_SHARE", 0.0)
     begun = run(read_recipe(recipe), tmp_path / "run", hardware=Hardware.chosen("cpu", None))
     said = [event.text for event in begun if isinstance(event, SENTENCES)]
     reason = "other programs keep 2 of 4 cores busy; --threads 4 takes 4 all the same"
