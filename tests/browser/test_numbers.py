@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from regard.inspecting.lessons import worked
 from regard.inspecting.panels import View
@@ -165,6 +166,16 @@ def _stage(values, name, head=0):
     rows = max(int(part[2]) for part in places) + 1
     columns = max(int(part[3]) for part in places) + 1
     return [[values[f"{name}.{head}.{i}.{j}"] for j in range(columns)] for i in range(rows)]
+
+
+def test_numbers_of_the_worked_example_stay_under_the_pointer(page):
+    open_view(page, "worked")
+    page.mouse.move(0, 0)
+    numbers = page.get_by_role("textbox", name="W_Q, row 1, column 1")
+    before = numbers.bounding_box()
+    numbers.hover()
+    expect(page.locator(".readout b")).to_have_text("W_Q")
+    assert numbers.bounding_box() == before
 
 
 def test_the_worked_example_begins_with_python_s_numbers(page):
