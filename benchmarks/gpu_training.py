@@ -190,7 +190,7 @@ def decoding() -> bool:
     beam = Beam(width=4, limits=Limits(min_tokens=1, max_tokens=20))
     rows = batch(33, 13, 9).source.tolist()
     sentences = [Sentence([token for token in row if token]) for row in rows]
-    again = recorded(writer, GPU)
+    again = recorded(writer, GPU, 64)
     assert isinstance(again, RecordedModel)
     plain = beam(writer, sentences, device="cuda")
     for _ in range(3):

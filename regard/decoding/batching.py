@@ -5,12 +5,12 @@ memory fails at once, and little of a batch is padding. The answer of a sentence
 its batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import mul
 from typing import Protocol, runtime_checkable
 
 import torch
 
-from regard.decoding.gpu.recorded_steps import ROUND_TOKENS
 from regard.decoding.gpu.recordings import RecordedModel
 from regard.decoding.search_engine import Decodable
 from regard.decoding.sentences import Sentence
@@ -43,18 +43,20 @@ def decode_each(
 
     `batch_tokens` counts source tokens, padding included; a longer sentence goes alone.
     """
-    multiple = ROUND_TOKENS if isinstance(model, RecordedModel) else 1
-    for batch in batches(sentences, batch_tokens, multiple):
+    size = model.batch_tokens if isinstance(model, RecordedModel) else mul
+    for batch in batches(sentences, batch_tokens, size):
         found = search(model, [sentences[i] for i in batch], device=device)
         yield from zip(batch, found, strict=True)
 
 
 def batches(
-    sentences: Sequence[Sentence], batch_tokens: int, multiple: int = 1
+    sentences: Sequence[Sentence],
+    batch_tokens: int,
+    size: Callable[[int, int], int] = mul,
 ) -> Iterator[list[int]]:
     """Cut the sentences, the longest first, into batches of so many source tokens.
 
-    Lengths count as rounded up to a multiple, so that batches have few shapes.
+    `size` gives the source tokens of a batch of so many sentences of a length.
 
     >>> list(batches([Sentence([5]), Sentence([5, 6, 7]), Sentence([5, 6])], 4))
     [[1], [2, 0]]
@@ -62,11 +64,13 @@ def batches(
     check_least("decoding: batch_tokens", batch_tokens, 1)
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i].source))
     batch: list[int] = []
+    longest = 0
     for i in order:
-        longest = -(-max(1, len(sentences[batch[0]].source)) // multiple) * multiple if batch else 0
-        if batch and longest * (len(batch) + 1) > batch_tokens:
+        if batch and size(len(batch) + 1, longest) > batch_tokens:
             yield batch
             batch = []
+        if not batch:
+            longest = max(1, len(sentences[i].source))
         batch.append(i)
     if batch:
         yield batch

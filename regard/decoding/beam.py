@@ -11,7 +11,7 @@ Paper: Sutskever, Vinyals & Le 2014, section 3.2; Huang, Zhao & Ma 2017 (when to
 Cost: `width` times greedy search; the source's keys and values are kept once for all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
@@ -69,6 +69,11 @@ class Beam:
     def is_told(self) -> bool:
         """A beam may take back every token but its last."""
         return False
+
+    @property
+    def steps_key(self) -> Hashable:
+        """Equal settings make equal steps."""
+        return self
 
     def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
         """The sentences as tensors."""

@@ -5,7 +5,7 @@
 `advance_apart`, which sampling uses too, decodes rows independently.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
@@ -59,6 +59,11 @@ class Greedy:
     def is_told(self) -> bool:
         """A token is never taken back."""
         return True
+
+    @property
+    def steps_key(self) -> Hashable:
+        """Equal settings make equal steps."""
+        return self
 
     def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
         """The sentences as tensors."""

@@ -8,7 +8,7 @@ device.
 Paper: Fan, Lewis & Dauphin 2018 (top k); Holtzman et al. 2020 (top p, the nucleus).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
@@ -84,6 +84,11 @@ class Sampling:
     def is_told(self) -> bool:
         """Of several samples none is the answer while they are drawn."""
         return self.n_samples == 1
+
+    @property
+    def steps_key(self) -> Hashable:
+        """The seed is in the numbers of a batch alone."""
+        return replace(self, seed=0)
 
     def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
         """The sentences as tensors, with their random numbers."""

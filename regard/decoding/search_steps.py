@@ -6,21 +6,18 @@ A search says how it begins and advances; `searched` is the loop. A model that t
 its own way (`regard.decoding.gpu.recordings`) goes through the same loop.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
 from regard.decoding.rules import GeneratedTokens
 from regard.decoding.sentences import Follower, Limits, Sentence, SentenceBatch, cut_short
 from regard.decoding.trellis import Chosen, Hypothesis, SearchState, Trellis
 from regard.models.stepper import BOS, EOS, Stepper
-
-Walk = Generator[Int[Tensor, " r"], None, list[list[Hypothesis]]]
-"""The tokens of every step of all rows that are left, and the answers at the end."""
 
 
 class SearchStep(NamedTuple):
@@ -33,6 +30,8 @@ class SearchStep(NamedTuple):
     after: SearchState
 
 
+Walk = Generator[SearchStep, None, list[list[Hypothesis]]]
+"""Every step of all rows that are left, and the answers at the end."""
 Advance = Callable[[Stepper, SearchState, int], SearchStep]
 """Writes token t of every row, without waiting for the device."""
 
@@ -48,6 +47,10 @@ class StepwiseSearch(Protocol):
     @property
     def is_told(self) -> bool:
         """Whether a token is never taken back, so that followers are told it."""
+
+    @property
+    def steps_key(self) -> Hashable:
+        """What searches with equal steps have in common, whatever numbers they draw."""
 
     def batch(self, sentences: Sequence[Sentence], device: torch.device) -> SentenceBatch:
         """The sentences as tensors."""
@@ -115,6 +118,7 @@ class PlainSteps:
         """
         self.sentences, self.longest = sentences, batch.longest
         self._may_leave = may_leave
+        self.n_taken = 0
         self._model, self._advance = model, search.advance(sentences, batch)
         self._state = begun or search.begin(model, batch, model.start(batch.source))
 
@@ -125,7 +129,7 @@ class PlainSteps:
     def take(self, t: int) -> SearchStep:
         """Write token t of every row."""
         step = self._advance(self._model, self._state, t)
-        self._state = step.after
+        self._state, self.n_taken = step.after, t
         return step
 
     def done(self, step: SearchStep, t: int) -> list[bool]:
@@ -169,15 +173,19 @@ def streamed(
     """The tokens of the first row of one sentence, as they come, without its end token."""
     with torch.inference_mode():
         steps = steps_of(search, model, [sentence], device)
-    found = searched(search, steps)
-    while True:
-        # the mode ends with each step, so that the caller is never in it
-        with torch.inference_mode():
-            tokens = next(found, None)
-        if tokens is None or (token := int(tokens[0])) == EOS:
-            found.close()
-            return
-        yield token
+    with closing(searched(search, steps)) as found:
+        has_ended = False
+        while not has_ended:
+            # the mode ends with each step, so that the caller is never in it
+            with torch.inference_mode():
+                step = next(found, None)
+            if step is None:
+                return
+            # one wait for the device
+            both = torch.stack([step.chosen.token[0, 0], step.ends[0, 0].long()])
+            token, has_ended = both.tolist()
+            if token != EOS:
+                yield token
 
 
 def steps_of(
@@ -194,7 +202,7 @@ def steps_of(
 
 
 def searched(search: StepwiseSearch, steps: SearchSteps) -> Walk:
-    """Take all steps, and yield the tokens of each; the answers come at the end."""
+    """Take all steps, and yield each; the answers come at the end."""
     with closing(steps):
         trellis = Trellis(len(steps.sentences))
         for t in range(1, steps.longest + 1):
@@ -205,7 +213,7 @@ def searched(search: StepwiseSearch, steps: SearchSteps) -> Walk:
             trellis.record(step.chosen, step.ends)
             if search.is_told and any(present):
                 _tell(present, step.chosen)
-            yield step.chosen.token.flatten()
+            yield step
             is_done = steps.done(step, t)
             if is_done and all(is_done):
                 break

@@ -8,6 +8,7 @@ follow from its length; a shape's graph is captured the second time, and replaye
 import gc
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, TypeVar, final, runtime_checkable
 
 import torch
@@ -26,38 +27,56 @@ T = TypeVar("T")
 
 @final
 class GraphPool:
-    """Memory that CUDA graphs share; no two of them may run at once."""
+    """Memory of one GPU that CUDA graphs share; no two of them may run at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        # torch's own stream for captures is on the GPU that was the first to capture
+        self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
 
     def has_room(self) -> bool:
         """Whether at least half of the GPU's memory holds no tensors."""
-        free, total = torch.cuda.mem_get_info()
-        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return free + kept >= total / 2
+        free, total = torch.cuda.mem_get_info(self.device)
+        reserved = torch.cuda.memory_reserved(self.device)
+        return free + reserved - torch.cuda.memory_allocated(self.device) >= total / 2
 
-    def capture_graph(
-        self, work: Callable[[], T], stream: torch.cuda.Stream | None = None
-    ) -> tuple[T, Callable[[], object]]:
+    def capture_graph(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
         """The tensor of the work's result, and a function that replays the work.
 
-        All tensors of the work must be on the device.
+        All tensors of the work must be on the device. Other threads may use it meanwhile.
         """
-        graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
-        before = torch.cuda.current_stream()
+        collects = gc.isenabled()
         # a capture fails if the garbage collector frees an older graph meanwhile
         gc.disable()
         try:
-            with torch.cuda.graph(graph, pool=self.pool, stream=stream):
+            with torch.cuda.device(self.device):
+                return self._captured(work)
+        finally:
+            if collects:
+                gc.enable()
+
+    def free(self) -> None:
+        """Start a new pool, and give the old one back, whose graphs are deleted."""
+        self.pool = torch.cuda.graph_pool_handle()
+        # torch refuses while another thread captures, or after a capture that broke off
+        with suppress(RuntimeError):
+            torch.cuda.empty_cache()
+
+    def _captured(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            with torch.cuda.graph(
+                graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
+            ):
                 found = work()
         except BaseException:
             # a capture that fails leaves its own stream the current one
             torch.cuda.set_stream(before)
+            # and torch 2.11 and 2.12 go on allocating for it; others have ended that, and refuse
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(before.device_index, self.pool)
             raise
-        finally:
-            if collects:
-                gc.enable()
         return found, graph.replay
 
 
@@ -116,23 +135,22 @@ class CudaGraphs:
     """Captures CUDA graphs, which share one pool of memory since no two run at once."""
 
     def __init__(self, device: torch.device) -> None:
-        # a graph's gradients must have been made on the stream that captures it
-        self.stream = torch.cuda.Stream(device)
-        self.pool = GraphPool()
+        self.pool = GraphPool(device)
 
     def run(self, work: Work, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Run on the stream that captures."""
-        current = torch.cuda.current_stream(self.stream.device)
-        self.stream.wait_stream(current)
-        with torch.cuda.stream(self.stream):
+        """Run on the stream that captures, as a graph's gradients must have been made on it."""
+        stream = self.pool.stream
+        current = torch.cuda.current_stream(stream.device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
             result = work(*inputs)
-        current.wait_stream(self.stream)
+        current.wait_stream(stream)
         return result
 
     def capture_graph(self, work: Work, inputs: tuple[Tensor, ...]) -> Work:
         """One graph, with inputs and result at fixed places."""
         places = [each.clone() for each in inputs]
-        result, replay_graph = self.pool.capture_graph(lambda: work(*places), self.stream)
+        result, replay_graph = self.pool.capture_graph(lambda: work(*places))
 
         def replay(*given: Tensor) -> Tensor:
             for place, each in zip(places, given, strict=True):
@@ -143,6 +161,5 @@ class CudaGraphs:
         return replay
 
     def free(self) -> None:
-        """Start a new pool, and give the old one back."""
-        self.pool = GraphPool()
-        torch.cuda.empty_cache()
+        """Give the memory of the graphs back."""
+        self.pool.free()

@@ -121,7 +121,8 @@ def measured_batch(trained: Trained) -> int:
 
 
 def free_memory(trained: Trained) -> None:
-    """Give back what a GPU's allocator keeps; a CPU's keeps nothing."""
+    """Give back recordings, and what a GPU's allocator keeps; a CPU's keeps nothing."""
+    trained.free_recordings()
     if trained.hardware.device.type == "cuda":
         torch.cuda.empty_cache()
 

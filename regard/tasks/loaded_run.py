@@ -108,7 +108,8 @@ class LoadedRun(ABC):
     def _fast(self) -> Stepper:
         place = self.hardware.device
         models = [fast_model(one.model, place) for one in (self.loaded, *self.others)]
-        return recorded(models[0] if len(models) == 1 else Ensemble(models), place)
+        longest = min(one.recipe.model.max_len for one in (self.loaded, *self.others))
+        return recorded(models[0] if len(models) == 1 else Ensemble(models), place, longest)
 
     def reading(self, wrap: Callable[[Stepper], Stepper]) -> Decodable:
         """What searches are called with where a wrapper of the model reads the sources."""
@@ -116,6 +117,11 @@ class LoadedRun(ABC):
             return self.stepper.reading(wrap)
         # no other program holds a model that is wrapped
         return wrap(cast(Stepper, self.stepper))
+
+    def free_recordings(self) -> None:
+        """Give back the memory of all recordings of searches."""
+        if isinstance(self.stepper, RecordedModel):
+            self.stepper.recordings.free()
 
     @property
     def last_search(self) -> str:

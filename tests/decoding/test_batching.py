@@ -5,8 +5,10 @@ import torch
 
 from regard.decoding import Beam, Greedy, Limits, Sentence, decode_each, trellis
 from regard.decoding.batching import batches
+from regard.decoding.gpu.recordings import RecordedModel, Recordings
 from regard.errors import SettingError
 from regard.models import build_transformer
+from tests.decoding.gpu.cpu_capture import CpuCapture
 from tests.decoding.writers import SPECS, Table, decided, decode_all, other_model, transformer
 
 LONG = Limits(max_tokens=12, beyond_source=2)
@@ -56,12 +58,16 @@ def test_sentences_that_leave_the_batch_change_no_token_and_no_score_beyond_roun
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
-def test_batches_of_recorded_models_count_lengths_in_few_sizes():
+def test_batches_of_recorded_models_hold_no_more_tokens_once_they_are_filled_up():
+    model = Table(7)
+    size = RecordedModel(model, Recordings(model, CpuCapture()), 64).batch_tokens
     asked = [Sentence([5] * n) for n in (17, 18, 24, 9, 16)]
-    assert list(batches(asked, 48, 8)) == [[2, 1], [0, 4], [3]]
     assert list(batches(asked, 48)) == [[2, 1], [0, 4], [3]]
+    assert list(batches(asked, 48, size)) == [[2, 1], [0, 4], [3]]
     assert list(batches(asked, 36)) == [[2], [1, 0], [4, 3]]
-    assert list(batches(asked, 36, 8)) == [[2], [1], [0], [4, 3]]
+    assert list(batches(asked, 36, size)) == [[2], [1], [0], [4, 3]]
+    many = list(batches([Sentence([5] * 240)] * 40, 4096, size))
+    assert [len(batch) for batch in many] == [16, 16, 8], "17 are filled up to 32"
 
 
 def test_a_batch_of_nothing_is_refused():

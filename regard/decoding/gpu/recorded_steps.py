@@ -8,14 +8,13 @@ from typing import Any, Protocol, TypeVar, final, runtime_checkable
 import torch
 from torch import Tensor
 
+from regard.decoding.gpu.batch_sizes import padded_length
 from regard.decoding.gpu.state_trees import copied, form_of, leaves
 from regard.decoding.search_steps import PlainSteps, SearchStep, StepwiseSearch, answers_of
 from regard.decoding.sentences import Follower, Sentence, SentenceBatch, cut_short
 from regard.decoding.trellis import Hypothesis, SearchState
 from regard.models.stepper import Stepper
 
-ROUND_TOKENS = 8
-"""Batches are padded to multiples of so many tokens."""
 STEPS_BETWEEN_CHECKS = 4
 """How often a replayed search checks whether all sentences are done, as the GPU then waits."""
 TOLERANCE = 1e-2
@@ -37,16 +36,31 @@ class GraphCapture(Protocol):
     def has_room(self) -> bool:
         """Whether enough memory is free for the caches of one more shape."""
 
+    def free(self) -> None:
+        """Give the memory of all captures back, once they are deleted."""
+
     def capture_graph(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
         """The results of some work, at fixed addresses, and a function that computes them again."""
 
 
 @final
 class SearchReader:
-    """A search and a model on a device: what a batch gives to the steps."""
+    """A search and a model on a device: what a batch gives to the steps.
 
-    def __init__(self, search: StepwiseSearch, model: Stepper, device: torch.device) -> None:
-        self.search, self.model, self.device = search, model, device
+    `model` reads the sources, and `writer` takes the steps; a model's album holds its pictures.
+    """
+
+    def __init__(
+        self,
+        search: StepwiseSearch,
+        model: Stepper,
+        writer: Stepper,
+        longest: int,
+        device: torch.device,
+    ) -> None:
+        self.search, self.model, self.writer, self.device = search, model, writer, device
+        self.longest = longest
+        """The most tokens that the model reads."""
         self.captures_reading = getattr(model, "is_capturable", False)
         """Whether the model's `read` has no branches that depend on numbers."""
 
@@ -54,8 +68,7 @@ class SearchReader:
         """The sentences as tensors of a size that batches share."""
         batch = self.search.batch(sentences, self.device)
         length = batch.source.shape[1]
-        # a lone number may stand for a picture
-        return batch.wider(-length % ROUND_TOKENS if length > 1 else 0)
+        return batch.wider(padded_length(length, self.longest) - length)
 
     def plain(
         self,
@@ -76,37 +89,44 @@ class SearchReader:
     def key(self, given: tuple[Any, ...]) -> Key:
         """What batches must have in common to share a recording."""
         try:
-            hash(self.search)
+            hash(self.search.steps_key)
         except TypeError as error:
             raise TypeError(
                 "the search has rules that are no tuple, or cannot be hashed"
             ) from error
         kind = self.device.type
         products = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
-        return (self.search, products, *map(form_of, leaves(given)))
+        return (self.search.steps_key, products, *map(form_of, leaves(given)))
 
     def rehearsed(self, sentences: Sequence[Sentence], capture: GraphCapture) -> "Recording":
         """A recording that gives the answers of the plain search, or an error."""
         alone = [replace(sentence, follower=None) for sentence in sentences]
-        batch, back = self.batch(alone), self.batch(alone[::-1])
+        batch = self.batch(alone)
+        given = self.given(batch)
         # kernels are chosen and compiled for each shape here, which cannot be captured
         plain = PlainSteps(self.search, self.model, alone, batch, may_leave=False)
         want = answers_of(self.search, plain)
-        recording = Recording(self, alone[::-1], self.given(back), capture)
+        recording = Recording(self, alone, given, capture)
+        n_steps = -(-plain.n_taken // STEPS_BETWEEN_CHECKS) * STEPS_BETWEEN_CHECKS
+        for t in range(1, min(n_steps, batch.longest) + 1):
+            recording.step(t)
 
         def never(error: Exception) -> None:
             raise error
 
-        for order, one in ((alone[::-1], back), (alone, batch)):
-            steps = RecordedSteps(self, recording, order, one, self.given(one), never)
-            found = answers_of(self.search, steps)
+        steps = RecordedSteps(self, recording, alone, batch, given, never, lambda: None)
+        found = answers_of(self.search, steps)
         _check_equal(found, want, MAX_APART if recording.is_coarse else 0.0)
         return recording
 
 
 @final
 class Recording:
-    """The graphs of every step of a search; each reads the results of the one before."""
+    """The graphs of every step of a search; each reads the results of the one before.
+
+    They are captured with other numbers than those given, so that a graph that keeps the numbers of
+    its capture gives other answers than the plain search.
+    """
 
     def __init__(
         self,
@@ -115,12 +135,12 @@ class Recording:
         given: tuple[Any, ...],
         capture: GraphCapture,
     ) -> None:
-        self.is_busy = False
         self._capture, self._given = capture, copied(given, {})
         batch, state = self._given
+        _scramble(batch, self._given)
         self.most: Tensor = batch.most
         self._advance = reader.search.advance(sentences, batch)
-        self._model = reader.model
+        self._writer = reader.writer
         self._steps: list[tuple[SearchStep, Callable[[], object]]] = []
         self._read: Callable[[], object] = lambda: None
         if state is None:
@@ -131,6 +151,7 @@ class Recording:
                 return reader.search.begin(model, batch, started)
 
             state, self._read = self._captured(read)
+            self._read()
         self._start: SearchState = state
 
     def begin(self, given: tuple[Any, ...]) -> None:
@@ -154,14 +175,14 @@ class Recording:
         """Replay step t, which is captured if it has not been yet."""
         if t > len(self._steps):
             before = self.before(t)
-            self._steps.append(self._captured(lambda: self._advance(self._model, before, t)))
+            self._steps.append(self._captured(lambda: self._advance(self._writer, before, t)))
         found, replay = self._steps[t - 1]
         replay()
         return found
 
     def plain_step(self, before: SearchState, t: int) -> SearchStep:
         """Step t without a graph."""
-        return self._advance(self._model, before, t)
+        return self._advance(self._writer, before, t)
 
     def _captured(self, work: Callable[[], T]) -> tuple[T, Callable[[], object]]:
         with _no_kept_casts():
@@ -180,14 +201,19 @@ class RecordedSteps:
         batch: SentenceBatch,
         given: tuple[Any, ...],
         give_up: Callable[[Exception], object],
+        release: Callable[[], object],
     ) -> None:
+        """`give_up` is told why a step could not be recorded; `release` lets others replay."""
         self.sentences, self.longest = sentences, batch.longest
-        self._recording, self._give_up = recording, give_up
+        self._recording, self._give_up, self._release = recording, give_up, release
         self._min_tokens = reader.search.limits.min_tokens
         self._state: SearchState | None = None
         """The state from which the plain search goes on, once a step could not be recorded."""
-        recording.begin(given)
-        recording.is_busy = True
+        try:
+            recording.begin(given)
+        except BaseException:
+            self.close()
+            raise
 
     def shorten(self, followers: Sequence[Follower | None], t: int) -> None:
         """End at step t the answers whose followers want no more."""
@@ -216,8 +242,18 @@ class RecordedSteps:
         """No sentence leaves: the shapes of the graphs are fixed."""
 
     def close(self) -> None:
-        """Let the next search replay the recording."""
-        self._recording.is_busy = False
+        """Let the next search replay a recording."""
+        self._release()
+
+
+def _scramble(batch: SentenceBatch, given: tuple[Any, ...]) -> None:
+    """Put other numbers in place, which a model can read as well."""
+    # half a token is in the vocabulary, and no padding
+    for tokens in (batch.source, batch.forced):
+        tokens.sub_(tokens // 2)
+    for leaf in leaves(given):
+        if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.dim():
+            leaf.copy_(leaf.flip(-1))
 
 
 def _check_equal(

@@ -6,115 +6,35 @@ from itertools import product
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.cli import main
 from regard.decoding import (
     Beam,
-    Ensemble,
-    Forbidden,
     Greedy,
     Limits,
-    NoRepeatedNgrams,
-    RepetitionPenalty,
-    Sampling,
     Sentence,
-    trellis,
 )
 from regard.decoding.gpu import recordings
 from regard.decoding.gpu.recorded_steps import Recording
 from regard.decoding.gpu.recordings import RECORDED, RecordedModel, Recordings
+from regard.models import build_language_model, build_transformer
 from regard.models.captioner.network import Album
 from regard.models.stepper import EOS
 from regard.runs.trained import load
-from tests.decoding.writers import SPECS, Table, language_model, other_model, transformer
+from regard.serving.worker import free_memory
+from tests.decoding.gpu.cpu_capture import (
+    LIMITS,
+    MODELS,
+    SEARCHES,
+    CpuCapture,
+    again_is_plain,
+    asked,
+    assert_close_answers,
+    single,
+)
+from tests.decoding.writers import SPECS, Table, decided, transformer
 from tests.factories import make_run
 from tests.models.captioner.small import SOFT, TRANSFORMER, annotations, build
-
-aten = torch.ops.aten
-WAITS = (aten._local_scalar_dense.default, aten.nonzero.default)
-"""How tensors become numbers or shapes, which leaves the device."""
-
-
-class Operations(TorchDispatchMode):
-    """Writes down what is done, and does it again into the same tensors."""
-
-    def __init__(self):
-        super().__init__()
-        self.done = []
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        # a list becomes a tensor on the host; a lone number is filled in by a kernel
-        if operation in WAITS or (operation is aten.lift_fresh.default and args[0].dim()):
-            raise RuntimeError(f"{operation} cannot be captured")
-        found = operation(*args, **(kwargs or {}))
-        self.done.append((operation, args, kwargs or {}, found))
-        return found
-
-    def replay(self):
-        for operation, args, kwargs, before in self.done:
-            new = operation(*args, **kwargs)
-            for place, each in zip(_tensors(before), _tensors(new), strict=True):
-                if place.data_ptr() != each.data_ptr():
-                    place.copy_(each)
-
-
-def _tensors(found):
-    several = found if isinstance(found, list | tuple) else [found]
-    return [each for each in several if isinstance(each, torch.Tensor)]
-
-
-class CpuCapture:
-    """A stand-in for CUDA graphs on a CPU: a capture computes nothing that counts."""
-
-    n_captured, is_full = 0, False
-
-    def has_room(self):
-        return not self.is_full
-
-    def capture_graph(self, work):
-        type(self).n_captured += 1
-        with Operations() as operations:
-            found = work()
-        return found, operations.replay
-
-
-@pytest.fixture
-def recorded(monkeypatch):
-    """Makes a model whose searches are recorded on the CPU; no sentence leaves a plain batch."""
-    monkeypatch.setattr(CpuCapture, "n_captured", 0)
-    # batches that shrink are rounded otherwise
-    monkeypatch.setattr(trellis, "DONE_SHARE", 2)
-    return lambda model: RecordedModel(model, Recordings(CpuCapture))
-
-
-LIMITS = Limits(max_tokens=6)
-RULES = (RepetitionPenalty(1.5), NoRepeatedNgrams(2), Forbidden((5, 7)))
-SEARCHES = {
-    "greedy": Greedy(limits=LIMITS),
-    "beam": Beam(width=3, n_best=3, limits=LIMITS),
-    "beam with rules": Beam(width=3, n_best=2, limits=LIMITS, rules=RULES),
-    "sampling": Sampling(n_samples=2, top_p=0.9, limits=LIMITS),
-}
-MODELS = {
-    "transformer": lambda: transformer("post_norm"),
-    "language model": lambda: language_model("rotary"),
-    "recurrent": lambda: other_model("luong"),
-    "ensemble": lambda: Ensemble([transformer("post_norm"), transformer("shaw")]),
-}
-
-
-def asked(n, n_tokens=8, *, seed=0, prefix=()):
-    rows = torch.randint(4, 11, (n, n_tokens), generator=torch.Generator().manual_seed(seed))
-    return [Sentence(row, seed=i + seed, prefix=prefix) for i, row in enumerate(rows.tolist())]
-
-
-def single(model):
-    """The same model in float32, in which users search."""
-    parts = model.models if isinstance(model, Ensemble) else [model]
-    for part in parts:
-        part.float()
-    return model
 
 
 @pytest.mark.parametrize(
@@ -135,10 +55,6 @@ def test_a_replayed_search_gives_the_answers_of_the_plain_one_to_the_last_bit(
         assert again_is_plain(again, model, search, sentences)
         ways.append(again.recordings.said)
     assert ways == ["plain: the first batch of its shape", RECORDED, RECORDED]
-
-
-def again_is_plain(again, model, search, sentences):
-    return search(again, sentences) == search(model, sentences)
 
 
 @pytest.mark.parametrize(("spec", "search"), [(SOFT, "beam"), (TRANSFORMER, "sampling")])
@@ -256,18 +172,42 @@ def test_what_cannot_be_recorded_is_searched_plainly_and_says_why(
     assert again.recordings.said == why
 
 
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [
+        ("post_norm", asked(4)),
+        ("post_norm", asked(1)),
+        ("post_norm", asked(1) * 4),
+        ("sparsemax", asked(1)),
+    ],
+)
 def test_a_recording_that_answers_otherwise_than_the_plain_search_is_never_used(
-    recorded, monkeypatch
+    name, sentences, recorded, monkeypatch
 ):
-    model, beam = transformer("post_norm"), SEARCHES["beam"]
+    model, beam = transformer(name), SEARCHES["beam"]
     again = recorded(model)
-    # as if a graph held the numbers of the batch that it was captured with
+    # as if a graph held the numbers that it was captured with
     monkeypatch.setattr(Recording, "begin", lambda self, given: self._read())
-    for seed in range(3):
-        assert again_is_plain(again, model, beam, asked(4, seed=seed))
+    for _ in range(3):
+        assert again_is_plain(again, model, beam, sentences)
     assert again.recordings.said.startswith(
         "plain: RuntimeError: the recording answers otherwise than the plain search: a score of -"
     )
+
+
+@pytest.mark.parametrize("build", [build_transformer, build_language_model])
+def test_no_source_is_padded_beyond_what_the_model_reads(build):
+    sizes = (
+        {"n_tokens": 11}
+        if build is build_language_model
+        else dict.fromkeys(("n_source_tokens", "n_target_tokens"), 11)
+    )
+    model = decided(build(replace(SPECS["learned"], max_len=12), **sizes)).double()
+    again = RecordedModel(model, Recordings(model, CpuCapture()), 12)
+    greedy = Greedy(limits=Limits(max_tokens=2))
+    for _ in range(3):
+        assert_close_answers(greedy(again, asked(2, 10)), greedy(model, asked(2, 10)))
+    assert again.recordings.said == RECORDED
 
 
 def test_a_step_that_cannot_be_recorded_is_taken_plainly_and_so_are_all_later_ones(
@@ -294,28 +234,6 @@ def test_a_step_that_cannot_be_recorded_is_taken_plainly_and_so_are_all_later_on
     assert again.recordings.said == (
         "plain: RuntimeError: CUDA error: operation not permitted when stream is capturing"
     )
-
-
-def assert_close_answers(found, want):
-    for one, other in zip(found, want, strict=True):
-        assert [h.tokens for h in one] == [h.tokens for h in other]
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-9)
-
-
-def test_two_streams_at_once_do_not_share_a_recording(recorded):
-    model, greedy = transformer("post_norm"), SEARCHES["greedy"]
-    again = recorded(model)
-    first, second = asked(2)
-    want = [list(greedy.stream(model, one)) for one in (first, second)]
-    for _ in range(2):
-        list(greedy.stream(again, first))
-    streams = [greedy.stream(again, one) for one in (first, second)]
-    found = [[], []]
-    for _ in range(8):
-        for place, stream in enumerate(streams):
-            found[place] += [token for token in [next(stream, None)] if token is not None]
-    assert found == want
-    assert again.recordings.said == "plain: another search replays the same recording"
 
 
 def test_a_follower_is_told_tokens_and_ends_a_replayed_answer(recorded):
@@ -345,26 +263,6 @@ def test_a_follower_is_told_tokens_and_ends_a_replayed_answer(recorded):
     assert again.recordings.said == RECORDED
 
 
-def test_only_so_many_shapes_are_recorded(recorded, monkeypatch):
-    monkeypatch.setattr(recordings, "MAX_RECORDINGS", 1)
-    model, greedy = transformer("post_norm"), SEARCHES["greedy"]
-    again = recorded(model)
-    for n in (1, 1, 2, 2):
-        greedy(again, asked(n))
-    assert again.recordings.said == "plain: no more than 1 shape of a run are recorded"
-
-
-def test_nothing_is_recorded_without_memory(recorded, monkeypatch):
-    monkeypatch.setattr(CpuCapture, "is_full", True)
-    model, greedy = transformer("post_norm"), SEARCHES["greedy"]
-    again = recorded(model)
-    for _ in range(2):
-        assert again_is_plain(again, model, greedy, asked(2))
-    assert again.recordings.said == (
-        "plain: recordings and weights hold half of the memory already"
-    )
-
-
 def test_a_stepper_in_python_alone_is_searched_for_as_before(recorded):
     model, greedy = Table(7), Greedy(limits=LIMITS)
     again = recorded(model)
@@ -377,7 +275,7 @@ def test_a_stepper_in_python_alone_is_searched_for_as_before(recorded):
 def test_a_loaded_run_replays_its_searches_and_each_answer_says_so(tmp_path, monkeypatch, capsys):
     path, texts = make_run(tmp_path / "run"), ["a b c", "d e a", "c c b", "e d"]
     plain = load(path, device="cpu", threads=1).predict(texts)
-    monkeypatch.setattr(recordings, "GRAPH_CAPTURES", {"cpu": CpuCapture})
+    monkeypatch.setattr(recordings, "GRAPH_CAPTURES", {"cpu": lambda device: CpuCapture()})
     trained = load(path, device="cpu", threads=1)
     ways = []
     for _ in range(3):
@@ -386,6 +284,8 @@ def test_a_loaded_run_replays_its_searches_and_each_answer_says_so(tmp_path, mon
         ways.append({one.search for one in found})
     assert ways == [{"plain: the first batch of its shape"}, {RECORDED}, {RECORDED}]
     assert trained.searches == "1 times plain: the first batch of its shape; 2 times recorded"
+    free_memory(trained)
+    assert trained.predict(texts)[0].search == "plain: the first batch of its shape"
     assert main(["predict", str(path), "--text", "a b", "--json", "--threads", "1"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert row["search"] == "plain: the first batch of its shape"
