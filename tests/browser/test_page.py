@@ -173,6 +173,7 @@ def test_answers_are_drawn_instead_of_searched_for_where_the_run_writes(page):
     page.wait_for_selector(".answers label")
     expect(page.get_by_label("draw instead of search")).to_be_checked()
     first = page.locator(".answers b").all_inner_texts()
+    settle(page)
     page.get_by_label("seed").fill("2")
     page.get_by_label("seed").press("Enter")
     expect(page.locator(".answers b").first).not_to_have_text(first[0])
